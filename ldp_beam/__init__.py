@@ -1,0 +1,1 @@
+"""Beam transforms for local differential privacy."""

@@ -1,0 +1,43 @@
+"""Local differential privacy: mechanisms, exact randomness, tallies and histograms.
+
+values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> estimate -> Histogram
+"""
+
+from ldp_core.domain import Domain
+from ldp_core.errors import (
+    DomainError,
+    DtypeError,
+    InputError,
+    LdpError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    ReportError,
+)
+from ldp_core.histogram import Histogram
+from ldp_core.mechanism import Mechanism
+from ldp_core.plan import PrivacyPlan
+from ldp_core.randomized_response import RandomizedResponse
+from ldp_core.randomness import Keystream, Randomness
+from ldp_core.tally import Tally
+from ldp_core.unary_encoding import UnaryEncoding
+
+__all__ = [
+    "Domain",
+    "DomainError",
+    "DtypeError",
+    "Histogram",
+    "InputError",
+    "Keystream",
+    "LdpError",
+    "Mechanism",
+    "MechanismMismatchError",
+    "ParameterError",
+    "PlanError",
+    "PrivacyPlan",
+    "RandomizedResponse",
+    "Randomness",
+    "ReportError",
+    "Tally",
+    "UnaryEncoding",
+]

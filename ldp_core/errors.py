@@ -1,0 +1,40 @@
+"""Exceptions.
+
+Every class can be built from one string, because Polars re-creates an exception
+raised inside an expression as ``type(error)(message)``. Messages say which column,
+how many rows and what was expected; they never contain a value from the data.
+"""
+
+from __future__ import annotations
+
+
+class LdpError(Exception):
+    """Base class of all errors raised by this project."""
+
+
+class ParameterError(LdpError, ValueError):
+    """A privacy parameter is outside its permitted interval."""
+
+
+class DomainError(LdpError, ValueError):
+    """A domain is ill-formed, or values do not belong to it."""
+
+
+class DtypeError(LdpError, TypeError):
+    """Data has another type than the domain or the mechanism needs."""
+
+
+class ReportError(LdpError, ValueError):
+    """Reports have the wrong shape, contain nulls, or were not made by this mechanism."""
+
+
+class MechanismMismatchError(LdpError, ValueError):
+    """Tallies or reports of different mechanisms were about to be combined."""
+
+
+class PlanError(LdpError, ValueError):
+    """A privacy plan is inconsistent, or does not fit the data."""
+
+
+class InputError(LdpError, ValueError):
+    """An input file or stream cannot be read, or lacks what was asked for."""

@@ -1,0 +1,103 @@
+"""The result: debiased counts with error bars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.domain import Domain, Label
+
+if TYPE_CHECKING:
+    import polars as pl
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Unbiased estimates of how many of ``n`` records hold each value of the domain.
+
+    All arrays are float64[d], in the order of ``domain.values``. Estimates are unbiased, so that a
+    rare value can come out below 0; sums and differences of estimates stay unbiased.
+
+    Attributes:
+        n: number of reports.
+        counts: estimated number of records.
+        standard_errors: of ``counts``; ``sqrt(m.variance(n, count))`` at the estimate, moved into [0, n].
+        low, high: ends of the confidence interval of each count (normal approximation).
+        confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
+        simultaneous: whether the intervals are Bonferroni-corrected over the domain.
+    """
+
+    domain: Domain
+    n: int
+    counts: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    confidence: float
+    simultaneous: bool
+
+    def __post_init__(self) -> None:
+        for name in ("counts", "standard_errors", "low", "high"):
+            getattr(self, name).flags.writeable = False
+
+    @property
+    def values(self) -> tuple[Label, ...]:
+        """The domain's values, ``"other"`` last where there is such a bucket."""
+        return self.domain.values
+
+    @property
+    def frequencies(self) -> F64:
+        """``counts / n``; nan where there are no reports."""
+        return self.counts / self.n if self.n else np.full(len(self.counts), np.nan)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        arrays = (self.counts, self.standard_errors, self.low, self.high)
+        return (self.domain, self.n, self.confidence, self.simultaneous, *(a.tobytes() for a in arrays))
+
+    def to_arrow(self) -> pa.Table:
+        """Table of columns value, count, frequency, standard_error, low, high; one row a value."""
+        return pa.table(
+            {
+                "value": self.domain.arrow_values,
+                "count": self.counts,
+                "frequency": self.frequencies,
+                "standard_error": self.standard_errors,
+                "low": self.low,
+                "high": self.high,
+            }
+        )
+
+    def to_polars(self) -> pl.DataFrame:
+        """`to_arrow` as a Polars frame; needs Polars."""
+        import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
+
+        return pl.DataFrame(self.to_arrow())
+
+    def __repr__(self) -> str:
+        kind = "simultaneous" if self.simultaneous else "per value"
+        head = f"Histogram of {self.n:,} reports, {self.confidence:.0%} intervals ({kind})"
+        order = np.argsort(-self.counts, kind="stable") if len(self) > 20 else np.arange(len(self))
+        rows = [("value", "count", "frequency", "std.error", "low", "high")]
+        for i in order[:20]:
+            numbers = (self.counts[i], 100 * self.frequencies[i], self.standard_errors[i], self.low[i], self.high[i])
+            c, f, s, lo, hi = numbers
+            rows.append((self.domain.texts[i], f"{c:,.1f}", f"{f:.2f} %", f"{s:,.1f}", f"{lo:,.1f}", f"{hi:,.1f}"))
+        widths = [max(len(row[k]) for row in rows) for k in range(6)]
+        lines = ["  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, 6))]) for row in rows]
+        more = [f"... {len(self) - 20} more values, in order of count"] if len(self) > 20 else []
+        return "\n".join([head, *lines, *more])

@@ -1,0 +1,260 @@
+"""The pure LDP protocol: what every mechanism is, and the one estimator for all of them.
+
+A mechanism is *pure* (T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private
+Protocols for Frequency Estimation", USENIX Security 2017, Definition 3.2) if a report
+supports its own true value with probability p and any other given value with
+probability q < p. Then, with C[v] the number of n reports that support v,
+
+    estimate[v] = (C[v] - n q) / (p - q)                               (ibid., Equation 1)
+    variance[v] = (c p (1 - p) + (n - c) q (1 - q)) / (p - q)^2        (ibid., Theorem 2)
+
+where c is the true count. Nothing below this class's subclasses knows which one it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.domain import Codes, Domain
+from ldp_core.errors import MechanismMismatchError, ParameterError
+from ldp_core.histogram import Histogram
+from ldp_core.probability import log_above
+from ldp_core.randomness import Keystream, Randomness
+from ldp_core.tally import Tally
+
+Native: TypeAlias = npt.NDArray[Any]
+"""Reports in a mechanism's working layout: an array with one row (or element) a report."""
+
+
+class Mechanism(ABC):
+    """A frozen, hashable, picklable description of a local randomizer; holds no state and no randomness.
+
+    Subclasses say how codes become reports, which values a report supports and with what exact
+    probabilities; everything else is here.
+    """
+
+    name: ClassVar[str]
+    """What `to_dict` calls the mechanism."""
+
+    _registry: ClassVar[dict[str, type[Mechanism]]] = {}
+
+    domain: Domain
+    epsilon: float
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            Mechanism._registry[cls.name] = cls
+
+    # ---- what a subclass supplies
+
+    @abstractmethod
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """Exact (p, q) of each value: Pr[report supports v | v is true], Pr[... | another value is]."""
+
+    @abstractmethod
+    def worst_ratio(self) -> Fraction:
+        """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""
+
+    @abstractmethod
+    def perturb_codes(self, codes: Codes, randomness: Randomness) -> Native:
+        """Draw one report for each code. ``domain.unmatched_code`` may occur where the domain allows it."""
+
+    @abstractmethod
+    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """int64[n_groups, d]: in each group, how many reports support each value."""
+
+    @abstractmethod
+    def report_type(self, *, packed: bool = False) -> pa.DataType:
+        """Arrow type of a report column."""
+
+    @abstractmethod
+    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
+        """Reports as an Arrow array of `report_type`."""
+
+    @abstractmethod
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """Inverse of `to_arrow`, in either layout.
+
+        Raises:
+            ReportError: nulls, or another type or width than this mechanism's reports have.
+        """
+
+    @abstractmethod
+    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
+        """Reports as a numpy array of the nearest numpy type."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """JSON-able constructor arguments other than the domain."""
+
+    @classmethod
+    @abstractmethod
+    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Mechanism:
+        """Inverse of `parameters`."""
+
+    # ---- what follows from it
+
+    @property
+    def p(self) -> float:
+        """Pr[a report supports its own true value]."""
+        return float(self.support_probabilities()[0][-1])
+
+    @property
+    def q(self) -> float:
+        """Pr[a report supports some other given value]."""
+        return float(self.support_probabilities()[1][-1])
+
+    @property
+    def realised_epsilon(self) -> float:
+        """What the rounded probabilities really spend: the least float >= ln of the exact worst ratio.
+
+        The exact value is never above `epsilon`; this float may exceed it by one unit in the last place.
+        """
+        return log_above(self.worst_ratio())
+
+    def perturb(
+        self, values: Any, *, randomness: Randomness | None = None, packed: bool = False, column: str = "values"
+    ) -> Any:
+        """Turn each value into one private report.
+
+        Args:
+            values: length-n Arrow array, numpy array or Python sequence of the domain's kind.
+            randomness: default a fresh keystream under a key from the operating system. Reports drawn
+                from a known key are not private.
+            packed: bit vectors as 64-bit words rather than as a list of Booleans.
+            column: what to call the values in an error message.
+
+        Returns:
+            n reports: an Arrow array of `report_type` for Arrow input, else a numpy array.
+
+        Raises:
+            DomainError, DtypeError: see `Domain.encode`.
+        """
+        source = Keystream() if randomness is None else randomness
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            return self.perturb_arrow(self.domain.as_arrow(values, column=column), source, packed=packed, column=column)
+        return self.to_numpy(self.perturb_codes(self.domain.encode(values, column=column), source), packed=packed)
+
+    def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
+        """`perturb` from Arrow to Arrow; a mechanism may know a shorter way for some types."""
+        return self.to_arrow(self.perturb_codes(self.domain.encode(values, column=column), randomness), packed=packed)
+
+    def empty_tally(self) -> Tally:
+        """The tally of no reports."""
+        return Tally(0, np.zeros(self.domain.size, np.int64), self.fingerprint)
+
+    def tally(self, reports: Any, *, column: str = "reports") -> Tally:
+        """Count the reports that support each value.
+
+        Args:
+            reports: what `perturb` returned, in either layout.
+            column: what to call the reports in an error message.
+
+        Raises:
+            ReportError: nulls, or not reports of this mechanism's shape.
+        """
+        native = self.from_arrow(self._reports_as_arrow(reports), column=column)
+        support = self.support_counts(native, np.zeros(len(native), np.int64), 1)[0]
+        return Tally(len(native), support, self.fingerprint)
+
+    def _reports_as_arrow(self, reports: Any) -> pa.Array:
+        if isinstance(reports, pa.ChunkedArray):
+            return reports.combine_chunks()
+        if isinstance(reports, pa.Array):
+            return reports
+        array = np.asarray(reports)
+        if array.ndim == 2:
+            return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
+        return pa.array(array)
+
+    def variance(self, n: float, count: Any = 0.0) -> Any:
+        """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2)."""
+        p, q = self.p, self.q
+        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / (p - q) ** 2
+
+    def accuracy(self, n: int, beta: float = 0.05) -> float:
+        """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
+
+        Hoeffding's inequality for n independent support indicators, divided by p - q:
+        ``sqrt(ln(2 / beta) / (2 n)) / (p - q)``.
+        """
+        if n < 1:
+            raise ParameterError(f"n must be at least 1, got {n}")
+        if not 0 < beta < 1:
+            raise ParameterError(f"beta must be in (0, 1), got {beta!r}")
+        return math.sqrt(math.log(2 / beta) / (2 * n)) / (self.p - self.q)
+
+    def estimate(self, tally: Tally, *, confidence: float = 0.95, simultaneous: bool = False) -> Histogram:
+        """Debias a tally.
+
+        Args:
+            tally: of reports of this mechanism.
+            confidence: of the intervals, in (0, 1).
+            simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
+
+        Raises:
+            MechanismMismatchError: the tally is another mechanism's.
+            ParameterError: confidence outside (0, 1).
+        """
+        if tally.fingerprint != self.fingerprint:
+            raise MechanismMismatchError(
+                f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
+                "estimate with the mechanism that made the reports"
+            )
+        if not 0 < confidence < 1:
+            raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
+        exact_p, exact_q = self.support_probabilities()
+        p, q = np.array(exact_p, float), np.array(exact_q, float)
+        n, d = tally.n, self.domain.size
+        counts = (tally.support - n * q) / (p - q)
+        inside = np.clip(counts, 0, n)
+        errors = np.sqrt(inside * p * (1 - p) + (n - inside) * q * (1 - q)) / (p - q)
+        tail = (1 - confidence) / (2 * d if simultaneous else 2)
+        margin = -NormalDist().inv_cdf(tail) * errors
+        return Histogram(self.domain, n, counts, errors, counts - margin, counts + margin, confidence, simultaneous)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {"mechanism": self.name, **self.parameters(), **self.domain.to_dict()}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Mechanism:
+        """Inverse of `to_dict`.
+
+        Raises:
+            ParameterError: an unknown mechanism, a missing or an unknown parameter.
+        """
+        rest = dict(data)
+        name = rest.pop("mechanism", None)
+        cls = Mechanism._registry.get(name) if isinstance(name, str) else None
+        if cls is None:
+            raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {name!r}")
+        if "domain" not in rest:
+            raise ParameterError(f"{name} needs a domain")
+        domain = Domain(rest.pop("domain"), unmatched=rest.pop("unmatched", "error"))
+        try:
+            return cls.from_parameters(domain, rest)
+        except TypeError as error:  # an argument is missing or unknown
+            message = str(error)
+        raise ParameterError(f"{name}: {message}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mechanism.from_dict, (self.to_dict(),)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that identify mechanism, parameters and domain."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -1,0 +1,207 @@
+"""A privacy plan: which columns are perturbed by what, which pass unchanged; all others are dropped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ldp_core.errors import LdpError, PlanError
+from ldp_core.mechanism import Mechanism
+
+METADATA_KEY = "ldp.plan"
+"""Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
+
+
+class PrivacyPlan:
+    """What one record reveals: a mechanism for each column that leaves perturbed, and the columns kept as they are.
+
+    Args:
+        columns: column name to mechanism.
+        keep: columns that pass through **unchanged and unprotected**: event time, a group. A column that
+            is in neither is dropped.
+
+    Raises:
+        PlanError: no columns, or a column both perturbed and kept.
+
+    >>> from ldp_core import RandomizedResponse, UnaryEncoding
+    >>> plan = PrivacyPlan(
+    ...     {"os": UnaryEncoding(["ios", "android"], epsilon=2), "crashed": RandomizedResponse(epsilon=1)},
+    ...     keep=["event_time"],
+    ... )
+    >>> plan.epsilon
+    3.0
+    >>> PrivacyPlan.from_dict(plan.to_dict()) == plan
+    True
+    """
+
+    columns: Mapping[str, Mechanism]
+    keep: tuple[str, ...]
+
+    def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = ()) -> None:
+        if isinstance(keep, str):
+            raise PlanError("keep is a list of column names, got one string")
+        columns, keep = dict(columns), tuple(keep)
+        if not columns:
+            raise PlanError("a plan needs at least one perturbed column")
+        for name, mechanism in columns.items():
+            if not isinstance(name, str) or not isinstance(mechanism, Mechanism):
+                raise PlanError("a plan maps column names to mechanisms")
+        both = sorted(columns.keys() & set(keep))
+        if both or len(set(keep)) < len(keep):
+            raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
+        object.__setattr__(self, "_items", tuple(columns.items()))
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "keep", keep)
+
+    _items: tuple[tuple[str, Mechanism], ...]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a PrivacyPlan is immutable")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PrivacyPlan.from_dict, (self.to_dict(),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivacyPlan) and (self._items, self.keep) == (other._items, other.keep)
+
+    def __hash__(self) -> int:
+        return hash((self._items, self.keep))
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the columns of a report: the perturbed ones, then the kept ones."""
+        return iter((*self.columns, *self.keep))
+
+    def __getitem__(self, column: str) -> Mechanism:
+        try:
+            return self.columns[column]
+        except KeyError:
+            pass
+        raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
+
+    def __repr__(self) -> str:
+        rows = [("column", "mechanism", "values", "epsilon")]
+        rows += [(c, m.name, str(m.domain.size), f"{m.epsilon:.4g}") for c, m in self.columns.items()]
+        rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
+        rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
+        widths = [max(len(row[k]) for row in rows) for k in range(4)]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+    @property
+    def epsilon(self) -> float:
+        """What one record spends over all its columns: the sum (sequential composition)."""
+        return float(sum(m.epsilon for m in self.columns.values()))
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that identify the plan."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def check_columns(self, available: Iterable[str]) -> None:
+        """Raise `PlanError` if a planned column is not among ``available``."""
+        there = set(available)
+        missing = [name for name in self if name not in there]
+        if missing:
+            raise PlanError(
+                f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}"
+            )
+
+    def schema(self, source: pa.Schema, *, packed: bool = True) -> pa.Schema:
+        """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
+        self.check_columns(source.names)
+        fields = [pa.field(name, m.report_type(packed=packed), nullable=False) for name, m in self.columns.items()]
+        return pa.schema(
+            [*fields, *(source.field(name) for name in self.keep)], metadata={METADATA_KEY: self.to_json()}
+        )
+
+    def perturb(self, batch: pa.RecordBatch, *, packed: bool = True) -> pa.RecordBatch:
+        """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
+
+        Raises:
+            PlanError: a planned column is missing.
+            DomainError, DtypeError: see `Domain.encode`; the message names the column.
+        """
+        schema = self.schema(batch.schema, packed=packed)
+        arrays = [m.perturb(batch.column(name), packed=packed, column=name) for name, m in self.columns.items()]
+        return pa.RecordBatch.from_arrays([*arrays, *(batch.column(name) for name in self.keep)], schema=schema)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {"keep": list(self.keep), "columns": {name: m.to_dict() for name, m in self.columns.items()}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PrivacyPlan:
+        """Inverse of `to_dict`.
+
+        Raises:
+            PlanError: keys are missing or unknown, or a column's mechanism is not valid.
+        """
+        unknown = sorted(data.keys() - {"keep", "columns"})
+        if unknown or not isinstance(data.get("columns"), Mapping):
+            raise PlanError(f'a plan has a table "columns" and a list "keep", got {sorted(data)}')
+        columns = {}
+        for name, spec in data["columns"].items():
+            if not isinstance(spec, Mapping):
+                raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
+            try:
+                columns[name] = Mechanism.from_dict(spec)
+            except LdpError as error:
+                raise PlanError(f"column {name!r}: {error}") from None
+        return cls(columns, keep=data.get("keep", ()))
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> PrivacyPlan:
+        """The plan in the metadata of an Arrow schema or Parquet file that reports were written with.
+
+        Raises:
+            PlanError: there is none.
+        """
+        text = (metadata or {}).get(METADATA_KEY.encode())
+        if text is None:
+            raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
+        return cls.from_dict(json.loads(text))
+
+    def to_toml(self) -> str:
+        """The plan as TOML, which `from_toml` reads."""
+        lines = [f"keep = {_toml(list(self.keep))}"]
+        for name, mechanism in self.columns.items():
+            lines += ["", f"[columns.{_toml(name)}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in mechanism.to_dict().items()]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, source: str | PathLike[str]) -> PrivacyPlan:
+        """A plan from a TOML file, or from TOML text (a string with a line break or an ``=``).
+
+        Raises:
+            PlanError: no such file, not TOML, or not a plan.
+        """
+        text = str(source)
+        if isinstance(source, PathLike) or not ("\n" in text or "=" in text):
+            try:
+                text = Path(source).read_text(encoding="utf-8")
+            except OSError as error:
+                raise PlanError(f"cannot read the plan {str(source)!r}: {error.strerror}") from None
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError(f"the plan is not valid TOML: {error}") from None
+
+
+def _toml(value: Any) -> str:
+    """A TOML literal; a JSON string is a TOML basic string but for DEL, which TOML wants escaped."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)

@@ -1,0 +1,206 @@
+"""Randomized response: Warner's for two values, k-ary (GRR) for more, and the two coins.
+
+S. L. Warner, "Randomized Response", JASA 60(309), 1965. P. Kairouz, K. Bonawitz, D. Ramage,
+"Discrete Distribution Estimation under Local Privacy", ICML 2016 (k-RR); as the pure protocol
+"direct encoding" in Wang et al. 2017, section 4.1: p = e^eps / (e^eps + d - 1), q = (1 - p) / (d - 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.domain import Codes, Domain, Label
+from ldp_core.errors import DomainError, ParameterError
+from ldp_core.mechanism import Mechanism, Native
+from ldp_core.probability import (
+    ceil_threshold,
+    check_epsilon,
+    check_probability,
+    exp_below,
+    floor_threshold,
+    fraction,
+    log_above,
+)
+from ldp_core.randomness import Randomness
+from ldp_core.sampling import ONE, bernoulli_bits, uniform_below
+
+
+@dataclass(frozen=True, init=False)
+class RandomizedResponse(Mechanism):
+    """Report the true value with probability p, any other given value with probability q.
+
+    Args:
+        domain: a `Domain` or a list of labels; default the Booleans.
+        epsilon: finite, > 0.
+
+    Reports have the type of the values (text as dictionary), or text where the domain has an
+    ``other`` bucket. ``unmatched="none"`` does not exist here: every report names a value.
+
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> round(m.p, 6), round(m.q, 6)
+    (0.731059, 0.268941)
+    >>> m.estimate(m.tally(m.perturb([True] * 30_000 + [False] * 70_000))).n
+    100000
+    """
+
+    name: ClassVar[str] = "randomized_response"
+
+    domain: Domain
+    epsilon: float
+    coins: tuple[float, float] | None
+    """(truth, yes) of a mechanism made by `from_coins`."""
+
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label] = (False, True),
+        *,
+        epsilon: float,
+        coins: tuple[float, float] | None = None,
+    ) -> None:
+        domain = Domain.of(domain)
+        if domain.unmatched == "none":
+            raise DomainError('randomized response has no "none": use unmatched="error" or "other"')
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "coins", coins)
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        if coins is None:
+            p, q = self._pair
+            if not p > q:
+                raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * d")
+        elif domain.size != 2:
+            raise DomainError(f"two coins answer a question with two values, the domain has {domain.size}")
+
+    @classmethod
+    def from_coins(
+        cls, domain: Domain | Iterable[Label] = (False, True), *, truth: float = 0.5, yes: float = 0.5
+    ) -> RandomizedResponse:
+        """The two coins: answer truthfully with probability ``truth``, else say yes with probability ``yes``.
+
+        ``yes`` is the domain's second value. With p1 = Pr[yes | yes] = truth + (1 - truth) yes and
+        p0 = Pr[yes | no] = (1 - truth) yes, epsilon is the larger of ln(p1 / p0) and
+        ln((1 - p0) / (1 - p1)) (the two other log ratios are negative).
+
+        >>> RandomizedResponse.from_coins().epsilon  # two fair coins: ln 3
+        1.0986122886681098
+        """
+        t, y = check_probability("truth", truth), check_probability("yes", yes)
+        p1, p0 = floor_threshold(t + (1 - t) * y), ceil_threshold((1 - t) * y)
+        if not (0 < t < 1 and 0 < y < 1 and p1 > p0):
+            raise ParameterError(
+                f"truth and yes must be in (0, 1), got {float(t)!r} and {float(y)!r}: at the ends there is "
+                "no privacy or no information"
+            )
+        exact1, exact0 = t + (1 - t) * y, (1 - t) * y
+        epsilon = log_above(max(exact1 / exact0, (1 - exact0) / (1 - exact1)))
+        return cls(domain, epsilon=epsilon, coins=(float(t), float(y)))
+
+    @cached_property
+    def _pair(self) -> tuple[Fraction, Fraction]:
+        """Exact (p, q) without coins; d > 2 mixes "keep" with a uniform draw over all d values."""
+        d = self.domain.size
+        e = exp_below(self.epsilon)
+        if d == 2:
+            p = fraction(floor_threshold(e / (e + 1)))
+            return p, 1 - p
+        keep = fraction(floor_threshold((e - 1) / (e - 1 + d)))
+        return keep + (1 - keep) / d, (1 - keep) / d
+
+    @cached_property
+    def _yes(self) -> tuple[int, int]:
+        """Integer thresholds of Pr[second value | second value] and Pr[second value | first value], d = 2."""
+        if self.coins is None:
+            p = int(self._pair[0] * ONE)
+            return p, ONE - p
+        t, y = Fraction(self.coins[0]), Fraction(self.coins[1])
+        return floor_threshold(t + (1 - t) * y), ceil_threshold((1 - t) * y)
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `Mechanism`. With unequal coins the two values differ; p - q is the same for both."""
+        if self.coins is not None:
+            p1, p0 = (fraction(t) for t in self._yes)
+            return [1 - p0, p1], [1 - p1, p0]
+        p, q = self._pair
+        return [p] * self.domain.size, [q] * self.domain.size
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: over both answers of the coins, else p / q."""
+        p, q = self.support_probabilities()
+        return max(a / b for a, b in zip(p[:2], q[:2], strict=True))
+
+    def perturb_codes(self, codes: Codes, randomness: Randomness) -> Native:
+        """Codes in, codes out, of the same dtype."""
+        n, d = len(codes), self.domain.size
+        if d == 2:
+            p1, p0 = self._yes
+            if p0 == ONE - p1:  # symmetric: flip with one probability
+                return codes ^ _mask(p0, n, randomness)
+            yes_of_no = _mask(p0, n, randomness)
+            return np.where(codes, _mask(p1, n, randomness), yes_of_no)
+        keep = _mask(int((self._pair[0] - self._pair[1]) * ONE), n, randomness)
+        return np.where(keep.view(bool), codes, uniform_below(d, n, randomness)).astype(codes.dtype, copy=False)
+
+    def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
+        """See `Mechanism`. Booleans stay bits: a report is the value's bit, flipped or not."""
+        if not (pa.types.is_boolean(values.type) and self.domain.values == (False, True) and not values.null_count):
+            return super().perturb_arrow(values, randomness, packed=packed, column=column)
+        n = len(values)
+        p1, p0 = self._yes
+        data = values.buffers()[1]
+        first = values.offset % 8
+        n_bytes = -(-(first + n) // 8)
+        truth = np.frombuffer(data, np.uint8, n_bytes, values.offset // 8) if n else np.empty(0, np.uint8)
+        reports = bernoulli_bits(p0, n_bytes, randomness)
+        if p0 == ONE - p1:
+            reports ^= truth
+        else:
+            reports &= ~truth
+            reports |= truth & bernoulli_bits(p1, n_bytes, randomness)
+        return pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(reports)], offset=first)
+
+    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """A report supports the value that it names."""
+        d = self.domain.size
+        cells = reports if n_groups == 1 else groups * d + reports
+        return np.bincount(cells, minlength=n_groups * d).reshape(n_groups, d)
+
+    def report_type(self, *, packed: bool = False) -> pa.DataType:
+        """The values' own type, text as a dictionary; ``packed`` changes nothing."""
+        return self.domain.report_type
+
+    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
+        """See `Mechanism`."""
+        return self.domain.decode(reports)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        return self.domain.lookup(reports, column=column)
+
+    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
+        """See `Mechanism`."""
+        return np.array(self.domain.arrow_values.to_pylist())[reports]
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        if self.coins is not None:
+            return {"truth": self.coins[0], "yes": self.coins[1]}
+        return {"epsilon": self.epsilon}
+
+    @classmethod
+    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> RandomizedResponse:
+        """See `Mechanism`."""
+        if "truth" in parameters or "yes" in parameters:
+            return cls.from_coins(domain, **parameters)
+        return cls(domain, **parameters)
+
+
+def _mask(threshold: int, n: int, randomness: Randomness) -> npt.NDArray[np.uint8]:
+    """``n`` bytes, each 1 with probability ``threshold / 2**64`` and else 0."""
+    return np.unpackbits(bernoulli_bits(threshold, -(-n // 8), randomness), count=n, bitorder="little")

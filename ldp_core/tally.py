@@ -1,0 +1,112 @@
+"""The accumulator: how many reports there were, and how many support each value."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.errors import MechanismMismatchError, ReportError
+
+_VERSION = 1
+_HEADER = struct.Struct("<BB16sqI")  # version, bytes a count, fingerprint, n, number of counts
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Support counts of a pile of reports; tallies of one mechanism add up exactly, in any order.
+
+    Attributes:
+        n: number of reports.
+        support: int64[d], read-only; how many reports support each value.
+        fingerprint: of the mechanism that made the reports.
+
+    >>> Tally(3, np.array([1, 2]), "a" * 16) + Tally(1, np.array([1, 0]), "a" * 16)
+    Tally(n=4, support=[2 2], fingerprint='aaaaaaaaaaaaaaaa')
+    """
+
+    n: int
+    support: npt.NDArray[np.int64]
+    fingerprint: str
+
+    def __post_init__(self) -> None:
+        support = np.array(self.support, np.int64)
+        support.flags.writeable = False
+        object.__setattr__(self, "n", int(self.n))
+        object.__setattr__(self, "support", support)
+
+    def _check(self, other: Tally) -> None:
+        if self.fingerprint != other.fingerprint or self.support.shape != other.support.shape:
+            raise MechanismMismatchError(
+                f"cannot add tallies of different mechanisms: fingerprints {self.fingerprint} and {other.fingerprint}"
+            )
+
+    def __add__(self, other: Tally) -> Tally:
+        """Add tallies.
+
+        Raises:
+            MechanismMismatchError: they come from different mechanisms.
+        """
+        if not isinstance(other, Tally):
+            return NotImplemented
+        self._check(other)
+        return Tally(self.n + other.n, self.support + other.support, self.fingerprint)
+
+    @staticmethod
+    def merge(tallies: Iterable[Tally]) -> Tally:
+        """The sum of at least one tally."""
+        return reduce(Tally.__add__, tallies)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tally)
+            and (self.n, self.fingerprint) == (other.n, other.fingerprint)
+            and np.array_equal(self.support, other.support)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.fingerprint, self.support.tobytes()))
+
+    def __repr__(self) -> str:
+        return (
+            f"Tally(n={self.n}, support={np.array2string(self.support, threshold=8)}, fingerprint={self.fingerprint!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tally.from_bytes, (self.to_bytes(),)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {"n": self.n, "support": self.support.tolist(), "fingerprint": self.fingerprint}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Tally:
+        """Inverse of `to_dict`."""
+        return cls(data["n"], np.asarray(data["support"], np.int64), data["fingerprint"])
+
+    def to_bytes(self) -> bytes:
+        """A compact, deterministic, versioned encoding: counts take 1, 2, 4 or 8 bytes, as the largest needs."""
+        top = int(self.support.max(initial=0))
+        width = next(w for w in (1, 2, 4, 8) if top < 1 << (8 * w - (w == 8)))
+        header = _HEADER.pack(_VERSION, width, self.fingerprint.encode("ascii"), self.n, len(self.support))
+        return header + self.support.astype(f"<u{width}").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Tally:
+        """Inverse of `to_bytes`.
+
+        Raises:
+            ReportError: the bytes are not a tally, or of a version that this release cannot read.
+        """
+        if len(data) < _HEADER.size or data[0] != _VERSION or data[1] not in (1, 2, 4, 8):
+            raise ReportError(f"not a tally in encoding version {_VERSION}")
+        _, width, fingerprint, n, d = _HEADER.unpack_from(data)
+        if len(data) != _HEADER.size + width * d:
+            raise ReportError(f"a tally of {d} counts in {width} bytes each has another length than {len(data)} bytes")
+        support = np.frombuffer(data, f"<u{width}", offset=_HEADER.size)
+        return cls(n, support.astype(np.int64), fingerprint.decode("ascii"))

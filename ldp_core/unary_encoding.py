@@ -1,0 +1,194 @@
+"""Unary (one-hot) encoding: a bit a value, kept with p where it is 1, set with q where it is 0.
+
+Ulfar Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014 (the symmetric variant, "basic one-time
+RAPPOR"); Wang et al. 2017, section 4.3: symmetric (SUE) p = e^(eps/2) / (e^(eps/2) + 1), q = 1 - p;
+optimized (OUE) p = 1/2, q = 1 / (e^eps + 1); for any p > q,
+
+    epsilon = ln(p (1 - q) / ((1 - p) q))                                      (ibid., Equation 7)
+
+because two inputs differ in two bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core import bits
+from ldp_core.domain import Codes, Domain, Label
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.mechanism import Mechanism, Native
+from ldp_core.probability import (
+    ceil_threshold,
+    check_epsilon,
+    check_probability,
+    exp_below,
+    floor_threshold,
+    fraction,
+    log_above,
+)
+from ldp_core.randomness import Randomness
+from ldp_core.sampling import ONE, bernoulli_bits
+
+Variant = Literal["optimized", "symmetric"]
+
+_BLOCK = 1 << 17  # bytes of reports made at a time: the random bits are still in the cache for the true one
+
+
+@dataclass(frozen=True, init=False)
+class UnaryEncoding(Mechanism):
+    """Report a vector of d bits, of which the true value's is 1 with probability p and the others with q.
+
+    Args:
+        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
+            all-zero vector, perturbed.
+        epsilon: finite, > 0.
+        variant: ``"optimized"`` (OUE, the least variance) or ``"symmetric"`` (SUE, basic RAPPOR).
+
+    Reports are ``FixedSizeList<bool, d>`` or, packed, ``FixedSizeList<uint64, ceil(d / 64)>``;
+    as numpy arrays ``bool[n, d]`` or ``uint64[n, ceil(d / 64)]``.
+
+    >>> m = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+    >>> m.p, round(m.q, 6)
+    (0.5, 0.268941)
+    >>> m.perturb(["a", "c"]).shape
+    (2, 3)
+    """
+
+    name: ClassVar[str] = "unary_encoding"
+
+    domain: Domain
+    epsilon: float
+    variant: Variant | None
+    probabilities: tuple[float, float] | None
+    """(p, q) of a mechanism made by `from_probabilities`."""
+
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        variant: Variant | None = "optimized",
+        probabilities: tuple[float, float] | None = None,
+    ) -> None:
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "variant", None if probabilities else variant)
+        object.__setattr__(self, "probabilities", probabilities)
+        if not probabilities and variant not in ("optimized", "symmetric"):
+            raise ParameterError(f'variant must be "optimized" or "symmetric", got {variant!r}')
+        p, q = self.thresholds
+        if not p > q:
+            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+
+    @classmethod
+    def from_probabilities(cls, domain: Domain | Iterable[Label], *, p: float, q: float) -> UnaryEncoding:
+        """Keep 1s with probability ``p``, set 0s with probability ``q < p``; epsilon follows.
+
+        >>> UnaryEncoding.from_probabilities(["a", "b"], p=0.75, q=0.25).epsilon  # ln 9
+        2.1972245773362196
+        """
+        exact_p, exact_q = check_probability("p", p), check_probability("q", q)
+        if not 0 < exact_q < exact_p < 1:
+            raise ParameterError(f"p and q must satisfy 0 < q < p < 1, got p={float(p)!r} and q={float(q)!r}")
+        epsilon = log_above(exact_p * (1 - exact_q) / ((1 - exact_p) * exact_q))
+        return cls(domain, epsilon=epsilon, probabilities=(float(p), float(q)))
+
+    @cached_property
+    def thresholds(self) -> tuple[int, int]:
+        """(p, q) as integers over 2^64: p rounded down, q up."""
+        if self.probabilities is not None:
+            p, q = self.probabilities
+            return floor_threshold(Fraction(p)), ceil_threshold(Fraction(q))
+        if self.variant == "symmetric":
+            half = exp_below(Fraction(self.epsilon) / 2)
+            keep = floor_threshold(half / (half + 1))
+            return keep, ONE - keep
+        return ONE // 2, ceil_threshold(1 / (exp_below(self.epsilon) + 1))
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `Mechanism`: a report supports the values whose bits are 1."""
+        p, q = (fraction(t) for t in self.thresholds)
+        return [p] * self.domain.size, [q] * self.domain.size
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: inputs that differ in two bits (with ``unmatched="none"`` also in one, which is less)."""
+        p, q = (fraction(t) for t in self.thresholds)
+        return p * (1 - q) / ((1 - p) * q)
+
+    def perturb_codes(self, codes: Codes, randomness: Randomness) -> Native:
+        """Codes to rows of bytes, uint8[n, ceil(d / 8)]; `unmatched_code` under ``"none"`` has no true bit."""
+        n, d = len(codes), self.domain.size
+        width = bits.row_bytes(d)
+        p, q = self.thresholds
+        rows = np.empty((n, width), np.uint8)
+        step = max(_BLOCK // width, 1)
+        for start in range(0, n, step):
+            block, true = rows[start : start + step], codes[start : start + step]
+            m = len(block)
+            block.reshape(-1)[:] = bernoulli_bits(q, m * width, randomness)
+            kept = np.unpackbits(bernoulli_bits(p, bits.row_bytes(m), randomness), count=m, bitorder="little")
+            bits.overwrite_bit(block, true, kept)
+        bits.clear_padding(rows, d)
+        return rows
+
+    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """See `Mechanism`."""
+        if n_groups == 1:
+            return bits.column_sums(reports, self.domain.size)[None]
+        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    def report_type(self, *, packed: bool = False) -> pa.DataType:
+        """See `Mechanism`."""
+        d = self.domain.size
+        return pa.list_(pa.uint64(), bits.row_words(d)) if packed else pa.list_(pa.bool_(), d)
+
+    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
+        """See `Mechanism`."""
+        return bits.to_arrow(reports, self.domain.size, packed=packed)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        plain, packed = self.report_type(), self.report_type(packed=True)
+        kind = reports.type
+        same = pa.types.is_fixed_size_list(kind) and any(
+            kind.list_size == t.list_size and kind.value_type == t.value_type for t in (plain, packed)
+        )
+        if not same:
+            raise ReportError(f"column {column!r}: reports must be {plain} or {packed}, got {kind}")
+        if reports.null_count or reports.flatten().null_count:
+            raise ReportError(
+                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
+            )
+        rows = bits.from_arrow(reports, self.domain.size)
+        if self.domain.size % 8 and np.any(rows[:, -1] >> self.domain.size % 8):
+            raise ReportError(f"column {column!r}: bits are set beyond the domain's {self.domain.size} values")
+        return rows
+
+    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
+        """See `Mechanism`."""
+        if packed:
+            values: npt.NDArray[np.uint64] = self.to_arrow(reports, packed=True).flatten().to_numpy()
+            return values.reshape(len(reports), -1)
+        count = self.domain.size
+        return np.unpackbits(reports, axis=1, count=count, bitorder="little").view(bool)
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        if self.probabilities is not None:
+            return {"p": self.probabilities[0], "q": self.probabilities[1]}
+        return {"epsilon": self.epsilon, "variant": self.variant}
+
+    @classmethod
+    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> UnaryEncoding:
+        """See `Mechanism`."""
+        if "p" in parameters or "q" in parameters:
+            return cls.from_probabilities(domain, **parameters)
+        return cls(domain, **parameters)

@@ -1,0 +1,1 @@
+"""Polars expressions for local differential privacy."""
