@@ -145,7 +145,7 @@ def to_arrow(rows: U8, d: int, *, packed: bool) -> pa.FixedSizeListArray:
         return pa.FixedSizeListArray.from_arrays(values, words)
     flat = rows
     if d % 8:
-        bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(n, -1)[:, :d]
+        bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(n, 8 * rows.shape[1])[:, :d]
         flat = np.packbits(bits.reshape(-1), bitorder="little")
     values = pa.Array.from_buffers(pa.bool_(), n * d, [None, pa.py_buffer(flat)])
     return pa.FixedSizeListArray.from_arrays(values, d)

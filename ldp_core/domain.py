@@ -182,7 +182,7 @@ class Domain:
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""
         if self.arrow_type == pa.string():
-            return pa.DictionaryArray.from_arrays(pa.array(codes), self.arrow_values)
+            return pa.DictionaryArray.from_arrays(pa.array(codes), self.arrow_values, safe=False)
         if self._first is not None:
             return pa.array(np.add(codes, self._first, dtype=np.int64))
         if self.kind == "bool" and self.labels == (False, True):
@@ -250,12 +250,15 @@ class Domain:
     def _positions(self, array: pa.Array, labels: pa.Array) -> Codes:
         missing = self.unmatched_code
         if pa.types.is_dictionary(array.type):
-            of_entry = np.append(self._positions(array.dictionary, labels), self.code_dtype.type(missing))
+            of_entry = self._positions(array.dictionary, labels)
             indices = array.indices
-            if indices.null_count:
-                indices = pc.fill_null(indices.cast(pa.int64()), len(of_entry) - 1)
-            codes: Codes = of_entry[indices.to_numpy(zero_copy_only=False)]
-            return codes
+            if not indices.null_count and np.array_equal(of_entry, np.arange(len(of_entry))):
+                codes: Codes = indices.to_numpy()  # the dictionary is the domain, as in a Polars Enum
+                return codes.astype(self.code_dtype, copy=False)
+            of_entry = np.append(of_entry, self.code_dtype.type(missing))
+            entry = pc.fill_null(indices.cast(pa.int64()), len(of_entry) - 1)
+            looked_up: Codes = np.take(of_entry, entry.to_numpy())
+            return looked_up
         if self._first is not None and not array.null_count:
             offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False) - self._first
             if array.type == pa.uint64():  # wrapped values above 2**63 land outside the labels, or are undone below

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain
 from ldp_core.errors import MechanismMismatchError, ParameterError
-from ldp_core.histogram import Histogram
+from ldp_core.histogram import F64, Histogram
 from ldp_core.probability import log_above
 from ldp_core.randomness import Keystream, Randomness
 from ldp_core.tally import Tally
@@ -213,17 +213,33 @@ class Mechanism(ABC):
                 f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
                 "estimate with the mechanism that made the reports"
             )
+        counts, errors, margin = self.debias(tally.n, tally.support, confidence=confidence, simultaneous=simultaneous)
+        low, high = counts - margin, counts + margin
+        return Histogram(self.domain, tally.n, counts, errors, low, high, confidence, simultaneous)
+
+    def debias(
+        self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64]:
+        """Estimated counts, their standard errors and the half-widths of their intervals.
+
+        Args:
+            n: number of reports, broadcast against ``support`` (int64[k, 1] for k tallies at once).
+            support: support counts, int64[..., d].
+            confidence: see `estimate`.
+            simultaneous: see `estimate`.
+
+        Returns:
+            Three arrays float64[..., d].
+        """
         if not 0 < confidence < 1:
             raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
         exact_p, exact_q = self.support_probabilities()
         p, q = np.array(exact_p, float), np.array(exact_q, float)
-        n, d = tally.n, self.domain.size
-        counts = (tally.support - n * q) / (p - q)
+        counts: F64 = (support - n * q) / (p - q)
         inside = np.clip(counts, 0, n)
-        errors = np.sqrt(inside * p * (1 - p) + (n - inside) * q * (1 - q)) / (p - q)
-        tail = (1 - confidence) / (2 * d if simultaneous else 2)
-        margin = -NormalDist().inv_cdf(tail) * errors
-        return Histogram(self.domain, n, counts, errors, counts - margin, counts + margin, confidence, simultaneous)
+        errors: F64 = np.sqrt(inside * p * (1 - p) + (n - inside) * q * (1 - q)) / (p - q)
+        tail = (1 - confidence) / (2 * self.domain.size if simultaneous else 2)
+        return counts, errors, -NormalDist().inv_cdf(tail) * errors
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""

@@ -176,7 +176,7 @@ class UnaryEncoding(Mechanism):
         """See `Mechanism`."""
         if packed:
             values: npt.NDArray[np.uint64] = self.to_arrow(reports, packed=True).flatten().to_numpy()
-            return values.reshape(len(reports), -1)
+            return values.reshape(len(reports), bits.row_words(self.domain.size))
         count = self.domain.size
         return np.unpackbits(reports, axis=1, count=count, bitorder="little").view(bool)
 

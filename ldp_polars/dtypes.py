@@ -1,0 +1,51 @@
+"""From Arrow types to Polars dtypes, and from Arrow arrays to Series."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+
+from ldp_core import Domain, Mechanism
+
+
+def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
+    """Dtype of a column of reports: text is an Enum of the domain's values."""
+    return _dtype(mechanism.report_type(packed=packed), mechanism.domain)
+
+
+def physical_dtype(dtype: pl.DataType) -> pl.DataType:
+    """The dtype that a Python function can return for ``dtype``: the codes of an Enum."""
+    return pl.Series(dtype=dtype).to_physical().dtype if isinstance(dtype, pl.Enum) else dtype
+
+
+def physical_series(name: str, array: pa.Array, dtype: pl.DataType) -> pl.Series:
+    """Arrow reports as a Series of physical ``dtype``; no copy unless the code width differs."""
+    values = array.indices if pa.types.is_dictionary(array.type) else array
+    return pl.Series(name, values).cast(dtype)
+
+
+def tally_dtype(mechanism: Mechanism) -> pl.Struct:
+    """Struct{n, support, fingerprint}."""
+    support = pl.Array(pl.Int64, mechanism.domain.size)
+    return pl.Struct({"n": pl.Int64, "support": support, "fingerprint": pl.String})
+
+
+def histogram_dtype(domain: Domain) -> pl.List:
+    """List(Struct{value, count, frequency, standard_error, low, high})."""
+    numbers = dict.fromkeys(("count", "frequency", "standard_error", "low", "high"), pl.Float64)
+    return pl.List(pl.Struct({"value": value_dtype(domain), **numbers}))
+
+
+def value_dtype(domain: Domain) -> pl.DataType:
+    """Dtype of the values in a histogram: Boolean, Int64 or String."""
+    if domain.arrow_type == pa.string():
+        return pl.String()
+    return pl.Boolean() if domain.kind == "bool" else pl.Int64()
+
+
+def _dtype(kind: pa.DataType, domain: Domain) -> pl.DataType:
+    if pa.types.is_dictionary(kind):
+        return pl.Enum(domain.texts)
+    if pa.types.is_fixed_size_list(kind):
+        return pl.Array(_dtype(kind.value_type, domain), kind.list_size)
+    return {pa.bool_(): pl.Boolean(), pa.int64(): pl.Int64(), pa.uint64(): pl.UInt64()}[kind]

@@ -1,0 +1,234 @@
+"""The typed functions; the ``.ldp`` namespaces are sugar for these.
+
+Perturb first, in a ``with_columns`` or ``select`` of its own, and aggregate the resulting column:
+every evaluation of a perturbing expression draws again, and each draw spends epsilon again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import polars as pl
+
+from ldp_core import Domain, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_polars.dtypes import histogram_dtype, physical_dtype, report_dtype, tally_dtype
+from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
+
+if TYPE_CHECKING:
+    from ldp_core.domain import Label
+    from ldp_core.unary_encoding import Variant
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+
+
+def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) -> pl.Expr:
+    """One private report a row, under fresh noise.
+
+    Args:
+        expr: the values (or a column's name): Boolean, integer, String, Enum or Categorical, as the
+            mechanism's domain has them. Literals and several columns at once work; each row and each
+            column gets noise of its own.
+        mechanism: any mechanism.
+        packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
+
+    Returns:
+        The reports, without nulls: Boolean, Int64 or Enum for randomized response,
+        ``Array(Boolean, d)`` for bit vectors.
+
+    Raises:
+        DomainError: when run: values outside the domain, nulls included, under ``unmatched="error"``.
+        DtypeError: when run: the column is of another kind than the domain.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> df = pl.DataFrame({"clicked": [True, False, True]})
+    >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
+    Boolean
+    """
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}")
+    dtype = report_dtype(mechanism, packed=packed)
+    index = pl.int_range(pl.len(), dtype=pl.get_index_type())
+    reports = pl.map_batches(
+        [_expr(expr), index],
+        Perturb(mechanism, packed),
+        return_dtype=physical_dtype(dtype),
+        is_elementwise=True,
+    )
+    return reports.cat.to(dtype) if isinstance(dtype, pl.Enum) else reports
+
+
+def randomized_response(
+    expr: pl.Expr | str,
+    mechanism: RandomizedResponse | None = None,
+    *,
+    epsilon: float | None = None,
+    domain: Domain | Iterable[Label] = (False, True),
+) -> pl.Expr:
+    """Randomized response: the true value with probability p, any other one with q.
+
+    Args:
+        expr: the values, or a column's name.
+        mechanism: a `RandomizedResponse`, or instead of it
+        epsilon: what one report spends, and
+        domain: the declared values; default the Booleans.
+
+    Returns:
+        Boolean, Int64, or Enum of the domain.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"os": ["ios", "android"]})
+    >>> df.select(ldp_polars.randomized_response("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
+    Enum(categories=['ios', 'android'])
+    """
+    if mechanism is None:
+        return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)))
+    return perturb(expr, _only(mechanism, RandomizedResponse, epsilon))
+
+
+def unary_encode(
+    expr: pl.Expr | str,
+    mechanism: UnaryEncoding | None = None,
+    *,
+    domain: Domain | Iterable[Label] | None = None,
+    epsilon: float | None = None,
+    variant: Variant = "optimized",
+    packed: bool = False,
+) -> pl.Expr:
+    """Unary encoding: one bit a value of the domain, each perturbed.
+
+    Args:
+        expr: the values, or a column's name.
+        mechanism: a `UnaryEncoding`, or instead of it
+        domain: the declared values,
+        epsilon: what one report spends, and
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
+        packed: as 64-bit words rather than Booleans.
+
+    Returns:
+        ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"os": ["ios", "android"]})
+    >>> df.select(ldp_polars.unary_encode("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
+    Array(Boolean, shape=(2,))
+    """
+    if mechanism is not None:
+        return perturb(expr, _only(mechanism, UnaryEncoding, epsilon), packed=packed)
+    if domain is None:
+        raise ParameterError("unary_encode needs a mechanism, or a domain and an epsilon")
+    return perturb(expr, UnaryEncoding(domain, epsilon=_required(epsilon), variant=variant), packed=packed)
+
+
+def tally(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
+    """Aggregate reports to a tally, which `merge` adds and `estimate` debiases.
+
+    Returns:
+        One ``Struct{n: Int64, support: Array(Int64, d), fingerprint: String}`` a group.
+
+    Raises:
+        ReportError: when run: nulls, or not the shape of this mechanism's reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> df = pl.DataFrame({"reports": [True, False, True]})
+    >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["support"]
+    [1, 2]
+    """
+    return pl.map_batches(
+        [_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
+    )
+
+
+def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
+    """Aggregate tallies to their sum; null tallies count as none.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+    """
+    return pl.map_batches(
+        [_expr(expr)], MergeTallies(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
+    )
+
+
+def estimate(
+    expr: pl.Expr | str, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False
+) -> pl.Expr:
+    """Debias a column of tallies, each by itself; see `histogram` for what comes out."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
+    return pl.map_batches(
+        [_expr(expr)],
+        Estimate(mechanism, confidence, simultaneous),
+        return_dtype=histogram_dtype(mechanism.domain),
+        is_elementwise=True,
+    )
+
+
+def histogram(
+    expr: pl.Expr | str, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False
+) -> pl.Expr:
+    """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
+
+    Args:
+        expr: a column of reports (or its name).
+        mechanism: the one that made them.
+        confidence: of the intervals.
+        simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
+
+    Returns:
+        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, one entry a value
+        of the domain: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and
+        ``high`` are in records, as ``count`` is; ``frequency`` is ``count / n``, nan without reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> df = pl.DataFrame({"reports": [True, False, True, True]})
+    >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
+    ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
+    """
+    return estimate(tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous)
+
+
+def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False) -> Frame:
+    """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
+
+    Args:
+        frame: eager or lazy; of a lazy one only the schema is resolved here.
+        plan: mechanisms by column.
+        packed: see `perturb`.
+
+    Raises:
+        PlanError: at once: the frame lacks a planned column.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
+    >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
+    ['crashed', 'day']
+    """
+    plan.check_columns(frame.collect_schema().names())
+    reports = [perturb(pl.col(name), mechanism, packed=packed) for name, mechanism in plan.columns.items()]
+    return frame.select(*reports, *(pl.col(name) for name in plan.keep))
+
+
+def _expr(expr: pl.Expr | str) -> pl.Expr:
+    return pl.col(expr) if isinstance(expr, str) else expr
+
+
+def _required(epsilon: float | None) -> float:
+    if epsilon is None:
+        raise ParameterError("pass a mechanism, or epsilon in (0, inf)")
+    return epsilon
+
+
+def _only(mechanism: Any, kind: type[Mechanism], epsilon: float | None) -> Mechanism:
+    if not isinstance(mechanism, kind):
+        raise ParameterError(
+            f"expected a {kind.__name__}, got {type(mechanism).__name__}; .perturb takes any mechanism"
+        )
+    if epsilon is not None:
+        raise ParameterError("pass a mechanism or epsilon, not both: the mechanism has its own epsilon")
+    return mechanism

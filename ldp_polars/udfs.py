@@ -1,0 +1,125 @@
+"""The functions that Polars calls back, as module-level classes of plain parameters.
+
+They hold no randomness, so that threads, forks and pickled plans can share them, and they pickle by
+reference, so that a plan serialises without cloudpickle. Polars passes ``return_dtype`` by keyword.
+"""
+
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ldp_core import LdpError, Mechanism, MechanismMismatchError, Tally
+from ldp_polars.dtypes import (
+    histogram_dtype,
+    physical_dtype,
+    physical_series,
+    report_dtype,
+    tally_dtype,
+    value_dtype,
+)
+
+
+@dataclass(frozen=True)
+class Perturb:
+    """(values, row index) -> one report a row.
+
+    The row index is not decoration. It gives the true length where the value is a literal of length 1,
+    and it keeps the optimizer from evaluating the function on a Parquet file's dictionary, statistics or
+    partition values in place of its rows, where one draw would decide the fate of many records.
+    """
+
+    mechanism: Mechanism
+    packed: bool
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
+        values, index = inputs
+        n = len(index)
+        if len(values) != n:
+            values = values.new_from_index(0, n)
+        reports = self.mechanism.perturb(values.to_arrow(), packed=self.packed, column=values.name)
+        if len(reports) != n:  # Polars does not check this in every context
+            raise LdpError(f"column {values.name!r}: {len(reports)} reports for {n} records")
+        dtype = physical_dtype(report_dtype(self.mechanism, packed=self.packed))
+        return physical_series(values.name, reports, dtype)
+
+
+@dataclass(frozen=True)
+class TallyReports:
+    """Reports -> one tally."""
+
+    mechanism: Mechanism
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
+        reports = inputs[0]
+        return _tally_series(
+            reports.name, self.mechanism, [self.mechanism.tally(reports.to_arrow(), column=reports.name)]
+        )
+
+
+@dataclass(frozen=True)
+class MergeTallies:
+    """Tallies -> their sum."""
+
+    mechanism: Mechanism
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
+        tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
+        n, support = _arrays(tallies, self.mechanism)
+        total = Tally(int(n.sum()), support.sum(axis=0), self.mechanism.fingerprint)
+        return _tally_series(tallies.name, self.mechanism, [total])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Tallies -> histograms, row by row but all at once."""
+
+    mechanism: Mechanism
+    confidence: float
+    simultaneous: bool
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
+        tallies = _checked(inputs[0], self.mechanism)
+        domain = self.mechanism.domain
+        n, support = _arrays(tallies, self.mechanism)
+        counts, errors, margin = self.mechanism.debias(
+            n[:, None], support, confidence=self.confidence, simultaneous=self.simultaneous
+        )
+        with np.errstate(invalid="ignore"):
+            frequencies = counts / n[:, None]  # nan where there are no reports
+        k = len(tallies)
+        fields = {"count": counts, "frequency": frequencies, "standard_error": errors}
+        fields |= {"low": counts - margin, "high": counts + margin}
+        rows = pl.DataFrame({name: array.reshape(-1) for name, array in fields.items()})
+        values = pl.Series("value", domain.arrow_values, dtype=value_dtype(domain))
+        rows.insert_column(0, pl.concat([values] * k) if k else values.clear())
+        return rows.to_struct(tallies.name).reshape((k, domain.size)).cast(histogram_dtype(domain))
+
+
+def _tally_series(name: str, mechanism: Mechanism, tallies: Sequence[Tally]) -> pl.Series:
+    return pl.Series(name, [t.to_dict() for t in tallies], dtype=tally_dtype(mechanism))
+
+
+def _checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
+    if tallies.dtype != tally_dtype(mechanism):
+        raise MechanismMismatchError(
+            f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {tallies.dtype}"
+        )
+    other = int((tallies.struct.field("fingerprint") != mechanism.fingerprint).sum())
+    if other:
+        raise MechanismMismatchError(
+            f"column {tallies.name!r}: {other} of {len(tallies)} tallies were made by another mechanism "
+            f"than the given one, {mechanism.fingerprint}"
+        )
+    return tallies
+
+
+def _arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
+    n = tallies.struct.field("n").to_numpy()
+    support = tallies.struct.field("support").to_numpy()
+    return n, support.reshape(len(tallies), mechanism.domain.size)
