@@ -144,7 +144,7 @@ def to_arrow(rows: U8, d: int, *, packed: bool) -> pa.FixedSizeListArray:
         values = pa.Array.from_buffers(pa.uint64(), n * words, [None, pa.py_buffer(_pad_columns(rows, 8 * words))])
         return pa.FixedSizeListArray.from_arrays(values, words)
     flat = rows
-    if d % 8:
+    if 8 * rows.shape[1] != d:
         bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(n, 8 * rows.shape[1])[:, :d]
         flat = np.packbits(bits.reshape(-1), bitorder="little")
     values = pa.Array.from_buffers(pa.bool_(), n * d, [None, pa.py_buffer(flat)])
@@ -152,7 +152,7 @@ def to_arrow(rows: U8, d: int, *, packed: bool) -> pa.FixedSizeListArray:
 
 
 def from_arrow(reports: pa.FixedSizeListArray, d: int) -> U8:
-    """Inverse of `to_arrow` for either layout; no nulls allowed."""
+    """Inverse of `to_arrow` for either layout; no nulls allowed. Packed rows keep their zero padding."""
     n = len(reports)
     values = reports.flatten()
     data = values.buffers()[1]
@@ -166,8 +166,20 @@ def from_arrow(reports: pa.FixedSizeListArray, d: int) -> U8:
         bits = np.unpackbits(raw, bitorder="little")[first % 8 :][: n * d].reshape(n, d)
         return np.packbits(bits, axis=1, bitorder="little")
     words = row_words(d)
-    raw = np.frombuffer(data, np.uint8)[8 * values.offset :][: 8 * words * n].reshape(n, 8 * words)
-    return raw[:, : row_bytes(d)] if raw.shape[1] == row_bytes(d) else np.ascontiguousarray(raw[:, : row_bytes(d)])
+    packed = np.frombuffer(data, np.uint64)[values.offset :][: words * n]
+    narrow = _WORDS.get(row_bytes(d))
+    if words == 1 and narrow is not None:
+        return packed.astype(narrow, copy=False).view(np.uint8).reshape(n, row_bytes(d))
+    return packed.view(np.uint8).reshape(n, 8 * words)
+
+
+def has_stray_bits(reports: pa.FixedSizeListArray, d: int) -> bool:
+    """Whether any packed report has a 1 beyond its ``d`` bits."""
+    if d % 64 == 0 or not len(reports):
+        return False
+    values = reports.flatten()
+    last = np.frombuffer(values.buffers()[1], np.uint64)[values.offset :][: row_words(d) * len(reports)]
+    return bool(np.bitwise_or.reduce(last[row_words(d) - 1 :: row_words(d)]) >> np.uint64(d % 64))
 
 
 def _pad_columns(rows: U8, width: int) -> U8:

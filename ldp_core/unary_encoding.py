@@ -167,10 +167,9 @@ class UnaryEncoding(Mechanism):
             raise ReportError(
                 f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
             )
-        rows = bits.from_arrow(reports, self.domain.size)
-        if self.domain.size % 8 and np.any(rows[:, -1] >> self.domain.size % 8):
+        if pa.types.is_uint64(kind.value_type) and bits.has_stray_bits(reports, self.domain.size):
             raise ReportError(f"column {column!r}: bits are set beyond the domain's {self.domain.size} values")
-        return rows
+        return bits.from_arrow(reports, self.domain.size)
 
     def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
         """See `Mechanism`."""

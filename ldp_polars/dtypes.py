@@ -5,7 +5,18 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import Domain, Mechanism
+from ldp_core import Domain, DtypeError, Mechanism
+
+
+def arrow(values: pl.Series) -> pa.Array:
+    """``values`` as Arrow; of a 128-bit integer what does not fit in 64 bits is no label, and becomes null."""
+    if values.dtype in (pl.Int128, pl.UInt128):
+        values = values.cast(pl.Int64, strict=False)
+    try:
+        return values.to_arrow()
+    except pa.ArrowException:
+        pass
+    raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
 
 
 def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:

@@ -7,11 +7,13 @@ every evaluation of a perturbing expression draws again, and each draw spends ep
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
+from polars import selectors as cs
 
-from ldp_core import Domain, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, physical_dtype, report_dtype, tally_dtype
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
@@ -27,8 +29,8 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
 
     Args:
         expr: the values (or a column's name): Boolean, integer, String, Enum or Categorical, as the
-            mechanism's domain has them. Literals and several columns at once work; each row and each
-            column gets noise of its own.
+            mechanism's domain has them, one a row. Literals and several columns at once work; each row
+            and each column gets noise of its own.
         mechanism: any mechanism.
         packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
 
@@ -37,6 +39,8 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
         ``Array(Boolean, d)`` for bit vectors.
 
     Raises:
+        ParameterError: the expression selects, repeats or aggregates rows (``first()``, ``filter()``,
+            ``drop_nulls()``): one record, one report; do that to the frame before.
         DomainError: when run: values outside the domain, nulls included, under ``unmatched="error"``.
         DtypeError: when run: the column is of another kind than the domain.
 
@@ -46,13 +50,13 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
     >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
     Boolean
     """
-    if not isinstance(mechanism, Mechanism):
-        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}")
-    dtype = report_dtype(mechanism, packed=packed)
+    dtype = report_dtype(_mechanism(mechanism), packed=packed)
+    values = _one_value_a_row(_expr(expr))
+    constant = not values.meta.root_names() and not values.meta.has_multiple_outputs()
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     reports = pl.map_batches(
-        [_expr(expr), index],
-        Perturb(mechanism, packed),
+        [values, index],
+        Perturb(mechanism, packed, constant),
         return_dtype=physical_dtype(dtype),
         is_elementwise=True,
     )
@@ -64,7 +68,7 @@ def randomized_response(
     mechanism: RandomizedResponse | None = None,
     *,
     epsilon: float | None = None,
-    domain: Domain | Iterable[Label] = (False, True),
+    domain: Domain | Iterable[Label] | None = None,
 ) -> pl.Expr:
     """Randomized response: the true value with probability p, any other one with q.
 
@@ -83,8 +87,9 @@ def randomized_response(
     Enum(categories=['ios', 'android'])
     """
     if mechanism is None:
+        domain = (False, True) if domain is None else domain
         return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)))
-    return perturb(expr, _only(mechanism, RandomizedResponse, epsilon))
+    return perturb(expr, _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon))
 
 
 def unary_encode(
@@ -115,7 +120,9 @@ def unary_encode(
     Array(Boolean, shape=(2,))
     """
     if mechanism is not None:
-        return perturb(expr, _only(mechanism, UnaryEncoding, epsilon), packed=packed)
+        variant_given = None if variant == "optimized" else variant
+        only = _only(mechanism, UnaryEncoding, domain=domain, epsilon=epsilon, variant=variant_given)
+        return perturb(expr, only, packed=packed)
     if domain is None:
         raise ParameterError("unary_encode needs a mechanism, or a domain and an epsilon")
     return perturb(expr, UnaryEncoding(domain, epsilon=_required(epsilon), variant=variant), packed=packed)
@@ -136,6 +143,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["support"]
     [1, 2]
     """
+    mechanism = _mechanism(mechanism)
     return pl.map_batches(
         [_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
     )
@@ -146,7 +154,16 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> df = pl.DataFrame({"day": [1, 1, 2], "reports": [True, False, True]})
+    >>> daily = df.group_by("day").agg(ldp_polars.tally("reports", m))
+    >>> daily.select(ldp_polars.merge("reports", m)).item()["support"]
+    [1, 2]
     """
+    mechanism = _mechanism(mechanism)
     return pl.map_batches(
         [_expr(expr)], MergeTallies(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
     )
@@ -155,7 +172,25 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
 def estimate(
     expr: pl.Expr | str, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False
 ) -> pl.Expr:
-    """Debias a column of tallies, each by itself; see `histogram` for what comes out."""
+    """Debias a column of tallies, each by itself; a null tally gives a null.
+
+    Args:
+        expr: a column of tallies (or its name), as `tally` and `merge` make them.
+        mechanism: the one that made the reports.
+        confidence: of the intervals, in (0, 1).
+        simultaneous: see `histogram`, as for what comes out.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> tallies = pl.DataFrame({"reports": [True, False]}).select(ldp_polars.tally("reports", m))
+    >>> [round(row["count"], 3) for row in tallies.select(ldp_polars.estimate("reports", m)).item()]
+    [1.0, 1.0]
+    """
+    mechanism = _mechanism(mechanism)
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
     return pl.map_batches(
@@ -201,7 +236,7 @@ def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False) -> F
         packed: see `perturb`.
 
     Raises:
-        PlanError: at once: the frame lacks a planned column.
+        PlanError: at once: the frame lacks a planned column, or ``plan`` is not a plan.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -209,13 +244,41 @@ def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False) -> F
     >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
     ['crashed', 'day']
     """
+    if not isinstance(plan, PrivacyPlan):
+        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}")
     plan.check_columns(frame.collect_schema().names())
-    reports = [perturb(pl.col(name), mechanism, packed=packed) for name, mechanism in plan.columns.items()]
-    return frame.select(*reports, *(pl.col(name) for name in plan.keep))
+    # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
+    reports = [perturb(cs.by_name(name), mechanism, packed=packed) for name, mechanism in plan.columns.items()]
+    return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
 
 
 def _expr(expr: pl.Expr | str) -> pl.Expr:
-    return pl.col(expr) if isinstance(expr, str) else expr
+    if isinstance(expr, str):
+        return pl.col(expr)
+    if not isinstance(expr, pl.Expr):
+        raise ParameterError(f"expected an expression or a column's name, got {type(expr).__name__}")
+    return expr
+
+
+def _one_value_a_row(expr: pl.Expr) -> pl.Expr:
+    """Refuse ``first()``, ``filter()`` and the like, of which Polars would spread one record's value over all rows.
+
+    `Perturb` refuses them too, but the streaming engine broadcasts before it calls. What Polars cannot
+    tell before it runs (selectors, Python functions) passes.
+    """
+    with suppress(pl.exceptions.PolarsError):
+        if expr.meta.root_names() and not expr.meta.is_length_preserving():
+            raise ParameterError(
+                "perturb needs one value a row, and this expression selects, repeats or aggregates rows: "
+                "do that in a step of its own before, then perturb the column"
+            )
+    return expr
+
+
+def _mechanism(mechanism: Mechanism) -> Mechanism:
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}")
+    return mechanism
 
 
 def _required(epsilon: float | None) -> float:
@@ -224,11 +287,13 @@ def _required(epsilon: float | None) -> float:
     return epsilon
 
 
-def _only(mechanism: Any, kind: type[Mechanism], epsilon: float | None) -> Mechanism:
+def _only(mechanism: Any, kind: type[Mechanism], **parameters: object) -> Mechanism:
     if not isinstance(mechanism, kind):
         raise ParameterError(
-            f"expected a {kind.__name__}, got {type(mechanism).__name__}; .perturb takes any mechanism"
+            f"expected a {kind.__name__}, got {type(mechanism).__name__}; .perturb takes any mechanism, "
+            "and a domain or an epsilon goes by keyword"
         )
-    if epsilon is not None:
-        raise ParameterError("pass a mechanism or epsilon, not both: the mechanism has its own epsilon")
+    given = [name for name, value in parameters.items() if value is not None]
+    if given:
+        raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
     return mechanism

@@ -1,9 +1,11 @@
-"""The ``.ldp`` namespaces of expressions and frames."""
+"""The ``.ldp`` namespaces of expressions and frames; their methods have the functions' documentation."""
+
+# ruff: noqa: D102
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -14,28 +16,41 @@ if TYPE_CHECKING:
     from ldp_core.domain import Label
     from ldp_core.unary_encoding import Variant
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _sugar_for(function: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Give a method the documentation of ``function``, whose first argument is the method's object."""
+
+    def document(method: Method) -> Method:
+        method.__doc__ = function.__doc__
+        return method
+
+    return document
+
 
 @pl.api.register_expr_namespace("ldp")
 class LdpExpr:
-    """Local differential privacy on an expression."""
+    """Local differential privacy on an expression, which is the ``expr`` of each method's documentation."""
 
     def __init__(self, expr: pl.Expr) -> None:
         self._expr = expr
 
+    @_sugar_for(functions.perturb)
     def perturb(self, mechanism: Mechanism, *, packed: bool = False) -> pl.Expr:
-        """One private report a row; see `ldp_polars.perturb`."""
         return functions.perturb(self._expr, mechanism, packed=packed)
 
+    @_sugar_for(functions.randomized_response)
     def randomized_response(
         self,
         mechanism: RandomizedResponse | None = None,
         *,
         epsilon: float | None = None,
-        domain: Domain | Iterable[Label] = (False, True),
+        domain: Domain | Iterable[Label] | None = None,
     ) -> pl.Expr:
-        """Randomized response; see `ldp_polars.randomized_response`."""
         return functions.randomized_response(self._expr, mechanism, epsilon=epsilon, domain=domain)
 
+    @_sugar_for(functions.unary_encode)
     def unary_encode(
         self,
         mechanism: UnaryEncoding | None = None,
@@ -45,47 +60,46 @@ class LdpExpr:
         variant: Variant = "optimized",
         packed: bool = False,
     ) -> pl.Expr:
-        """Unary encoding; see `ldp_polars.unary_encode`."""
         return functions.unary_encode(
             self._expr, mechanism, domain=domain, epsilon=epsilon, variant=variant, packed=packed
         )
 
+    @_sugar_for(functions.tally)
     def tally(self, mechanism: Mechanism) -> pl.Expr:
-        """Reports to a tally; see `ldp_polars.tally`."""
         return functions.tally(self._expr, mechanism)
 
+    @_sugar_for(functions.merge)
     def merge(self, mechanism: Mechanism) -> pl.Expr:
-        """Tallies to their sum; see `ldp_polars.merge`."""
         return functions.merge(self._expr, mechanism)
 
+    @_sugar_for(functions.estimate)
     def estimate(self, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False) -> pl.Expr:
-        """Each tally to a histogram; see `ldp_polars.estimate`."""
         return functions.estimate(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 
+    @_sugar_for(functions.histogram)
     def histogram(self, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False) -> pl.Expr:
-        """Reports to a debiased histogram; see `ldp_polars.histogram`."""
         return functions.histogram(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 
 
 @pl.api.register_dataframe_namespace("ldp")
 class LdpDataFrame:
-    """Local differential privacy on a DataFrame."""
+    """Local differential privacy on a DataFrame, which is the ``frame`` of the method's documentation."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self._frame = frame
 
+    @_sugar_for(functions.perturb_frame)
     def perturb(self, plan: PrivacyPlan, *, packed: bool = False) -> pl.DataFrame:
-        """Planned columns perturbed, all but ``keep`` dropped; see `ldp_polars.perturb_frame`."""
         return functions.perturb_frame(self._frame, plan, packed=packed)
 
 
 @pl.api.register_lazyframe_namespace("ldp")
 class LdpLazyFrame:
-    """Local differential privacy on a LazyFrame."""
+    """Local differential privacy on a LazyFrame, which is the ``frame`` of the method's documentation."""
 
     def __init__(self, frame: pl.LazyFrame) -> None:
         self._frame = frame
 
+    @_sugar_for(functions.perturb_frame)
     def perturb(self, plan: PrivacyPlan, *, packed: bool = False) -> pl.LazyFrame:
-        """Planned columns perturbed, all but ``keep`` dropped; see `ldp_polars.perturb_frame`."""
         return functions.perturb_frame(self._frame, plan, packed=packed)

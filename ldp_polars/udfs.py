@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ldp_core import LdpError, Mechanism, MechanismMismatchError, Tally
+from ldp_core import LdpError, Mechanism, MechanismMismatchError, ParameterError, Tally
 from ldp_polars.dtypes import (
+    arrow,
     histogram_dtype,
     physical_dtype,
     physical_series,
@@ -36,13 +37,20 @@ class Perturb:
 
     mechanism: Mechanism
     packed: bool
+    constant: bool
+    """The values come from no column: a literal stands for as many as there are rows, one record's value never."""
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         values, index = inputs
         n = len(index)
-        if len(values) != n:
+        if self.constant and len(values) == 1:
             values = values.new_from_index(0, n)
-        reports = self.mechanism.perturb(values.to_arrow(), packed=self.packed, column=values.name)
+        if len(values) != n:
+            raise ParameterError(
+                f"column {values.name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
+                "select, repeat or aggregate rows in a step of its own before, then perturb the column"
+            )
+        reports = self.mechanism.perturb(arrow(values), packed=self.packed, column=values.name)
         if len(reports) != n:  # Polars does not check this in every context
             raise LdpError(f"column {values.name!r}: {len(reports)} reports for {n} records")
         dtype = physical_dtype(report_dtype(self.mechanism, packed=self.packed))
@@ -57,9 +65,7 @@ class TallyReports:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         reports = inputs[0]
-        return _tally_series(
-            reports.name, self.mechanism, [self.mechanism.tally(reports.to_arrow(), column=reports.name)]
-        )
+        return _tally_series(reports.name, self.mechanism, [self.mechanism.tally(arrow(reports), column=reports.name)])
 
 
 @dataclass(frozen=True)
@@ -77,14 +83,15 @@ class MergeTallies:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Tallies -> histograms, row by row but all at once."""
+    """Tallies -> histograms, row by row but all at once; null -> null."""
 
     mechanism: Mechanism
     confidence: float
     simultaneous: bool
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
-        tallies = _checked(inputs[0], self.mechanism)
+        there = inputs[0].is_not_null()
+        tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
         domain = self.mechanism.domain
         n, support = _arrays(tallies, self.mechanism)
         counts, errors, margin = self.mechanism.debias(
@@ -98,7 +105,11 @@ class Estimate:
         rows = pl.DataFrame({name: array.reshape(-1) for name, array in fields.items()})
         values = pl.Series("value", domain.arrow_values, dtype=value_dtype(domain))
         rows.insert_column(0, pl.concat([values] * k) if k else values.clear())
-        return rows.to_struct(tallies.name).reshape((k, domain.size)).cast(histogram_dtype(domain))
+        histograms = rows.to_struct(tallies.name).reshape((k, domain.size)).cast(histogram_dtype(domain))
+        if k == len(there):
+            return histograms
+        position = there.cum_sum().cast(pl.Int64) - 1
+        return histograms.gather(position.set(~there, None))
 
 
 def _tally_series(name: str, mechanism: Mechanism, tallies: Sequence[Tally]) -> pl.Series:
@@ -110,7 +121,7 @@ def _checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
         raise MechanismMismatchError(
             f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {tallies.dtype}"
         )
-    other = int((tallies.struct.field("fingerprint") != mechanism.fingerprint).sum())
+    other = int(tallies.struct.field("fingerprint").ne_missing(mechanism.fingerprint).sum())
     if other:
         raise MechanismMismatchError(
             f"column {tallies.name!r}: {other} of {len(tallies)} tallies were made by another mechanism "
@@ -122,4 +133,6 @@ def _checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
 def _arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
     n = tallies.struct.field("n").to_numpy()
     support = tallies.struct.field("support").to_numpy()
+    if n.dtype != np.int64 or support.dtype != np.int64:  # what to_numpy makes of nulls
+        raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or support")
     return n, support.reshape(len(tallies), mechanism.domain.size)

@@ -1,0 +1,88 @@
+"""Columns: Polars expressions and the core against plain numpy and Polars' own one-hot encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+import ldp_polars  # noqa: F401 (registers the namespace)
+from benchmarks.timing import Row, absolute, compare
+from ldp_core import RandomizedResponse, UnaryEncoding
+
+EPSILON = 1.0
+
+
+def enum_frame(d: int, n: int) -> tuple[pl.DataFrame, np.ndarray]:
+    codes = np.random.default_rng(0).integers(0, d, n).astype(np.uint8)
+    labels = pl.Enum([f"v{i}" for i in range(d)])
+    return pl.DataFrame({"code": codes}).with_columns(x=pl.col("code").cat.to(labels)), codes
+
+
+def plain_unary(codes: np.ndarray, d: int, p: float, q: float) -> np.ndarray:
+    onehot = np.zeros((len(codes), d), bool)
+    onehot[np.arange(len(codes)), codes] = True
+    return np.random.default_rng().random((len(codes), d)) < np.where(onehot, p, q)
+
+
+def plain_k_ary(codes: np.ndarray, d: int, p: float) -> np.ndarray:
+    rng = np.random.default_rng()
+    other = rng.integers(0, d - 1, len(codes), dtype=np.uint8)
+    other += other >= codes
+    return np.where(rng.random(len(codes)) < p, codes, other)
+
+
+def plain_binary(values: np.ndarray, p: float) -> np.ndarray:
+    return np.where(np.random.default_rng().random(len(values)) < p, values, ~values)
+
+
+def rows(scale: float) -> Iterator[Row]:
+    for d, n, bar in ((16, int(4e6 * scale), 6.0), (128, int(1e6 * scale), 8.0)):
+        frame, codes = enum_frame(d, n)
+        m = UnaryEncoding(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
+        their = codes[: n // 4]
+        yield compare(
+            f"OUE d={d}, Enum column, .ldp.unary_encode",
+            "plain numpy",
+            lambda: frame.select(pl.col("x").ldp.unary_encode(m)),
+            lambda: plain_unary(their, d, m.p, m.q),
+            n=n,
+            their_n=len(their),
+            bar=bar,
+        )
+        yield compare(
+            f"OUE d={d}, the same lazily (2 threads)",
+            "Polars to_dummies, no noise",
+            lambda: frame.lazy().select(pl.col("x").ldp.unary_encode(m)).collect(),
+            lambda: frame["x"].to_dummies(),
+            n=n,
+        )
+    n = int(4e6 * scale)
+    frame, codes = enum_frame(16, n)
+    k = RandomizedResponse(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
+    yield compare(
+        "k-ary RR d=16, Enum column, .ldp.randomized_response",
+        "plain numpy",
+        lambda: frame.select(pl.col("x").ldp.randomized_response(k)),
+        lambda: plain_k_ary(codes, 16, k.p),
+        n=n,
+        bar=2,
+    )
+    binary = RandomizedResponse(epsilon=EPSILON)
+    values = codes % 3 == 0
+    booleans = pl.DataFrame({"x": values})
+    yield compare(
+        "binary RR, Boolean column, .ldp.randomized_response",
+        "plain numpy",
+        lambda: booleans.select(pl.col("x").ldp.randomized_response(binary)),
+        lambda: plain_binary(values, binary.p),
+        n=n,
+        bar=8,
+    )
+    for d in (16, 128):
+        count = int(4e6 * scale) * 16 // d
+        frame, _ = enum_frame(d, count)
+        m = UnaryEncoding(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
+        reports = frame.select(pl.col("x").ldp.unary_encode(m, packed=True))["x"].to_arrow()
+        yield absolute(f"tally of packed bits, d={d}", lambda: m.tally(reports), n=count * d, unit="ns/bit", limit=0.4)

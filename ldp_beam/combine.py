@@ -1,0 +1,167 @@
+# mypy: untyped-calls-exclude=apache_beam
+"""Tallies as a Beam CombineFn: the combiner holds the logic, accumulators hold the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_beam.batches import as_reports
+from ldp_core import Histogram, Mechanism, MechanismMismatchError, ParameterError, Tally
+
+
+class Accumulator:
+    """A tally under construction: n, and int64[d] support counts that are added to in place."""
+
+    __slots__ = ("fingerprint", "n", "support")
+
+    def __init__(self, n: int, support: npt.NDArray[np.int64], fingerprint: str) -> None:
+        self.n = n
+        self.support = support
+        self.fingerprint = fingerprint
+
+    def add(self, other: Tally | Accumulator) -> None:
+        """Add another tally, in place.
+
+        Raises:
+            MechanismMismatchError: it is of another mechanism.
+        """
+        if other.fingerprint != self.fingerprint or other.support.shape != self.support.shape:
+            raise MechanismMismatchError(
+                f"cannot add tallies of different mechanisms: fingerprints {self.fingerprint} and {other.fingerprint}"
+            )
+        self.n += other.n
+        self.support += other.support
+
+    def tally(self) -> Tally:
+        """A copy that stays as it is."""
+        return Tally(self.n, self.support, self.fingerprint)
+
+
+class AccumulatorCoder(beam.coders.Coder):
+    """Accumulators as `Tally.to_bytes`: compact, deterministic, versioned."""
+
+    def encode(self, value: Accumulator) -> bytes:
+        """See `Tally.to_bytes`."""
+        return value.tally().to_bytes()
+
+    def decode(self, encoded: bytes) -> Accumulator:
+        """See `Tally.from_bytes`."""
+        tally = Tally.from_bytes(encoded)
+        return Accumulator(tally.n, tally.support.copy(), tally.fingerprint)
+
+    def is_deterministic(self) -> bool:
+        """True."""
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class HistogramCombineFn(beam.CombineFn):
+    """Tally reports, then estimate.
+
+    Inputs may be, in any mixture: a `Tally`; an Arrow array of reports; a single report (a bool, an
+    integer, a text; a sequence of d bits or of packed words). Integers add up exactly, so the result does not
+    depend on how a runner splits and merges.
+
+    Args:
+        mechanism: that made the reports.
+        confidence, simultaneous: see `Mechanism.estimate`.
+        extract: ``"histogram"``, or ``"tally"`` to get the `Tally` itself, to store it or add it up elsewhere.
+
+    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
+    `ReportError` or `DomainError` for what is not a report.
+
+    Raises:
+        ParameterError: bad arguments.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     reports = p | beam.Create(["ios", "ios", "android"])
+    ...     tally = reports | beam.CombineGlobally(HistogramCombineFn(mechanism, extract="tally")).without_defaults()
+    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.support))
+    3 [2 1]
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        extract: Literal["histogram", "tally"] = "histogram",
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        check_estimate(mechanism, confidence)
+        if extract not in ("histogram", "tally"):
+            raise ParameterError(f'extract must be "histogram" or "tally", got {extract!r}')
+        self._mechanism = mechanism
+        self._fingerprint = mechanism.fingerprint
+        self._confidence = confidence
+        self._simultaneous = simultaneous
+        self._extract = extract
+
+    def create_accumulator(self) -> Accumulator:
+        """No reports."""
+        return Accumulator(0, np.zeros(self._mechanism.domain.size, np.int64), self._fingerprint)
+
+    def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
+        """Add one input, in place."""
+        return self.add_inputs(accumulator, (element,))
+
+    def add_inputs(self, accumulator: Accumulator, elements: Iterable[Any]) -> Accumulator:
+        """Add inputs, in place; single reports are tallied together."""
+        single = []
+        for element in elements:
+            if isinstance(element, (Tally, Accumulator)):
+                accumulator.add(element)
+            elif isinstance(element, (pa.Array, pa.ChunkedArray)):
+                accumulator.add(self._mechanism.tally(element))
+            else:
+                single.append(element)
+        if single:
+            accumulator.add(self._mechanism.tally(as_reports(single, self._mechanism, "reports")))
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+        """Sum; changes only the first, as Beam permits."""
+        rest = iter(accumulators)
+        total = next(rest, None)
+        if total is None:
+            return self.create_accumulator()
+        for other in rest:
+            total.add(other)
+        return total
+
+    def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
+        """The histogram, or the tally."""
+        tally = accumulator.tally()
+        if self._extract == "tally":
+            return tally
+        return self._mechanism.estimate(tally, confidence=self._confidence, simultaneous=self._simultaneous)
+
+    def get_accumulator_coder(self) -> AccumulatorCoder:
+        """`AccumulatorCoder`."""
+        return AccumulatorCoder()
+
+    def infer_output_type(self, input_type: Any) -> type:
+        """`Histogram`, or `Tally`."""
+        return Tally if self._extract == "tally" else Histogram
+
+
+def check_estimate(mechanism: Mechanism, confidence: float) -> None:
+    """Raise `ParameterError` now for what `Mechanism.estimate` would refuse later."""
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")

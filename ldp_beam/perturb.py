@@ -1,0 +1,203 @@
+# mypy: untyped-calls-exclude=apache_beam
+"""Values to private reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import PCollection, Row
+from apache_beam.utils.windowed_value import WindowedValue
+
+from ldp_beam.batches import Batch, Lot, Part
+from ldp_beam.coders import AnyReports
+from ldp_beam.faults import Faults, check_values
+from ldp_beam.records import NAMESPACE, RecordsDoFn, RecordsTransform, refuse_reports, refuse_sliding
+from ldp_beam.rows import DeadLetter
+from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core import RandomizedResponse as RandomizedResponseMechanism
+from ldp_core import UnaryEncoding as UnaryEncodingMechanism
+from ldp_core.domain import Label
+from ldp_core.unary_encoding import Variant
+
+
+class Perturb(RecordsTransform):
+    """One private report a record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
+
+    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
+    in its schema's metadata: the fast way), dictionaries (dictionaries come out), or ``beam.Row`` or
+    NamedTuples (``beam.Row`` comes out). Timestamps and windows stay as they are.
+
+    Args:
+        plan: which columns leave, and how.
+        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int)
+            rather than as Booleans (``FixedSizeList<bool>``; a list of bool).
+        stabilize: end with ``beam.Reshuffle``. A runner may repeat a stage, and every repetition draws
+            new noise: without the Reshuffle, a consumer with side effects in the same stage (a write to a file
+            or a service) sees several reports of one record, and the record spends epsilon several
+            times. Leave it out only if all that follows before the next shuffle is an aggregation.
+
+    Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
+    `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
+
+    Raises:
+        PlanError: ``plan`` is not a plan.
+        ParameterError: the input is in sliding windows, where each record would be perturbed several times.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=50.0)}, keep=["os"])
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     reports = p | beam.Create([{"crashed": True, "os": "ios", "user": "ann"}]) | Perturb(plan)
+    ...     _ = reports | beam.Map(print)
+    {'crashed': True, 'os': 'ios'}
+    """
+
+    def __init__(self, plan: PrivacyPlan, *, packed: bool = True, stabilize: bool = True) -> None:
+        super().__init__()
+        if not isinstance(plan, PrivacyPlan):
+            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
+        self._plan = plan
+        self._packed = packed
+        self._stabilize = stabilize
+
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        """See `beam.PTransform`."""
+        refuse_sliding(pcoll)
+        fn = _PerturbDoFn(self._plan, self._packed, self._dead_letter_tag)
+        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
+        if self._stabilize:
+            reports |= "Stabilize" >> beam.Reshuffle()
+        arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
+        reports.element_type = pa.RecordBatch if arrow else Any  # a type hint inside was for the coder
+        if dead_letters is None:
+            return reports
+        dead_letters.element_type = DeadLetter
+        return reports, dead_letters
+
+    def display_data(self) -> dict[str, Any]:
+        """What the record spends, for the runner's user interface."""
+        return {"epsilon": self._plan.epsilon, "plan": self._plan.fingerprint}
+
+
+class RandomizedResponse(Perturb):
+    """`Perturb` for one column by randomized response.
+
+    Args:
+        column: to perturb.
+        mechanism: a ``ldp_core.RandomizedResponse``; or give ``epsilon``, and ``domain`` where it is not Boolean.
+        keep: columns that pass through unchanged and unprotected.
+        packed, stabilize: see `Perturb`.
+
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     events = p | beam.Create([{"crashed": False}])
+    ...     _ = events | RandomizedResponse("crashed", epsilon=50.0) | beam.Map(print)
+    {'crashed': False}
+    """
+
+    def __init__(
+        self,
+        column: str,
+        mechanism: RandomizedResponseMechanism | None = None,
+        *,
+        domain: Domain | Iterable[Label] = (False, True),
+        epsilon: float | None = None,
+        keep: Iterable[str] = (),
+        packed: bool = True,
+        stabilize: bool = True,
+    ) -> None:
+        if (mechanism is None) == (epsilon is None):
+            raise ParameterError("give either a mechanism or epsilon (and a domain)")
+        if mechanism is None:
+            mechanism = RandomizedResponseMechanism(domain, epsilon=epsilon)  # type: ignore[arg-type]
+        _check_kind(mechanism, RandomizedResponseMechanism)
+        super().__init__(PrivacyPlan({column: mechanism}, keep=keep), packed=packed, stabilize=stabilize)
+
+
+class UnaryEncode(Perturb):
+    """`Perturb` for one column by unary encoding.
+
+    Args:
+        column: to perturb.
+        mechanism: a ``ldp_core.UnaryEncoding``; or give ``domain`` and ``epsilon``, and ``variant``.
+        keep: columns that pass through unchanged and unprotected.
+        packed, stabilize: see `Perturb`.
+
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     events = p | beam.Create([{"os": "ios"}])
+    ...     reports = events | UnaryEncode("os", domain=["ios", "android"], epsilon=1.0, packed=False)
+    ...     _ = reports | beam.Map(lambda report: print(len(report["os"])))
+    2
+    """
+
+    def __init__(
+        self,
+        column: str,
+        mechanism: UnaryEncodingMechanism | None = None,
+        *,
+        domain: Domain | Iterable[Label] | None = None,
+        epsilon: float | None = None,
+        variant: Variant = "optimized",
+        keep: Iterable[str] = (),
+        packed: bool = True,
+        stabilize: bool = True,
+    ) -> None:
+        if (mechanism is None) == (epsilon is None) or (mechanism is None) == (domain is None):
+            raise ParameterError("give either a mechanism, or domain and epsilon")
+        if mechanism is None:
+            mechanism = UnaryEncodingMechanism(domain, epsilon=epsilon, variant=variant)  # type: ignore[arg-type]
+        _check_kind(mechanism, UnaryEncodingMechanism)
+        super().__init__(PrivacyPlan({column: mechanism}, keep=keep), packed=packed, stabilize=stabilize)
+
+
+def _check_kind(mechanism: Mechanism, kind: type[Mechanism]) -> None:
+    if not isinstance(mechanism, kind):
+        raise ParameterError(f"mechanism must be a {kind.__name__}, got {type(mechanism).__name__}")
+
+
+class _PerturbDoFn(RecordsDoFn):
+    """Draws the reports. Holds no randomness: every call of ``perturb`` takes a fresh key from the OS."""
+
+    def __init__(self, plan: PrivacyPlan, packed: bool, dead_letter_tag: str | None) -> None:
+        super().__init__(dead_letter_tag)
+        self._plan = plan
+        self._packed = packed
+        self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
+
+    def work(self, part: Part) -> list[WindowedValue]:
+        reports = self._of_lot(part) if isinstance(part, Lot) else [self._of_batch(part)]
+        self._perturbed.inc(len(part))
+        return reports
+
+    def _of_batch(self, batch: Batch) -> WindowedValue:
+        refuse_reports(batch.schema, self._plan.columns)
+        self._plan.check_columns(batch.schema.names)
+        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed)
+        return WindowedValue(reports, batch.timestamp, (batch.window,))
+
+    def _of_lot(self, lot: Lot) -> list[WindowedValue]:
+        columns = [
+            mechanism.perturb(lot.column(name), packed=self._packed, column=name).tolist()
+            for name, mechanism in self._plan.columns.items()
+        ]
+        columns += [lot.column(name) for name in self._plan.keep]
+        names = tuple(self._plan)
+        return [
+            WindowedValue(
+                dict(zip(names, values, strict=True))
+                if isinstance(record.element, dict)
+                else Row(**dict(zip(names, values, strict=True))),
+                record.timestamp,
+                (record.window,),
+            )
+            for record, values in zip(lot.records, zip(*columns, strict=True), strict=True)
+        ]
+
+    def find_faults(self, part: Part, faults: Faults) -> None:
+        for name, mechanism in self._plan.columns.items():
+            check_values(part.column(name), mechanism.domain, name, faults)
+        for name in self._plan.keep:
+            if part.column(name) is None:
+                check_values(None, self._plan[next(iter(self._plan.columns))].domain, name, faults)

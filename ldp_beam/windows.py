@@ -1,0 +1,170 @@
+"""Event-time windows, assigned to a whole batch at once.
+
+A batch holds records of many windows, and Beam assigns windows one element at a time. So a batch is
+cut into *slots*: stretches of event time that lie wholly in the same windows. One partial tally a slot,
+timestamped inside it, is put by Beam's own WindowFn into the very windows its records belong to.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+from apache_beam.utils.timestamp import Duration
+
+from ldp_core import ParameterError
+
+I64 = npt.NDArray[np.int64]
+Window: TypeAlias = WindowFn | float | str | None
+"""A Beam WindowFn; or the length of fixed windows, in seconds or as text like ``"15m"``; or None."""
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_SLOTTED = (FixedWindows, SlidingWindows, Sessions, GlobalWindows)
+
+
+def seconds(length: float | str | Duration, *, name: str = "window") -> float:
+    """A length of time in seconds, at least 0: a number of seconds, or text like ``"30d"``, ``"1h"``, ``"500ms"``.
+
+    Raises:
+        ParameterError: anything else.
+
+    >>> seconds("1.5h")
+    5400.0
+    """
+    if isinstance(length, Duration):
+        length = length.micros / 1e6
+    if isinstance(length, str):
+        match = _TEXT.fullmatch(length.strip())
+        if match is None:
+            raise ParameterError(f'{name} must be like "30d", "1h", "15m", "10s" or "500ms", got {length!r}')
+        length = float(match[1]) * _UNITS[match[2]]
+    if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length < math.inf:
+        raise ParameterError(f"{name} must be a finite number of seconds, at least 0, got {length!r}")
+    return float(length)
+
+
+def window_fn(window: Window) -> WindowFn | None:
+    """The WindowFn that ``window`` stands for.
+
+    Raises:
+        ParameterError: not a window, not longer than 0, not of whole milliseconds (Beam's coders
+            cut to milliseconds), or of a kind that has no slots.
+
+    >>> window_fn("1h") == FixedWindows(3600)
+    True
+    """
+    if window is None:
+        return None
+    if not isinstance(window, WindowFn):
+        length = seconds(window)
+        if not length:
+            raise ParameterError(f"window must be longer than 0 seconds, got {window!r}")
+        window = FixedWindows(Duration(micros=round(length * 1e6)))
+    if type(window) not in _SLOTTED:
+        raise ParameterError(
+            f"window must be fixed, sliding, session or global windows, or a length; got {type(window).__name__}. "
+            "For other windows apply beam.WindowInto first and leave out window="
+        )
+    lengths = [getattr(window, name).micros for name in ("size", "period", "gap_size") if hasattr(window, name)]
+    if any(length <= 0 or length % 1000 for length in lengths):
+        raise ParameterError("window lengths must be whole numbers of milliseconds, greater than 0")
+    return window
+
+
+class Slots(NamedTuple):
+    """The slots of a batch's records."""
+
+    number: I64
+    """int64[n]: the slot of each record; numbers in time order, not necessarily without holes."""
+    timestamp: Callable[[I64], I64]
+    """From slots to a time in each, in microseconds, that is in the same windows as the slot's records."""
+    empty: I64
+    """int64[k, 2]: rows of (time, key) at which a tally of no records is needed to get the windows right."""
+
+
+_NO_TALLIES = np.empty((0, 2), np.int64)
+
+
+def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
+    """Put records into slots, such that records of one key and one slot are in the same windows.
+
+    Args:
+        windows: fixed, sliding, session or global windows.
+        micros: int64[n], event times in microseconds since the epoch.
+        keys: int64[n], the group of each record; sessions of different groups are apart.
+    """
+    if isinstance(windows, GlobalWindows):
+        return Slots(np.zeros_like(micros), lambda index: index, _NO_TALLIES)
+    if isinstance(windows, Sessions):
+        return _session_anchors(windows.gap_size.micros, micros, keys)
+    assert isinstance(windows, (FixedWindows, SlidingWindows))  # noqa: S101 (of `window_fn`)
+    size, offset = windows.size.micros, windows.offset.micros
+    if isinstance(windows, SlidingWindows):
+        # windows begin at offset + i * period and end at offset + i * period + size: on multiples of the gcd
+        size = math.gcd(size, windows.period.micros)
+        offset %= size
+    return Slots((micros - offset) // size, lambda index: index * size + offset, _NO_TALLIES)
+
+
+def _session_anchors(gap: int, micros: I64, keys: I64) -> Slots:
+    """First events of all non-empty buckets of half a gap as slots; last events as empty partials.
+
+    Two events of one bucket are less than a gap apart, hence in one session. So the first and last
+    events of the buckets chain up to the same sessions as all events do: the last of one bucket and
+    the first of the next are neighbours among all events, and a session begins and ends with one of them.
+    """
+    order = np.lexsort((micros, keys))
+    times, groups = micros[order], keys[order]
+    bucket = times // max(gap // 2, 1)
+    change = np.flatnonzero((bucket[1:] != bucket[:-1]) | (groups[1:] != groups[:-1])) + 1
+    starts = np.concatenate((np.zeros(min(len(times), 1), np.int64), change))
+    lengths = np.diff(np.append(starts, len(times)))
+    first, last = times[starts], times[starts + lengths - 1]
+    index = np.empty_like(micros)
+    index[order] = np.repeat(np.arange(len(starts)), lengths)
+    wide = last > first
+    return Slots(index, lambda number: first[number], np.stack((last[wide], groups[starts][wide]), axis=1))
+
+
+class Groups(NamedTuple):
+    """The (slot, key) pairs of a batch."""
+
+    of_record: I64
+    """int64[n]: the number of each record's pair."""
+    slot: I64
+    """int64[g]: the slot of each pair."""
+    key: I64
+    """int64[g]: the key of each pair."""
+
+
+def group(index: I64, keys: I64, n_keys: int) -> Groups:
+    """Number the (slot, key) pairs that occur in at least one record: 0 to g - 1."""
+    if not len(index):
+        return Groups(index, index, index)
+    low = int(index.min())
+    span = int(index.max()) - low + 1
+    if span == n_keys == 1:
+        return Groups(np.zeros_like(index), index[:1], np.zeros(1, np.int64))
+    room = 4 * len(index) + 1024  # up to this many cells a table is faster than sorting
+    if span * n_keys <= room:
+        slot_of = low + np.arange(span)
+        number = index - low
+    else:
+        slot_of, number = np.unique(index, return_inverse=True)
+    cells = len(slot_of) * n_keys
+    if n_keys > 1:
+        number = number * n_keys + keys
+    if cells > room:
+        occupied, number = np.unique(number, return_inverse=True)
+    else:
+        there = np.bincount(number, minlength=cells) > 0
+        occupied = np.flatnonzero(there)
+        if len(occupied) < cells:
+            number = (np.cumsum(there) - 1)[number]
+    return Groups(number, slot_of[occupied // n_keys], occupied % n_keys)

@@ -1,0 +1,209 @@
+"""The telemetry job: event files -> private reports -> per-window histograms, as one Beam graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.io.parquetio import WriteToParquet, WriteToParquetBatched
+
+import ldp_beam
+from ldp_beam import DeadLetter, HistogramRow
+from ldp_beam.windows import window_fn
+from ldp_core import ParameterError, PlanError, PrivacyPlan
+from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema
+
+HISTOGRAMS = "histograms"
+REPORTS = "reports/part"
+DEAD_LETTERS = "dead_letters"
+
+HISTOGRAM_SCHEMA = pa.schema(
+    [
+        ("window_start", pa.timestamp("us", "UTC")),
+        ("window_end", pa.timestamp("us", "UTC")),
+        ("pane_index", pa.int64()),
+        ("pane_timing", pa.string()),
+        ("column", pa.string()),
+        ("key", pa.map_(pa.string(), pa.string())),
+        ("value", pa.string()),
+        ("count", pa.float64()),
+        ("frequency", pa.float64()),
+        ("standard_error", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("n", pa.int64()),
+        ("confidence", pa.float64()),
+        ("epsilon", pa.float64()),
+        ("fingerprint", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TelemetryJob:
+    """What to read, how to protect it, and where the results go. Checked when made, before anything runs.
+
+    Args:
+        plan: mechanisms by column, and the columns that reports keep.
+        inputs: file patterns.
+        event_time: the column with the event time.
+        window: length of the fixed windows, in seconds or as text like ``"30d"``.
+        output: a directory, on any file system that Beam knows.
+        by: columns by whose values histograms are split; they pass unprotected.
+        reports: whether to write the private reports too.
+        confidence, simultaneous: of the intervals.
+
+    Raises:
+        InputError, PlanError, ParameterError: something of this does not fit together.
+    """
+
+    plan: PrivacyPlan
+    inputs: tuple[str, ...]
+    event_time: str
+    window: float | str
+    output: str
+    by: tuple[str, ...] = ()
+    reports: bool = False
+    confidence: float = 0.95
+    simultaneous: bool = False
+    paths: tuple[str, ...] = field(init=False)
+    source: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.event_time in self.plan.columns:
+            raise PlanError(f"the event time {self.event_time!r} cannot be perturbed and put in windows")
+        if not 0 < self.confidence < 1:
+            raise ParameterError(f"confidence must be in (0, 1), got {self.confidence!r}")
+        _ = self.window_micros
+        paths = match_files(list(self.inputs))
+        schema = union_schema({path: check_file(path, self.events) for path in paths}, self.events)
+        object.__setattr__(self, "paths", tuple(paths))
+        object.__setattr__(self, "source", schema)
+
+    @property
+    def window_micros(self) -> int:
+        """Length of a window in microseconds."""
+        return int(window_fn(self.window).size.micros)
+
+    @property
+    def events(self) -> EventSchema:
+        """The columns to read."""
+        return EventSchema.of(self.plan, self.event_time, self.by)
+
+    @property
+    def working_plan(self) -> PrivacyPlan:
+        """The plan, keeping what windows and keys need as long as the reports are in memory."""
+        return PrivacyPlan(self.plan.columns, keep=list(dict.fromkeys((*self.plan.keep, self.event_time, *self.by))))
+
+    @property
+    def report_schema(self) -> pa.Schema:
+        """Schema of the reports on disk: the plan's columns, and the event time cut to its window."""
+        return coarsen(self.working_plan.schema(self.source).empty_table(), self).schema
+
+    def build(self, pipeline: beam.Pipeline) -> None:
+        """Add the job's steps to ``pipeline``."""
+        read = (
+            pipeline
+            | "Files" >> beam.Create(self.paths)
+            | "Read" >> beam.ParDo(ReadEvents(self.events)).with_outputs(ReadEvents.DEAD, main="events")
+        )
+        events = read["events"] | "Batches" >> beam.Map(_same).with_output_types(pa.RecordBatch)
+        perturb = ldp_beam.Perturb(self.working_plan, stabilize=self.reports)
+        reports, invalid = events | "Perturb" >> perturb.with_exception_handling()
+        histograms = [
+            reports
+            | f"Histogram {name}"
+            >> ldp_beam.Histogram(
+                name,
+                mechanism,
+                window=self.window,
+                event_time=self.event_time,
+                by=list(self.by),
+                confidence=self.confidence,
+                simultaneous=self.simultaneous,
+            )
+            for name, mechanism in self.plan.columns.items()
+        ]
+        self._write_histograms(histograms | "All columns" >> beam.Flatten())
+        self._write_dead_letters((read[ReadEvents.DEAD], invalid) | "All dead letters" >> beam.Flatten())
+        if self.reports:
+            _ = (
+                reports
+                | "Coarsen" >> beam.Map(coarsen, self).with_output_types(pa.Table)
+                | "Write reports"
+                >> WriteToParquetBatched(f"{self.output}/{REPORTS}", self.report_schema, file_name_suffix=".parquet")
+            )
+
+    def _write_histograms(self, rows: beam.PCollection) -> None:
+        path = f"{self.output}/{HISTOGRAMS}"
+        dicts = rows | "Rows" >> beam.Map(histogram_dict)
+        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
+        _ = dicts | "Write Parquet" >> WriteToParquet(path, HISTOGRAM_SCHEMA, file_name_suffix=".parquet", **one_file)
+        lines = dicts | "To JSON" >> beam.Map(json_line)
+        _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
+
+    def _write_dead_letters(self, letters: beam.PCollection) -> None:
+        _ = (
+            letters
+            | "By reason" >> beam.Map(_by_reason).with_output_types(tuple[tuple[str, str], int])
+            | "Count" >> beam.CombinePerKey(sum)
+            | "Letters to JSON" >> beam.MapTuple(_letter_line)
+            | "Write dead letters"
+            >> beam.io.WriteToText(
+                f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
+            )
+        )
+
+
+def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:
+    """What may be stored: the event time, where the plan does not keep it, cut to the start of its window."""
+    table = pa.table(reports) if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])
+    table = table.select([*job.plan, *((job.event_time,) if job.event_time not in job.plan.keep else ())])
+    if job.event_time not in job.plan.keep:
+        micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        start = pc.multiply(_floor_divide(micros, job.window_micros), job.window_micros).cast(pa.timestamp("us", "UTC"))
+        table = table.set_column(table.schema.get_field_index(job.event_time), "window_start", start)
+    return table.replace_schema_metadata(job.plan.schema(job.source).metadata)
+
+
+def _floor_divide(values: pa.ChunkedArray, size: int) -> pa.ChunkedArray:
+    quotient = pc.divide(values, size)  # Arrow rounds towards 0
+    below = pc.less(values, pc.multiply(quotient, size))
+    return pc.subtract(quotient, below.cast(pa.int64()))
+
+
+def histogram_dict(row: HistogramRow) -> dict[str, Any]:
+    """A row as a dict that fits `HISTOGRAM_SCHEMA`."""
+    out = row._asdict()
+    out["window_start"] = row.window_start.to_utc_datetime()
+    out["window_end"] = row.window_end.to_utc_datetime()
+    out["key"] = list(row.key.items())
+    return {name: out[name] for name in HISTOGRAM_SCHEMA.names}
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """A row of `histogram_dict` as a line of JSON; times in ISO 8601, UTC."""
+    times = {name: row[name].isoformat() + "Z" for name in ("window_start", "window_end")}
+    return json.dumps({**row, **times, "key": dict(row["key"])})
+
+
+def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def _by_reason(letter: DeadLetter) -> tuple[tuple[str, str], int]:
+    return (letter.column, letter.reason), letter.count
+
+
+def _letter_line(reason: tuple[str, str], count: int) -> str:
+    return json.dumps({"column": reason[0], "reason": reason[1], "count": count})
+
+
+def read_lines(text: Iterator[str]) -> list[dict[str, Any]]:
+    """JSON objects of the lines of a file that this job wrote."""
+    return [json.loads(line) for line in text if line.strip()]

@@ -1,0 +1,313 @@
+"""Reading event files as Arrow batches: Parquet, CSV and NDJSON, whole columns at a time.
+
+A record that cannot be read (a broken line, a text where a number or a time belongs) becomes a dead
+letter that says which column and why, and never what it said; the rest of its batch goes on.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import Metrics
+
+from ldp_beam import DeadLetter
+from ldp_core import InputError, PlanError, PrivacyPlan
+from pipelines.progress import PROGRESS
+
+BATCH_ROWS = 1 << 16
+_BLOCK_BYTES = 1 << 23
+TIME = pa.timestamp("us", "UTC")
+_ARROW = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string()}
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+
+
+@dataclass(frozen=True)
+class EventSchema:
+    """Which columns to read, and as what.
+
+    Attributes:
+        event_time: name of the column with the event time.
+        columns: Arrow type of every other column; None leaves the type as it is (text, in text formats).
+    """
+
+    event_time: str
+    columns: tuple[tuple[str, pa.DataType | None], ...]
+
+    @classmethod
+    def of(cls, plan: PrivacyPlan, event_time: str, extra: tuple[str, ...] = ()) -> EventSchema:
+        """The columns that ``plan`` needs, with the types of its domains, and ``extra`` ones."""
+        types: dict[str, pa.DataType | None] = {name: _ARROW[m.domain.kind] for name, m in plan.columns.items()}
+        types |= dict.fromkeys((*plan.keep, *extra))
+        types.pop(event_time, None)
+        return cls(event_time, tuple(types.items()))
+
+    @property
+    def names(self) -> list[str]:
+        """All columns to read."""
+        return [self.event_time, *(name for name, _ in self.columns)]
+
+    @property
+    def output(self) -> pa.Schema:
+        """Schema of the batches read from text formats."""
+        return pa.schema([(self.event_time, TIME), *((name, kind or pa.string()) for name, kind in self.columns)])
+
+
+def match_files(patterns: list[str]) -> list[str]:
+    """Paths of the files that the patterns (globs allowed) name, sorted.
+
+    Raises:
+        InputError: a pattern matches nothing, a file is empty, or of none of the known formats.
+    """
+    paths: list[str] = []
+    for pattern, result in zip(patterns, FileSystems.match(patterns), strict=True):
+        if not result.metadata_list:
+            raise InputError(f"no file matches {pattern!r}")
+        for file in result.metadata_list:
+            if file.size_in_bytes == 0:
+                raise InputError(f"{file.path!r} is empty")
+            file_format(file.path)
+            paths.append(file.path)
+    return sorted(set(paths))
+
+
+def file_format(path: str) -> str:
+    """``parquet``, ``csv`` or ``ndjson``, from the name (a compression suffix may follow)."""
+    name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
+    for suffix, kind in FORMATS.items():
+        if name.endswith(suffix):
+            return kind
+    raise InputError(f"{path!r}: the name must end in one of {sorted(FORMATS)}")
+
+
+def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
+    """Look at a file's head; the Arrow schema where the format has one.
+
+    Raises:
+        InputError: the file cannot be read as what its name says.
+        PlanError: it lacks a needed column.
+    """
+    kind = file_format(path)
+    found: pa.Schema | None = None
+    names: list[str] | None = None
+    with FileSystems.open(path) as stream:
+        try:
+            if kind == "parquet":
+                found = pq.ParquetFile(stream).schema_arrow
+                names = found.names
+            elif kind == "csv":
+                names = _csv_reader(stream, None).schema.names
+        except (pa.ArrowException, OSError):
+            names = []  # what Arrow says may quote the file
+    if names == []:
+        raise InputError(f"{path!r} cannot be read as {kind}: it is corrupt, or of another format")
+    missing = sorted(set(schema.names) - set(names)) if names is not None else []
+    if missing:
+        raise PlanError(f"{path!r} does not have the columns {missing}; it has {names}")
+    if found is not None:
+        _check_types(path, found, schema)
+        found = pa.schema([found.field(name) for name in schema.names])
+    return found
+
+
+def _check_types(path: str, found: pa.Schema, schema: EventSchema) -> None:
+    time = found.field(schema.event_time).type
+    if not (pa.types.is_timestamp(time) or pa.types.is_date(time)):
+        raise InputError(f"{path!r}: event time {schema.event_time!r} must be a timestamp or a date, got {time}")
+
+
+class ReadEvents(beam.DoFn):  # type: ignore[misc]
+    """Path -> ``pyarrow.RecordBatch`` es of the needed columns; unreadable records -> the tag ``dead``."""
+
+    DEAD = "dead"
+
+    def __init__(self, schema: EventSchema) -> None:
+        self.schema = schema
+        self._read = Metrics.counter("ldp", "records_read")
+
+    def process(self, path: str) -> Iterator[Any]:
+        """Yield the file's batches."""
+        reader = {"parquet": read_parquet, "csv": read_csv, "ndjson": read_ndjson}[file_format(path)]
+        with FileSystems.open(path) as stream:
+            for item in reader(stream, path, self.schema):
+                rows = item.count if isinstance(item, DeadLetter) else item.num_rows
+                self._read.inc(rows)
+                PROGRESS.add(rows)
+                yield beam.pvalue.TaggedOutput(self.DEAD, item) if isinstance(item, DeadLetter) else item
+
+
+Item = pa.RecordBatch | DeadLetter
+
+
+def read_parquet(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
+    """Batches of a Parquet file in its own types; records without an event time are dead letters."""
+    batches = None
+    try:
+        batches = pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=schema.names)
+        for batch in batches:
+            yield from _with_time(batch.select(schema.names), schema.event_time)
+    except (pa.ArrowException, OSError):
+        batches = None
+    if batches is None:
+        raise InputError(f"{path!r} cannot be read as parquet: it is corrupt")
+
+
+def read_csv(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
+    """Batches of a CSV file with a header line."""
+    bad_rows = [0]
+    failed = False
+    try:
+        for batch in _csv_reader(stream, schema.names, bad_rows):
+            yield from _convert(batch, schema)
+    except (pa.ArrowException, OSError):
+        failed = True
+    if failed:
+        raise InputError(f"{path!r} cannot be read as csv: it is corrupt, or lacks a column")
+    if bad_rows[0]:
+        yield DeadLetter("", "a line with another number of fields than the header", bad_rows[0])
+
+
+def _csv_reader(stream: BinaryIO, names: list[str] | None, bad_rows: list[int] | None = None) -> Any:
+    def skip(_: Any) -> str:
+        if bad_rows is not None:
+            bad_rows[0] += 1
+        return "skip"
+
+    columns = dict.fromkeys(names or [], pa.binary())  # text, but unchecked: a bad byte is one record's fault
+    return pyarrow.csv.open_csv(
+        stream,
+        read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
+        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=names, column_types=columns, strings_can_be_null=True, check_utf8=False
+        ),
+    )
+
+
+def read_ndjson(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
+    """Batches of a file with one JSON object a line; blank lines are no records."""
+    rest = b""
+    while chunk := stream.read(_BLOCK_BYTES):
+        head, newline, tail = (rest + chunk).rpartition(b"\n")
+        rest = tail
+        if newline:
+            yield from _json_block(head, schema)
+    if rest:
+        yield from _json_block(rest, schema)
+
+
+def _json_block(block: bytes, schema: EventSchema) -> Iterator[Item]:
+    lines = [line for line in block.split(b"\n") if line.strip()]
+    tables, malformed = _json_lines(lines, schema)
+    for table in tables:
+        for batch in table.combine_chunks().to_batches():
+            yield from _convert(batch, schema)
+    if malformed:
+        yield DeadLetter("", "a line that is not a JSON object with the expected types", malformed)
+
+
+def _json_lines(lines: list[bytes], schema: EventSchema) -> tuple[list[pa.Table], int]:
+    """Parse lines together; where that fails, each half by itself, down to the line at fault."""
+    if not lines:
+        return [], 0
+    table = None
+    try:
+        table = pyarrow.json.read_json(
+            io.BytesIO(b"\n".join(lines)),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=2 * _BLOCK_BYTES),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=_json_schema(schema),
+                unexpected_field_behavior="ignore",
+            ),
+        )
+    except pa.ArrowException:
+        table = None
+    if table is not None and table.num_rows == len(lines):
+        return [table], 0
+    if len(lines) == 1:
+        return [], 1
+    middle = len(lines) // 2
+    left, right = _json_lines(lines[:middle], schema), _json_lines(lines[middle:], schema)
+    return left[0] + right[0], left[1] + right[1]
+
+
+def _json_schema(schema: EventSchema) -> pa.Schema:
+    return pa.schema(
+        [(schema.event_time, pa.string()), *((name, kind or pa.string()) for name, kind in schema.columns)]
+    )
+
+
+def _convert(batch: pa.RecordBatch, schema: EventSchema) -> Iterator[Item]:
+    """Text columns to the types of the schema; a record with a text that does not convert is a dead letter."""
+    arrays = []
+    for field in schema.output:
+        column = batch.column(field.name)
+        typed = _to_time(column) if field.name == schema.event_time else _cast_or_null(column, field.type)
+        bad = pc.and_(pc.is_valid(column), pc.is_null(typed))
+        count = pc.sum(bad).as_py() or 0
+        if count:
+            yield DeadLetter(field.name, f"not a {field.type}", count)
+            good = pc.invert(bad)
+            batch, typed = batch.filter(good), typed.filter(good)
+            arrays = [array.filter(good) for array in arrays]
+        arrays.append(typed)
+    yield from _with_time(pa.RecordBatch.from_arrays(arrays, schema=schema.output), schema.event_time)
+
+
+def _with_time(batch: pa.RecordBatch, event_time: str) -> Iterator[Item]:
+    column = batch.column(event_time)
+    if column.null_count:
+        yield DeadLetter(event_time, "no event time", column.null_count)
+        batch = batch.filter(pc.is_valid(column))
+    if batch.num_rows:
+        yield batch
+
+
+_ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
+
+
+def _to_time(text: pa.Array) -> pa.Array:
+    """ISO 8601 text to UTC timestamps; without a zone it is taken as UTC; null where it is neither."""
+    text = _cast_or_null(text, pa.string())
+    zoned = pc.fill_null(pc.match_substring_regex(text, _ZONE), False)
+    none = pa.nulls(len(text), pa.string())
+    aware = _cast_or_null(pc.if_else(zoned, text, none), TIME)
+    naive = _cast_or_null(pc.if_else(zoned, none, text), pa.timestamp("us"))
+    return pc.coalesce(aware, pc.assume_timezone(naive, "UTC"))
+
+
+def _cast_or_null(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast; what does not cast becomes null. Halves the array around the values at fault."""
+    if array.type == kind:
+        return array
+    try:
+        return array.cast(kind)
+    except pa.ArrowException:
+        pass  # it quotes the value
+    if len(array) == 1:
+        return pa.nulls(1, kind)
+    middle = len(array) // 2
+    return pa.concat_arrays([_cast_or_null(array[:middle], kind), _cast_or_null(array[middle:], kind)])
+
+
+def union_schema(schemas: Mapping[str, pa.Schema | None], events: EventSchema) -> pa.Schema:
+    """The one schema of all files' batches.
+
+    Raises:
+        InputError: two files give a column different types.
+    """
+    found = {path: schema or events.output for path, schema in schemas.items()}
+    first_path, first = next(iter(found.items()))
+    for path, schema in found.items():
+        if not schema.equals(first):
+            raise InputError(f"{path!r} and {first_path!r} have columns of different types: {schema} and {first}")
+    return first

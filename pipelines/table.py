@@ -1,0 +1,71 @@
+"""Printing histograms: a table for each column, a line for each window and key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldp_core import PrivacyPlan
+
+
+def aligned(rows: list[list[str]]) -> str:
+    """Rows of cells as lines; the first row is the heading, the first column aligned left."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if k == 0 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def histogram_tables(histograms: pa.Table, plan: PrivacyPlan, *, top: int = 4) -> Iterable[str]:
+    """For each planned column: windows down, its ``top`` most frequent values across, count and half interval."""
+    for column, mechanism in plan.columns.items():
+        rows = histograms.filter(pc.equal(histograms["column"], column))
+        if not len(rows):
+            yield f"{column}: no reports"
+            continue
+        confidence = rows["confidence"][0].as_py()
+        yield (
+            f"{column}: {mechanism.name}, {mechanism.domain.size} values, epsilon {mechanism.epsilon:g}; "
+            f"estimated count and half of its {confidence:.0%} interval"
+        )
+        yield _column_table(rows, top) + "\n"
+
+
+def _column_table(rows: pa.Table, top: int) -> str:
+    totals = rows.group_by("value").aggregate([("count", "sum")]).sort_by([("count_sum", "descending")])
+    values = totals["value"].to_pylist()[:top]
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows.sort_by("window_start").to_pylist():
+        key = (f"{row['window_start']:%Y-%m-%d %H:%M}", *(text for _, text in row["key"]))
+        line = cells.setdefault(key, {"n": f"{row['n']:,}"})
+        line[row["value"]] = f"{row['count']:,.0f} ± {row['high'] - row['count']:,.0f}"
+    names = [name for name, _ in rows["key"][0].as_py()]
+    heading = ["window start", *names, "n", *values]
+    return aligned([heading, *([*key, line["n"], *(line.get(v, "") for v in values)] for key, line in cells.items())])
+
+
+def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int]) -> str:
+    """For each column: how many intervals hold the true count, and the typical error in standard errors."""
+    lines: list[list[str]] = [
+        ["column", "intervals", "cover the truth", "share", "root mean square of error / standard error"]
+    ]
+    inside: dict[str, list[bool]] = {}
+    squares: dict[str, list[float]] = {}
+    for row in histograms.to_pylist():
+        true = truth[(row["column"], int(row["window_start"].timestamp()), row["value"])]
+        inside.setdefault(row["column"], []).append(row["low"] <= true <= row["high"])
+        squares.setdefault(row["column"], []).append(((row["count"] - true) / row["standard_error"]) ** 2)
+    inside["all"] = [x for column in inside.values() for x in column]
+    squares["all"] = [x for column in squares.values() for x in column]
+    for column, hits in inside.items():
+        rms = math.sqrt(sum(squares[column]) / len(hits))
+        lines.append([column, str(len(hits)), str(sum(hits)), f"{sum(hits) / len(hits):.1%}", f"{rms:.3f}"])
+    return aligned(lines)
