@@ -301,7 +301,7 @@ class _PartialTallies(RecordsDoFn):
         if n_groups > at_once or (n_groups > 1 and natives.ndim > 1):
             # rows of bits are summed group by group; in 16 bits numpy sorts by radix, about ten times faster
             order = np.argsort(groups.astype(np.uint16) if n_groups <= 1 << 16 else groups, kind="stable")
-            natives, groups = natives[order], groups[order]
+            natives, groups = natives.take(order, axis=0), groups.take(order)
         for first in range(0, n_groups, at_once):
             last = min(first + at_once, n_groups)
             some, numbers = natives, groups

@@ -27,9 +27,9 @@ class Progress:
         with self._lock:
             self.records += records
 
-    def show(self, *, stream: TextIO = sys.stderr, every: float = 0.5) -> Progress:
-        """Print to ``stream`` every so many seconds, over the same line on a terminal, while in ``with``."""
-        self._stream, self._every = stream, every
+    def show(self, *, stream: TextIO | None = None, every: float = 0.5) -> Progress:
+        """Print to ``stream`` (default standard error) every so many seconds on a terminal, and at the end."""
+        self._stream, self._every = stream or sys.stderr, every
         return self
 
     def __enter__(self) -> Progress:

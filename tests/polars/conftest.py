@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-import ldp_polars  # noqa: F401 (registers the namespaces)
+import ldp_polars
 from ldp_core import Mechanism
 from ldp_polars import udfs
 
@@ -37,7 +37,7 @@ def run(engine, tmp_path):
             query.sink_parquet(path)
             return pl.read_parquet(path)
         query.sink_ipc(path)
-        return pl.read_ipc(path, memory_map=False)
+        return pl.read_ipc(path)
 
     return runner
 
@@ -110,7 +110,7 @@ class Unguarded:
     def __call__(self, inputs, return_dtype=None):
         values = inputs[0]
         reports = self.mechanism.perturb(values.to_arrow(), packed=self.packed)
-        return pl.Series(values.name, reports).to_physical().cast(return_dtype)
+        return udfs.physical_series(values.name, reports, return_dtype)
 
 
 @pytest.fixture
