@@ -35,6 +35,14 @@ def physical_series(name: str, array: pa.Array, dtype: pl.DataType) -> pl.Series
     return pl.Series(name, values).cast(dtype)
 
 
+def spread(values: pl.Series, there: pl.Series) -> pl.Series:
+    """``values``, in order, in the rows that are ``there``, and null in the others."""
+    if len(values) == len(there):
+        return values
+    position = there.cum_sum().cast(pl.Int64) - 1
+    return values.gather(position.set(~there, None))
+
+
 def tally_dtype(mechanism: Mechanism) -> pl.Struct:
     """Struct{n, support, fingerprint}."""
     support = pl.Array(pl.Int64, mechanism.domain.size)

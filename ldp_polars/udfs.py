@@ -21,6 +21,7 @@ from ldp_polars.dtypes import (
     physical_dtype,
     physical_series,
     report_dtype,
+    spread,
     tally_dtype,
     value_dtype,
 )
@@ -42,19 +43,22 @@ class Perturb:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         values, index = inputs
-        n = len(index)
+        name, n = values.name, len(index)
         if self.constant and len(values) == 1:
             values = values.new_from_index(0, n)
         if len(values) != n:
             raise ParameterError(
-                f"column {values.name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
+                f"column {name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
                 "select, repeat or aggregate rows in a step of its own before, then perturb the column"
             )
-        reports = self.mechanism.perturb(arrow(values), packed=self.packed, column=values.name)
-        if len(reports) != n:  # Polars does not check this in every context
-            raise LdpError(f"column {values.name!r}: {len(reports)} reports for {n} records")
+        wanted = index.is_not_null()  # in a branch of when/then, lazy engines replace the other branch's rows by null
+        if index.null_count():
+            values = values.filter(wanted)
+        reports = self.mechanism.perturb(arrow(values), packed=self.packed, column=name)
+        if len(reports) != len(values):  # Polars does not check this in every context
+            raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         dtype = physical_dtype(report_dtype(self.mechanism, packed=self.packed))
-        return physical_series(values.name, reports, dtype)
+        return spread(physical_series(name, reports, dtype), wanted)
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,7 @@ class Estimate:
         values = pl.Series("value", domain.arrow_values, dtype=value_dtype(domain))
         rows.insert_column(0, pl.concat([values] * k) if k else values.clear())
         histograms = rows.to_struct(tallies.name).reshape((k, domain.size)).cast(histogram_dtype(domain))
-        if k == len(there):
-            return histograms
-        position = there.cum_sum().cast(pl.Int64) - 1
-        return histograms.gather(position.set(~there, None))
+        return spread(histograms, there)
 
 
 def _tally_series(name: str, mechanism: Mechanism, tallies: Sequence[Tally]) -> pl.Series:

@@ -11,6 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.parquetio import WriteToParquet, WriteToParquetBatched
+from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
@@ -88,7 +89,10 @@ class TelemetryJob:
     @property
     def window_micros(self) -> int:
         """Length of a window in microseconds."""
-        return int(window_fn(self.window).size.micros)
+        fixed = window_fn(self.window)
+        if not isinstance(fixed, FixedWindows):
+            raise ParameterError('window must be the length of fixed windows, like "30d" or 3600')
+        return int(fixed.size.micros)
 
     @property
     def events(self) -> EventSchema:
@@ -139,7 +143,7 @@ class TelemetryJob:
                 >> WriteToParquetBatched(f"{self.output}/{REPORTS}", self.report_schema, file_name_suffix=".parquet")
             )
 
-    def _write_histograms(self, rows: beam.PCollection) -> None:
+    def _write_histograms(self, rows: beam.PCollection[HistogramRow]) -> None:
         path = f"{self.output}/{HISTOGRAMS}"
         dicts = rows | "Rows" >> beam.Map(histogram_dict)
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
@@ -147,7 +151,7 @@ class TelemetryJob:
         lines = dicts | "To JSON" >> beam.Map(json_line)
         _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
 
-    def _write_dead_letters(self, letters: beam.PCollection) -> None:
+    def _write_dead_letters(self, letters: beam.PCollection[DeadLetter]) -> None:
         _ = (
             letters
             | "By reason" >> beam.Map(_by_reason).with_output_types(tuple[tuple[str, str], int])

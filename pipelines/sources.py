@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import apache_beam as beam
 import pyarrow as pa
@@ -125,7 +125,7 @@ def _check_types(path: str, found: pa.Schema, schema: EventSchema) -> None:
         raise InputError(f"{path!r}: event time {schema.event_time!r} must be a timestamp or a date, got {time}")
 
 
-class ReadEvents(beam.DoFn):  # type: ignore[misc]
+class ReadEvents(beam.DoFn):
     """Path -> ``pyarrow.RecordBatch`` es of the needed columns; unreadable records -> the tag ``dead``."""
 
     DEAD = "dead"
@@ -145,7 +145,7 @@ class ReadEvents(beam.DoFn):  # type: ignore[misc]
                 yield beam.pvalue.TaggedOutput(self.DEAD, item) if isinstance(item, DeadLetter) else item
 
 
-Item = pa.RecordBatch | DeadLetter
+Item: TypeAlias = pa.RecordBatch | DeadLetter
 
 
 def read_parquet(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
@@ -248,7 +248,7 @@ def _json_schema(schema: EventSchema) -> pa.Schema:
 
 def _convert(batch: pa.RecordBatch, schema: EventSchema) -> Iterator[Item]:
     """Text columns to the types of the schema; a record with a text that does not convert is a dead letter."""
-    arrays = []
+    arrays: list[pa.Array] = []
     for field in schema.output:
         column = batch.column(field.name)
         typed = _to_time(column) if field.name == schema.event_time else _cast_or_null(column, field.type)

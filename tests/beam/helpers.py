@@ -1,0 +1,96 @@
+"""Run a pipeline on a named local runner and look at what came out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from itertools import count
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.window import TimestampedValue
+
+from ldp_core import RandomizedResponse, UnaryEncoding
+
+# with probability above 1 - 1e-15 these report the truth: expected values are then exact
+SURE = RandomizedResponse(["a", "b", "c"], epsilon=80.0)
+SURE_BOOL = RandomizedResponse(epsilon=80.0)
+SURE_BITS = UnaryEncoding(["a", "b", "c"], epsilon=120.0, variant="symmetric")
+
+_seen: dict[int, list[Any]] = defaultdict(list)
+_number = count()
+
+
+def _put(number: int, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam) -> Any:
+    _seen[number].append((element, timestamp, window))
+    return element
+
+
+class Collector:
+    """A sink that lives in this process, which local in-memory runners do too."""
+
+    def __init__(self) -> None:
+        self.number = next(_number)
+
+    def __rrshift__(self, label: str) -> Any:
+        return label >> self.sink()
+
+    def sink(self) -> Any:
+        return beam.Map(partial(_put, self.number))
+
+    @property
+    def stamped(self) -> list[Any]:
+        return _seen[self.number]
+
+    @property
+    def elements(self) -> list[Any]:
+        return [element for element, _, _ in self.stamped]
+
+
+def run(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
+    """Outputs of ``transform`` over elements (or a source transform); a pair of lists where it has dead letters."""
+    out, result = run_with_result(transform, source, runner=runner, flags=flags)
+    parts = [collector.elements for collector in out]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def run_with_result(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
+    p = beam.Pipeline(runner, options=PipelineOptions(list(flags)))
+    if not isinstance(source, beam.PTransform):
+        source = beam.Create(list(source), reshuffle=False)
+    outputs = p | "Source" >> source | "UnderTest" >> transform
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    collectors = [Collector() for _ in outputs]
+    for i, (pcoll, collector) in enumerate(zip(outputs, collectors, strict=True)):
+        _ = pcoll | f"Collect{i}" >> collector
+    result = p.run()
+    result.wait_until_finish()
+    return collectors, result
+
+
+def stamped(elements: Any) -> Any:
+    """A source of elements with timestamps: pairs of (element, seconds)."""
+    return beam.Create([TimestampedValue(element, time) for element, time in elements], reshuffle=False)
+
+
+def counters(result: Any) -> dict[str, int]:
+    found = result.metrics().query(MetricsFilter().with_namespace("ldp"))
+    return {c.key.metric.name: c.committed for c in found["counters"] if c.committed}
+
+
+def table(rows: Any) -> dict[Any, dict[str, Any]]:
+    """(start, end, key text) -> value -> row; in seconds."""
+    out: dict[Any, dict[str, Any]] = defaultdict(dict)
+    for row in rows:
+        place = (row.window_start.micros / 1e6, row.window_end.micros / 1e6, *row.key.values())
+        assert row.value not in out[place], "two rows of one window, key and value"
+        out[place][row.value] = row
+    return dict(out)
+
+
+def debiased(support: Any, n: int, p: float, q: float) -> Any:
+    """Wang et al. 2017, Equation 1."""
+    return (np.asarray(support, float) - n * q) / (p - q)

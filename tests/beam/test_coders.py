@@ -1,0 +1,86 @@
+"""Wire formats."""
+
+import pickle
+import struct
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.coders.typecoders import registry
+from apache_beam.utils.timestamp import Timestamp
+
+import ldp_beam
+from ldp_beam.coders import AnyReports, AnyReportsCoder
+from ldp_core import PrivacyPlan, ReportError, Tally
+
+from .helpers import SURE, SURE_BITS, run
+
+PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t"])
+EVENTS = pa.record_batch({"v": ["a", "b"], "w": ["c", "a"], "t": [1, 2], "secret": [8, 9]})
+
+
+def test_a_batch_and_its_plan_survive():
+    coder = registry.get_coder(pa.RecordBatch)
+    assert isinstance(coder, ldp_beam.RecordBatchCoder)
+    assert not coder.is_deterministic()
+    for packed in (True, False):
+        reports = PLAN.perturb(EVENTS, packed=packed)
+        for batch in (reports, reports.slice(1), reports.slice(0, 0)):
+            back = coder.decode(coder.encode(batch))
+            assert back.equals(batch, check_metadata=True)
+            assert PrivacyPlan.from_metadata(back.schema.metadata) == PLAN
+
+
+def test_the_wire_format_of_a_batch_is_an_arrow_stream():
+    data = ldp_beam.RecordBatchCoder().encode(EVENTS)
+    assert pa.ipc.open_stream(data).read_all().to_batches() == [EVENTS]
+
+
+def test_tally_bytes_made_by_hand():
+    coder = registry.get_coder(Tally)
+    tally = Tally(70_000, np.array([0, 65_536]), "0123456789abcdef")
+    golden = struct.pack("<BB16sqI", 1, 4, b"0123456789abcdef", 70_000, 2) + struct.pack("<II", 0, 65_536)
+    assert isinstance(coder, ldp_beam.TallyCoder)
+    assert coder.is_deterministic()
+    assert coder.encode(tally) == golden
+    assert coder.decode(golden) == tally
+    for damaged in (b"", golden[:-1], b"\x00" + golden[1:], golden + b"\0"):
+        with pytest.raises(ReportError):
+            coder.decode(damaged)
+
+
+def test_rows_have_schemas():
+    row = ldp_beam.HistogramRow(
+        Timestamp(0), Timestamp(60), 1, "LATE", False, True, "os", {"k": "x"}, "ios", -1.5, 0.5, 2.0, -3.0, 4.0, 7,
+        0.95, 1.0, "f" * 16,
+    )  # fmt: skip
+    letter = ldp_beam.DeadLetter("os", "null", 3)
+    for value in (row, letter):
+        coder = registry.get_coder(type(value))
+        assert isinstance(coder, beam.coders.RowCoder)
+        assert tuple(coder.decode(coder.encode(value))) == tuple(value)
+
+
+@pytest.mark.parametrize("coder", [ldp_beam.RecordBatchCoder(), ldp_beam.TallyCoder(), AnyReportsCoder()])
+def test_coders_are_values(coder):
+    assert pickle.loads(pickle.dumps(coder)) == coder == type(coder)()
+    assert len({coder, type(coder)()}) == 1
+
+
+def test_mixed_reports():
+    coder = registry.get_coder(AnyReports)
+    for value in (EVENTS, {"v": "a"}, beam.Row(v="a")):
+        assert coder.decode(coder.encode(value)) == value
+
+
+def test_reports_are_shuffled_in_the_stable_format(monkeypatch):
+    encoded = []
+    encode = ldp_beam.RecordBatchCoder.encode
+    monkeypatch.setattr(ldp_beam.RecordBatchCoder, "encode", lambda self, batch: encoded.append(1) or encode(self, batch))
+    [out] = run(ldp_beam.Perturb(PLAN), [EVENTS])  # elements of a declared type ...
+    assert encoded
+    encoded.clear()
+    run(beam.Map(lambda x: x).with_output_types(beam.typehints.Any) | ldp_beam.Perturb(PLAN), [EVENTS])  # ... or not
+    assert encoded
+    assert PrivacyPlan.from_metadata(out.schema.metadata) == PLAN

@@ -1,0 +1,160 @@
+"""However a runner splits and merges, the tally is the same; and tallies of other mechanisms are refused."""
+
+import itertools
+import pickle
+import struct
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ldp_beam
+from ldp_beam.combine import AccumulatorCoder
+from ldp_core import (
+    Histogram,
+    LdpError,
+    MechanismMismatchError,
+    ParameterError,
+    RandomizedResponse,
+    ReportError,
+    Tally,
+    UnaryEncoding,
+)
+
+from .helpers import debiased, run
+
+RR = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
+BITS = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+WIDE = UnaryEncoding(list(range(70)), epsilon=1.0)
+
+
+def every_way_gives(fn, inputs, expected):
+    """Every split of ``inputs`` into runs, merged in every order, through the coder or not, extracts ``expected``."""
+    coder = fn.get_accumulator_coder()
+    for cuts in itertools.product([False, True], repeat=len(inputs) - 1):
+        runs, start = [], 0
+        for i, cut in enumerate((*cuts, True), start=1):
+            if cut:
+                runs.append(inputs[start:i])
+                start = i
+        for order in itertools.permutations(range(len(runs))):
+            one_by_one = []
+            for r in order:
+                accumulator = fn.create_accumulator()
+                for element in runs[r]:
+                    accumulator = fn.add_input(accumulator, element)
+                one_by_one.append(accumulator)
+            at_once = [coder.decode(coder.encode(fn.add_inputs(fn.create_accumulator(), runs[r]))) for r in order]
+            for accumulators in (one_by_one, at_once):
+                others = [coder.encode(a) for a in accumulators[1:]]
+                merged = fn.merge_accumulators(iter(accumulators))
+                assert [coder.encode(a) for a in accumulators[1:]] == others, "changed another than the first"
+                assert fn.extract_output(fn.compact(merged)) == expected
+
+
+def test_every_split_and_merge_gives_the_same_tally():
+    reports = ["a", "c", "c", pa.array(["b", "c"]), Tally(10, np.array([1, 2, 7]), RR.fingerprint)]
+    fn = ldp_beam.HistogramCombineFn(RR, extract="tally")
+    every_way_gives(fn, reports, Tally(15, np.array([2, 3, 10]), RR.fingerprint))
+
+
+def test_every_split_and_merge_gives_the_same_histogram():
+    fn = ldp_beam.HistogramCombineFn(RR, confidence=0.9, simultaneous=True)
+    expected = RR.estimate(Tally(4, np.array([1, 1, 2]), RR.fingerprint), confidence=0.9, simultaneous=True)
+    every_way_gives(fn, ["a", "b", "c", "c"], expected)
+    assert np.allclose(expected.counts, debiased([1, 1, 2], 4, RR.p, RR.q), rtol=1e-12)
+
+
+def test_every_form_of_a_report():
+    bits = np.array([[1, 0, 1], [0, 0, 1]], bool)
+    words = [[0b101], [0b100]]
+    forms = [
+        list(bits),
+        bits.tolist(),
+        bits.astype(int).tolist(),
+        [tuple(row) for row in bits.tolist()],
+        words,
+        list(np.array(words, np.uint64)),
+        [pa.FixedSizeListArray.from_arrays(pa.array(bits.reshape(-1)), 3)],
+        [pa.chunked_array([BITS.to_arrow(np.array([[5], [4]], np.uint8), packed=True)])],
+    ]
+    fn = ldp_beam.HistogramCombineFn(BITS, extract="tally")
+    for inputs in forms:
+        total = fn.extract_output(fn.add_inputs(fn.create_accumulator(), inputs))
+        assert total == Tally(2, np.array([1, 0, 2]), BITS.fingerprint), inputs
+
+
+def test_words_of_64_bits():
+    top = 1 << 63
+    fn = ldp_beam.HistogramCombineFn(WIDE, extract="tally")
+    tally = fn.extract_output(fn.add_inputs(fn.create_accumulator(), [[top, 0], [0, 1], [top + 1, 32]]))
+    assert tally.n == 3
+    assert {v: c for v, c in enumerate(tally.support.tolist()) if c} == {63: 2, 64: 1, 0: 1, 69: 1}
+
+
+@pytest.mark.parametrize(
+    "report", [None, "z", 5, 1.5, True, [True, False, True], b"z", {"a": 1}, pa.array([1, 2]), pa.array(["a", None])]
+)
+def test_what_is_no_report_is_refused(report):
+    fn = ldp_beam.HistogramCombineFn(RR)
+    with pytest.raises(LdpError):
+        fn.add_input(fn.create_accumulator(), report)
+
+
+@pytest.mark.parametrize("report", [[True, False], [[True]], [2, 0, 1], [None, True, True], [16], ["x"], [1, 2]])
+def test_what_is_no_bit_vector_is_refused(report):
+    fn = ldp_beam.HistogramCombineFn(BITS)
+    with pytest.raises(ReportError):
+        fn.add_input(fn.create_accumulator(), report)
+
+
+def test_another_mechanisms_tally_is_refused():
+    other = RandomizedResponse(["a", "b", "c"], epsilon=2.0)
+    fn = ldp_beam.HistogramCombineFn(RR)
+    with pytest.raises(MechanismMismatchError):
+        fn.add_input(fn.create_accumulator(), other.tally(["a"]))
+    others = ldp_beam.HistogramCombineFn(other).create_accumulator()
+    with pytest.raises(MechanismMismatchError):
+        fn.merge_accumulators([fn.create_accumulator(), others])
+
+
+def test_nothing_at_all():
+    fn = ldp_beam.HistogramCombineFn(RR)
+    empty = fn.extract_output(fn.merge_accumulators([]))
+    assert isinstance(empty, Histogram)
+    assert empty.n == 0
+    assert empty.counts.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("options", [{"confidence": 0}, {"confidence": 1}, {"confidence": "x"}, {"extract": "x"}])
+def test_bad_options(options):
+    with pytest.raises(ParameterError):
+        ldp_beam.HistogramCombineFn(RR, **options)
+
+
+def test_a_mechanism_is_needed():
+    with pytest.raises(ParameterError):
+        ldp_beam.HistogramCombineFn("randomized_response")
+
+
+def test_accumulator_bytes_made_by_hand():
+    fn = ldp_beam.HistogramCombineFn(RR)
+    accumulator = fn.add_inputs(fn.create_accumulator(), ["a"] * 300 + ["c"])
+    golden = struct.pack("<BB16sqI", 1, 2, RR.fingerprint.encode(), 301, 3) + struct.pack("<HHH", 300, 0, 1)
+    coder = fn.get_accumulator_coder()
+    assert coder.encode(accumulator) == golden == coder.encode(coder.decode(golden))
+    assert coder.is_deterministic()
+    assert coder == AccumulatorCoder()
+    assert pickle.loads(pickle.dumps(coder)) == coder
+    with pytest.raises(ReportError, match="version 1"):
+        coder.decode(b"\x02" + golden[1:])
+
+
+def test_global_and_per_key():
+    keyed = [("x", "a"), ("x", "a"), ("y", "c")]
+    fn = ldp_beam.HistogramCombineFn(RR, extract="tally")
+    [total] = run(beam.Values() | beam.CombineGlobally(fn).without_defaults(), keyed)
+    assert total == Tally(3, np.array([2, 0, 1]), RR.fingerprint)
+    by_key = dict(run(beam.CombinePerKey(fn), keyed))
+    assert by_key == {"x": RR.tally(["a", "a"]), "y": RR.tally(["c"])}
