@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -67,9 +68,15 @@ class Batch:
     def texts(self, name: str) -> tuple[I64, list[str]]:
         """A column's values as numbers 0 to k - 1, int64[n], and the k texts that they stand for."""
         column = self.required(name)
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode(null_encoding="encode")
-        labels = column.dictionary.cast(pa.string()).to_pylist()
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        labels = None
+        with suppress(pa.ArrowException):  # it may quote the value
+            if not pa.types.is_dictionary(column.type):
+                column = column.dictionary_encode(null_encoding="encode")
+            labels = column.dictionary.cast(pa.string()).to_pylist()
+        if labels is None:
+            raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {column.type}")
         codes = column.indices
         if codes.null_count:
             codes = codes.cast(pa.int64()).fill_null(len(labels))
@@ -260,15 +267,37 @@ def as_reports(values: list[Any], mechanism: Mechanism, column: str) -> pa.Array
     Raises:
         ReportError: they are not of the mechanism's type or width.
     """
-    first: Any = next((v for v in values if v is not None), None)
-    kind = mechanism.report_type()
-    if pa.types.is_fixed_size_list(kind) and hasattr(first, "__len__"):
-        if len(first) != kind.list_size:
-            kind = mechanism.report_type(packed=True)
-        elif pa.types.is_boolean(kind.value_type) and not isinstance(first[0], (bool, np.bool_)):
-            values = [None if v is None else [{0: False, 1: True}.get(bit) for bit in v] for v in values]
-    try:
-        return pa.array(values, kind.value_type if pa.types.is_dictionary(kind) else kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # raised below, away from this error, which quotes the value
-    raise ReportError(f"column {column!r}: reports must be of type {kind}, as the mechanism makes them")
+    array = None
+    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
+        array = _converted(values, mechanism)
+    if array is None:
+        raise ReportError(
+            f"column {column!r}: reports must be of type {mechanism.report_type()} or "
+            f"{mechanism.report_type(packed=True)}, as the mechanism makes them"
+        )
+    return array
+
+
+def _converted(values: list[Any], mechanism: Mechanism) -> pa.Array:
+    plain, packed = mechanism.report_type(), mechanism.report_type(packed=True)
+    if not pa.types.is_fixed_size_list(plain):
+        return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
+    are_bits = [v is not None and len(v) == plain.list_size for v in values]
+    if not any(are_bits):
+        return pa.array(values, packed)
+    values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
+    if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
+        return pa.array(values, plain)
+    # both layouts in one lot
+    return pa.array([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], packed)
+
+
+_BIT = {0: False, 1: True}
+
+
+def _words(bits: list[bool]) -> list[int]:
+    """Bits as 64-bit words: bit v is bit v % 64 of word v // 64."""
+    padded = np.zeros(-(-len(bits) // 64) * 64, bool)
+    padded[: len(bits)] = bits
+    words: list[int] = np.packbits(padded, bitorder="little").view("<u8").tolist()
+    return words

@@ -79,7 +79,8 @@ def check_values(values: Any, domain: Domain, column: str, faults: Faults) -> No
         missing = np.fromiter((v is None for v in values), bool, n)
     else:
         missing = values.is_null().to_numpy(zero_copy_only=False)
-    if domain.unmatched == "error":
+    declared_only = domain.unmatched == "error"
+    if declared_only:
         faults.add(column, NULL, missing)
         domain = Domain(domain.labels, unmatched="none")  # the same codes, but one past the end instead of an error
     try:
@@ -87,7 +88,7 @@ def check_values(values: Any, domain: Domain, column: str, faults: Faults) -> No
     except DtypeError:
         faults.add(column, WRONG_TYPE, np.ones(n, bool))
         return
-    if domain.unmatched == "none":
+    if declared_only:
         faults.add(column, UNDECLARED, codes == domain.unmatched_code)
 
 

@@ -317,8 +317,12 @@ class _PartialTallies(RecordsDoFn):
         self.find_column_faults(part, faults)
         everywhere = np.ones(len(part), bool)
         for name in self._by:
-            if part.column(name) is None:
+            try:
+                part.texts(name)
+            except PlanError:
                 faults.add(name, NO_COLUMN, everywhere)
+            except DtypeError:
+                faults.add(name, WRONG_TYPE, everywhere)
         if self._event_time is None:
             return
         try:

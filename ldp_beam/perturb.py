@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
@@ -14,7 +15,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.batches import Batch, Lot, Part
 from ldp_beam.coders import AnyReports
-from ldp_beam.faults import Faults, check_values
+from ldp_beam.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.records import NAMESPACE, RecordsDoFn, RecordsTransform, refuse_reports, refuse_sliding
 from ldp_beam.rows import DeadLetter
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan
@@ -187,7 +188,7 @@ class _PerturbDoFn(RecordsDoFn):
         return [
             WindowedValue(
                 dict(zip(names, values, strict=True))
-                if isinstance(record.element, dict)
+                if isinstance(record.element, Mapping)
                 else Row(**dict(zip(names, values, strict=True))),
                 record.timestamp,
                 (record.window,),
@@ -200,4 +201,4 @@ class _PerturbDoFn(RecordsDoFn):
             check_values(part.column(name), mechanism.domain, name, faults)
         for name in self._plan.keep:
             if part.column(name) is None:
-                check_values(None, self._plan[next(iter(self._plan.columns))].domain, name, faults)
+                faults.add(name, NO_COLUMN, np.ones(len(part), bool))

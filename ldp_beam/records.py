@@ -51,6 +51,9 @@ class RecordsDoFn(beam.DoFn):
         self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
         self._lot: list[Record] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lot": []}  # raw records never travel with the code
+
     @abstractmethod
     def work(self, part: Part) -> list[WindowedValue]:
         """What becomes of the records of one batch or lot.

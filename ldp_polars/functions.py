@@ -52,11 +52,10 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
     """
     dtype = report_dtype(_mechanism(mechanism), packed=packed)
     values = _one_value_a_row(_expr(expr))
-    constant = not values.meta.root_names() and not values.meta.has_multiple_outputs()
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     reports = pl.map_batches(
         [values, index],
-        Perturb(mechanism, packed, constant),
+        Perturb(mechanism, packed, _constant(values)),
         return_dtype=physical_dtype(dtype),
         is_elementwise=True,
     )
@@ -273,6 +272,12 @@ def _one_value_a_row(expr: pl.Expr) -> pl.Expr:
                 "do that in a step of its own before, then perturb the column"
             )
     return expr
+
+
+def _constant(expr: pl.Expr) -> bool:
+    """Whether all that ``expr`` is made of are literals."""
+    inputs = expr.meta.pop()
+    return all(map(_constant, inputs)) if inputs else expr.meta.is_literal()
 
 
 def _mechanism(mechanism: Mechanism) -> Mechanism:

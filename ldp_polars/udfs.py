@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from ldp_core import LdpError, Mechanism, MechanismMismatchError, ParameterError, Tally
 from ldp_polars.dtypes import (
@@ -39,7 +40,7 @@ class Perturb:
     mechanism: Mechanism
     packed: bool
     constant: bool
-    """The values come from no column: a literal stands for as many as there are rows, one record's value never."""
+    """The values are a literal, which stands for as many as there are rows; one record's value never does."""
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         values, index = inputs
@@ -69,7 +70,7 @@ class TallyReports:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         reports = inputs[0]
-        return _tally_series(reports.name, self.mechanism, [self.mechanism.tally(arrow(reports), column=reports.name)])
+        return _tally_series(reports.name, self.mechanism.tally(arrow(reports), column=reports.name))
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class MergeTallies:
         tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
         n, support = _arrays(tallies, self.mechanism)
         total = Tally(int(n.sum()), support.sum(axis=0), self.mechanism.fingerprint)
-        return _tally_series(tallies.name, self.mechanism, [total])
+        return _tally_series(tallies.name, total)
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,10 @@ class Estimate:
         return spread(histograms, there)
 
 
-def _tally_series(name: str, mechanism: Mechanism, tallies: Sequence[Tally]) -> pl.Series:
-    return pl.Series(name, [t.to_dict() for t in tallies], dtype=tally_dtype(mechanism))
+def _tally_series(name: str, tally: Tally) -> pl.Series:
+    support = pa.FixedSizeListArray.from_arrays(pa.array(tally.support), len(tally.support))
+    fields = {"n": pa.array([tally.n], pa.int64()), "support": support, "fingerprint": pa.array([tally.fingerprint])}
+    return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))
 
 
 def _checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:

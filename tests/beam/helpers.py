@@ -24,7 +24,9 @@ _seen: dict[int, list[Any]] = defaultdict(list)
 _number = count()
 
 
-def _put(number: int, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam) -> Any:
+def _put(
+    number: int, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+) -> Any:
     _seen[number].append((element, timestamp, window))
     return element
 
@@ -52,7 +54,7 @@ class Collector:
 
 def run(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
     """Outputs of ``transform`` over elements (or a source transform); a pair of lists where it has dead letters."""
-    out, result = run_with_result(transform, source, runner=runner, flags=flags)
+    out, _ = run_with_result(transform, source, runner=runner, flags=flags)
     parts = [collector.elements for collector in out]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
@@ -73,12 +75,20 @@ def run_with_result(transform: Any, source: Any, *, runner: str = "FnApiRunner",
 
 def stamped(elements: Any) -> Any:
     """A source of elements with timestamps: pairs of (element, seconds)."""
-    return beam.Create([TimestampedValue(element, time) for element, time in elements], reshuffle=False)
+    return beam.Create(list(elements), reshuffle=False) | "Stamp" >> beam.MapTuple(TimestampedValue).with_output_types(
+        Any
+    )
 
 
 def counters(result: Any) -> dict[str, int]:
     found = result.metrics().query(MetricsFilter().with_namespace("ldp"))
     return {c.key.metric.name: c.committed for c in found["counters"] if c.committed}
+
+
+def name(value: Any) -> str | None:
+    """A test's id for a WindowFn."""
+    lengths = [getattr(value, a) for a in ("size", "period", "offset", "gap_size") if hasattr(value, a)]
+    return "-".join([type(value).__name__, *(f"{length.micros / 1e6:g}" for length in lengths)]) if lengths else None
 
 
 def table(rows: Any) -> dict[Any, dict[str, Any]]:

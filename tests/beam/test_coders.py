@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -74,13 +75,19 @@ def test_mixed_reports():
         assert coder.decode(coder.encode(value)) == value
 
 
-def test_reports_are_shuffled_in_the_stable_format(monkeypatch):
+@pytest.mark.parametrize("declared", [True, False], ids=["element type declared", "unknown"])
+def test_reports_are_shuffled_in_the_stable_format(monkeypatch, declared):
     encoded = []
-    encode = ldp_beam.RecordBatchCoder.encode
-    monkeypatch.setattr(ldp_beam.RecordBatchCoder, "encode", lambda self, batch: encoded.append(1) or encode(self, batch))
-    [out] = run(ldp_beam.Perturb(PLAN), [EVENTS])  # elements of a declared type ...
-    assert encoded
-    encoded.clear()
-    run(beam.Map(lambda x: x).with_output_types(beam.typehints.Any) | ldp_beam.Perturb(PLAN), [EVENTS])  # ... or not
-    assert encoded
+    encode = AnyReportsCoder.encode
+
+    def spy(self, value):
+        encoded.append(encode(self, value))
+        return encoded[-1]
+
+    monkeypatch.setattr(AnyReportsCoder, "encode", spy)
+    element_type = pa.RecordBatch if declared else Any
+    [out] = run(beam.Map(lambda x: x).with_output_types(element_type) | ldp_beam.Perturb(PLAN), [EVENTS])
     assert PrivacyPlan.from_metadata(out.schema.metadata) == PLAN
+    [data] = encoded
+    assert data[:1] == b"A"
+    assert pa.ipc.open_stream(data[1:]).read_next_batch().equals(out, check_metadata=True)

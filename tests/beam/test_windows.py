@@ -11,7 +11,6 @@ from apache_beam.transforms.window import (
     GlobalWindows,
     Sessions,
     SlidingWindows,
-    TimestampedValue,
     WindowFn,
 )
 from apache_beam.utils.timestamp import Duration, Timestamp
@@ -20,7 +19,7 @@ import ldp_beam
 from ldp_beam.windows import group, seconds, slots, window_fn
 from ldp_core import ParameterError
 
-from .helpers import SURE, SURE_BOOL, run, table
+from .helpers import SURE, SURE_BOOL, name, run, stamped, table
 
 SECOND = 10**6
 WINDOWS = [
@@ -38,7 +37,7 @@ def windows_of(fn, micros):
     return {(w.start.micros, w.end.micros) for w in fn.assign(WindowFn.AssignContext(Timestamp(micros=int(micros))))}
 
 
-@pytest.mark.parametrize("fn", WINDOWS, ids=repr)
+@pytest.mark.parametrize("fn", WINDOWS, ids=name)
 @pytest.mark.parametrize("middle", [0, 1_700_000_000 * SECOND])
 def test_a_slots_time_is_in_the_windows_of_its_records(fn, middle):
     rng = np.random.default_rng(7)
@@ -68,7 +67,7 @@ def per_record(times, keys, fn):
     """The truth, from Beam: n of each window and key, one element a record."""
     p_rows = run(
         beam.WindowInto(fn) | "Count" >> beam.CombinePerKey(sum) | beam.Map(_with_window),
-        beam.Create([TimestampedValue((k, 1), t) for t, k in zip(times, keys, strict=True)], reshuffle=False),
+        stamped(((key, 1), time) for time, key in zip(times, keys, strict=True)),
     )
     return dict(p_rows)
 
@@ -80,7 +79,7 @@ def _with_window(kv, window=beam.DoFn.WindowParam):
 @pytest.mark.parametrize(
     "fn",
     [FixedWindows(20), FixedWindows(20, offset=7), SlidingWindows(20, 8), Sessions(5), Sessions(1), Sessions(0.25)],
-    ids=repr,
+    ids=name,
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_window_has_the_records_that_beam_puts_there(fn, seed):

@@ -25,12 +25,17 @@ Distribution = dict[Hashable, Fraction]
 
 
 class Branching:
-    """Runs a function once for each combination of the random decisions that it asks for."""
+    """Runs a function once for each combination of the random decisions that it asks for.
 
-    def __init__(self) -> None:
+    Of the eight decisions in a byte, those that can be seen in a report of one row are tried both ways; the
+    padding is as bad as can be, copies of the first one.
+    """
+
+    def __init__(self, m) -> None:
         self.choices: list[int] = []  # what each decision comes to in this run
         self.sizes: list[int] = []
         self.probability = Fraction(1)
+        self.seen = {m.thresholds[1]: m.domain.size} if isinstance(m, UnaryEncoding) else {}
 
     def decide(self, probabilities: list[Fraction]) -> int:
         at = len(self.sizes)
@@ -41,12 +46,14 @@ class Branching:
         return self.choices[at]
 
     def bernoulli_bits(self, threshold: int, n_bytes: int, _randomness: object) -> np.ndarray:
-        one = Fraction(threshold, ONE)
-        bits = [self.decide([1 - one, one]) for _ in range(8 * n_bytes)]
-        return np.packbits(np.array(bits, np.uint8), bitorder="little")
+        assert n_bytes == 1
+        one, seen = Fraction(threshold, ONE), self.seen.get(threshold, 1)
+        bits = [self.decide([1 - one, one]) for _ in range(seen)]
+        return np.packbits(np.array(bits + bits[:1] * (8 - seen), np.uint8), bitorder="little")
 
     def uniform_below(self, d: int, n: int, _randomness: object) -> np.ndarray:
-        return np.array([self.decide([Fraction(1, d)] * d) for _ in range(n)], np.uint8 if d <= 256 else np.uint32)
+        assert n == 1
+        return np.array([self.decide([Fraction(1, d)] * d)], np.uint8)
 
     def next_run(self) -> bool:
         while self.choices and self.choices[-1] == self.sizes[-1] - 1:
@@ -59,15 +66,15 @@ class Branching:
         return True
 
 
-def exact_distribution(monkeypatch, run) -> Distribution:
-    """Probability of each result of ``run()``."""
-    branching = Branching()
+def exact_distribution(monkeypatch, m, value, layout) -> Distribution:
+    """Probability of each report of ``value``."""
+    branching = Branching(m)
     for module in (randomized_response, unary_encoding):
         monkeypatch.setattr(module, "bernoulli_bits", branching.bernoulli_bits)
     monkeypatch.setattr(randomized_response, "uniform_below", branching.uniform_below)
     result: Distribution = defaultdict(Fraction)
     while True:
-        output = run()
+        output = run_once(m, value, layout)
         result[output] += branching.probability
         if not branching.next_run():
             assert sum(result.values()) == 1
@@ -117,15 +124,11 @@ def layouts_of(m) -> list[str]:
     return ["numpy", "arrow", "packed"] if isinstance(m, UnaryEncoding) else ["numpy", "arrow"]
 
 
-def cut_to_the_bits_that_matter(m, branching_module=unary_encoding):
-    """For unary encoding only d + 1 of the 16 decisions of a row can be seen; decide the others once."""
-
-
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_ratio_of_every_output_is_within_epsilon(monkeypatch, name):
     m = MECHANISMS[name]
     for layout in layouts_of(m):
-        tables = [visible_distribution(monkeypatch, m, value, layout) for value in inputs_of(m)]
+        tables = [exact_distribution(monkeypatch, m, value, layout) for value in inputs_of(m)]
         outputs = set().union(*tables)
         assert all(set(table) == outputs for table in tables), "an output that some input cannot give"
         if isinstance(m, UnaryEncoding):
@@ -137,30 +140,6 @@ def test_every_ratio_of_every_output_is_within_epsilon(monkeypatch, name):
         assert exact_ln(worst) <= Decimal(m.epsilon)
 
 
-def visible_distribution(monkeypatch, m, value, layout) -> Distribution:
-    if not isinstance(m, UnaryEncoding):
-        return exact_distribution(monkeypatch, lambda: run_once(m, value, layout))
-    seen = m.domain.size  # bits of the byte of noise that are not padding
-
-    class Cut(Branching):
-        def bernoulli_bits(self, threshold, n_bytes, _randomness):
-            assert n_bytes == 1
-            one = Fraction(threshold, ONE)
-            count = 1 if threshold == m.thresholds[0] else seen
-            bits = [self.decide([1 - one, one]) for _ in range(count)]
-            # padding as bad as can be: a copy of the first bit must not be seen
-            return np.packbits(np.array(bits + bits[:1] * (8 - count), np.uint8), bitorder="little")
-
-    branching = Cut()
-    monkeypatch.setattr(unary_encoding, "bernoulli_bits", branching.bernoulli_bits)
-    result: Distribution = defaultdict(Fraction)
-    while True:
-        result[run_once(m, value, layout)] += branching.probability
-        if not branching.next_run():
-            assert sum(result.values()) == 1
-            return dict(result)
-
-
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_support_probabilities_are_those_of_the_reports(monkeypatch, name):
     """Pr[report supports v] over the same enumeration: p where v is the value, q elsewhere, q everywhere for none."""
@@ -168,7 +147,7 @@ def test_support_probabilities_are_those_of_the_reports(monkeypatch, name):
     p, q = m.support_probabilities()
     labels = m.domain.values
     for value in inputs_of(m):
-        table = visible_distribution(monkeypatch, m, value, "numpy")
+        table = exact_distribution(monkeypatch, m, value, "numpy")
         if isinstance(m, UnaryEncoding):
             rows = {output: [bit.strip() == "True" for bit in output.strip("[]").split(",")] for output in table}
         else:

@@ -75,7 +75,7 @@ def _support(reports: pl.Series, mechanism: Mechanism) -> np.ndarray:
     if reports.dtype == pl.Array:
         if reports.dtype.inner == pl.UInt64:
             bits = [[word >> b & 1 for word in row for b in range(64)] for row in rows]
-            matrix = np.array(bits, int).reshape(len(rows), -1)
+            matrix = np.array(bits, int).reshape(len(rows), 64 * reports.dtype.size)
             assert not matrix[:, d:].any(), "padding bits are set"
             return matrix[:, :d].sum(axis=0)
         return np.array(rows, int).reshape(len(rows), d).sum(axis=0)

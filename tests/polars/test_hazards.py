@@ -28,6 +28,7 @@ from ldp_polars import udfs
 
 N = 64_000
 COLOURS = [f"v{i}" for i in range(16)]
+BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins: two draws never agree
 guarded_and_not = pytest.mark.parametrize("build", [True, False], indirect=True, ids=["guarded", "unguarded"])
 lazy_engines = pytest.mark.parametrize("lazy_engine", ["in-memory", "streaming"])
 
@@ -42,9 +43,11 @@ def is_guarded(build):
 def kept_and_expected(build, scan, column, mechanism, by, lazy_engine):
     """Rows kept by a filter on the report, and expected: one row a group of ``by``, which fixes ``column``."""
     target = mechanism.domain.values[0]
-    kept = scan.filter(build(pl.col(column), mechanism) == target).group_by(by).len("kept").collect(engine=lazy_engine)
-    groups = scan.group_by(by).agg(pl.len().alias("n"), (pl.col(column) == target).first().alias("true"))
-    both = groups.collect().join(kept, on=by, how="left").with_columns(pl.col("kept").fill_null(0))
+    kept = scan.filter(build(pl.col(column), mechanism) == target).collect(engine=lazy_engine)
+    groups = scan.collect().group_by(by).agg(pl.len().alias("n"), (pl.col(column) == target).first().alias("true"))
+    both = groups.join(kept.group_by(by).agg(kept=pl.len()), on=by, how="left").with_columns(
+        pl.col("kept").fill_null(0)
+    )
     return both["kept"].to_numpy(), both["n"].to_numpy(), np.where(both["true"], mechanism.p, mechanism.q)
 
 
@@ -86,6 +89,21 @@ def test_predicate_is_not_evaluated_on_hive_partitions(build, lazy_engine, tmp_p
     assert unlikely(k, n, p) is not is_guarded(build)
     if is_guarded(build):
         assert sum(draws) == N
+
+
+@lazy_engines
+def test_grouping_by_a_hive_partition_tallies_each_record_once(lazy_engine, tmp_path, draws):
+    """The optimizer makes one copy of the plan a partition, each of which draws for all rows and keeps its own."""
+    for part in range(4):
+        (tmp_path / f"h={part}").mkdir()
+        pl.DataFrame({"x": np.arange(1000) % 64}).write_parquet(tmp_path / f"h={part}" / "0.parquet")
+    scan = pl.scan_parquet(tmp_path, hive_partitioning=True)
+    noise = ldp_polars.perturb("x", BITS, packed=True)
+    out = scan.with_columns(r=noise).group_by("h").agg("r", ldp_polars.tally("r", BITS).alias("t"))
+    out = out.collect(engine=lazy_engine)
+    assert [t["n"] for t in out["t"]] == [1000] * 4
+    assert out.explode("r")["r"].arr.first().n_unique() == 4000
+    assert sum(draws) in (4000, 16000)
 
 
 @lazy_engines
@@ -203,6 +221,15 @@ def test_what_only_running_shows_is_refused_when_run(unfit, context, guard):
     assert refused is guard
 
 
+def test_lists_get_a_report_an_element_and_their_scalars_are_refused(run):
+    df = pl.DataFrame({"x": [["a", "b"], ["b"], [], None]})
+    mechanism = RandomizedResponse(["a", "b"], epsilon=100.0)
+    out = run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().ldp.perturb(mechanism))))
+    assert out["x"].to_list() == df["x"].to_list()
+    with pytest.raises(ParameterError, match="one value a row"):
+        run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().first().ldp.perturb(mechanism))))
+
+
 @pytest.mark.parametrize(
     "fit",
     [
@@ -249,9 +276,6 @@ def test_wrong_number_of_reports_is_an_error(lazy_engine, monkeypatch):
 
 
 # ---- drawn twice
-
-
-BITS = UnaryEncoding(list(range(64)), epsilon=1.0)  # 64 bits of noise: two draws never agree
 
 
 def test_chained_encode_and_histogram_draws_once_a_record(run, engine, draws):
@@ -364,6 +388,41 @@ def test_both_branches_of_when_then_are_perturbed(fault, run, unlikely):
     out = run(df, lambda f: f.select("c", r=pl.when("c").then(noise).otherwise(~ldp_polars.perturb("x", mechanism))))
     yes = [out.filter(c)["r"].sum() for c in (pl.col("c"), ~pl.col("c"))]
     assert unlikely(yes, 10_000, [mechanism.p, 1 - mechanism.p]) is fault
+
+
+class Unmasked(udfs.Perturb):
+    """`Perturb` that takes a row masked by when/then for a record that is null."""
+
+    def __call__(self, inputs, return_dtype=None):
+        return super().__call__([inputs[0], inputs[1].fill_null(0)], return_dtype)
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_rows_of_the_other_branch_are_not_taken_for_nulls(fault, engine, run, monkeypatch):
+    """Lazy engines hand a branch of when/then its rows, and null in place of the others (polars 2.1, streaming)."""
+    if fault:
+        monkeypatch.setattr("ldp_polars.functions.Perturb", Unmasked)
+    df = pl.DataFrame({"x": ["a", "b", "c"] * 4, "c": [True, False, None] * 4})
+    mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
+    query = pl.when("c").then(ldp_polars.perturb("x", mechanism)).otherwise(None)
+
+    def ask():
+        return run(df, lambda f: f.select(r=query))["r"].to_list()
+
+    if fault and engine not in ("eager", "in-memory"):
+        with pytest.raises(DomainError):
+            ask()
+    else:
+        assert ask() == ["a", None, None] * 4
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_masked_rows_of_bit_vectors(packed, run):
+    df = pl.DataFrame({"x": [1, 2, 3] * 4, "c": [True, False, None] * 4})
+    mechanism = UnaryEncoding([1, 2, 3], epsilon=200.0, variant="symmetric")
+    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    out = run(df, lambda f: f.select(r=pl.when("c").then(noise)))["r"].to_list()
+    assert out == [[1] if packed else [True, False, False], None, None] * 4
 
 
 @pytest.mark.parametrize("fault", [False, True])

@@ -1,0 +1,309 @@
+"""Perturb: every form of element in, the same kind out, at its own time and in its own window."""
+
+import typing
+from datetime import datetime
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
+from apache_beam.utils.timestamp import Timestamp
+
+import ldp_beam
+from ldp_beam.records import LOT_SIZE
+from ldp_core import (
+    Domain,
+    DomainError,
+    DtypeError,
+    LdpError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+)
+
+from .helpers import SURE, SURE_BITS, SURE_BOOL, counters, run, run_with_result, stamped
+
+PLAN = PrivacyPlan({"os": SURE, "app": SURE_BITS, "crashed": SURE_BOOL}, keep=["day"])
+OS, APP, CRASHED, DAY = ["a", "b", "c", "a"], ["c", "a", "b", "b"], [True, False, False, True], [1, 2, 3, 4]
+EVENTS = pa.table({"os": OS, "app": APP, "crashed": CRASHED, "day": DAY, "name": ["w", "x", "y", "z"]})
+RECORDS = EVENTS.to_pylist()
+HOT = {"a": [True, False, False], "b": [False, True, False], "c": [False, False, True]}
+WORD = {"a": [1], "b": [2], "c": [4]}
+
+
+class Event(typing.NamedTuple):
+    os: str
+    app: str
+    crashed: bool
+    day: int
+    name: str
+
+
+def expected(packed):
+    app = WORD if packed else HOT
+    columns = zip(OS, APP, CRASHED, DAY, strict=True)
+    return [{"os": o, "app": app[a], "crashed": c, "day": d} for o, a, c, d in columns]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("form", ["batch", "table", "chunks", "dictionary", "view"])
+def test_batches(packed, form):
+    table = EVENTS
+    if form == "chunks":
+        table = pa.concat_tables([EVENTS[:1], EVENTS[1:]])
+    if form in ("dictionary", "view"):
+        text = table["os"].cast(pa.string_view()) if form == "view" else table["os"].dictionary_encode()
+        table = table.set_column(0, "os", text)
+    elements = EVENTS.to_batches() if form == "batch" else [table]
+    [out] = run(ldp_beam.Perturb(PLAN, packed=packed), elements)
+    assert isinstance(out, pa.RecordBatch)
+    assert out.schema.equals(PLAN.schema(table.schema, packed=packed), check_metadata=True)
+    assert out.to_pylist() == expected(packed)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_dictionaries(packed):
+    out = run(ldp_beam.Perturb(PLAN, packed=packed), RECORDS)
+    assert out == expected(packed)
+    assert {type(v) for v in (out[0]["os"], out[0]["app"], out[0]["crashed"])} == {str, list, bool}
+
+
+@pytest.mark.parametrize("kind", [beam.Row, Event])
+@pytest.mark.parametrize("packed", [True, False])
+def test_rows(kind, packed):
+    out = run(ldp_beam.Perturb(PLAN, packed=packed), [kind(**record) for record in RECORDS])
+    assert out == [beam.Row(**record) for record in expected(packed)]
+
+
+def test_mixed_elements():
+    out = run(ldp_beam.Perturb(PLAN), [RECORDS[0], EVENTS, beam.Row(**RECORDS[1])])
+    assert sorted(type(element).__name__ for element in out) == ["RecordBatch", "Row", "dict"]
+
+
+@pytest.mark.parametrize("stabilize", [True, False])
+@pytest.mark.parametrize("batched", [True, False])
+def test_times_and_windows_stay(stabilize, batched):
+    n = LOT_SIZE + 10  # more than a lot: some are handled in the middle of a bundle
+    values = np.random.default_rng(0).choice(["a", "b", "c"], n).tolist()
+    records = [{"os": v, "i": i} for i, v in enumerate(values)]
+    elements = [pa.RecordBatch.from_pylist([r]) for r in records[:20]] if batched else records
+    plan = PrivacyPlan({"os": SURE}, keep=["i"])
+    [out], _ = run_with_result(
+        beam.WindowInto(FixedWindows(100)) | ldp_beam.Perturb(plan, stabilize=stabilize),
+        stamped((e, 3 * i) for i, e in enumerate(elements)),
+    )
+    assert len(out.stamped) == len(elements)
+    for element, time, window in out.stamped:
+        record = element.to_pylist()[0] if batched else element
+        i = record["i"]
+        assert record["os"] == values[i]
+        assert time == Timestamp(3 * i)
+        assert window.start == Timestamp(3 * i // 100 * 100)
+
+
+def test_metrics():
+    batches = EVENTS.to_batches(max_chunksize=3)
+    _, result = run_with_result(ldp_beam.Perturb(PLAN), [*batches, *RECORDS])
+    assert counters(result) == {"records_read": 8, "perturbed": 8}
+    rows = result.metrics().query(beam.metrics.MetricsFilter().with_name("batch_rows"))["distributions"][0].committed
+    assert (rows.sum, rows.count, rows.min, rows.max) == (8, 3, 1, 4)
+
+
+def test_noise_is_there_and_right():
+    # counts are binomial: 6 standard deviations have probability 2e-9
+    n, mechanism = 20_000, RandomizedResponse(["a", "b", "c"], epsilon=1.0)
+    p = np.e / (np.e + 2)
+    plan = PrivacyPlan({"os": mechanism})
+    for elements in ([pa.record_batch({"os": ["a"] * n})], [{"os": "a"}] * n):
+        out = run(ldp_beam.Perturb(plan), elements)
+        reports = out[0]["os"].to_pylist() if len(out) == 1 else [record["os"] for record in out]
+        for value, share in (("a", p), ("b", (1 - p) / 2), ("c", (1 - p) / 2)):
+            assert abs(reports.count(value) - n * share) < 6 * np.sqrt(n * share * (1 - share))
+
+
+def test_one_column_shorthands():
+    events = [{"crashed": True, "os": "b", "day": 3}]
+    by_epsilon = ldp_beam.RandomizedResponse("crashed", epsilon=80.0, keep=["day"])
+    assert run(by_epsilon, events) == [{"crashed": True, "day": 3}]
+    assert run(ldp_beam.RandomizedResponse("os", domain=["a", "b"], epsilon=80.0), events) == [{"os": "b"}]
+    assert run(ldp_beam.RandomizedResponse("os", SURE), events) == [{"os": "b"}]
+    assert run(ldp_beam.UnaryEncode("os", SURE_BITS, packed=False), events) == [{"os": [False, True, False]}]
+    symmetric = ldp_beam.UnaryEncode("os", domain=["a", "b"], epsilon=120.0, variant="symmetric", keep=["day"])
+    assert run(symmetric, events) == [{"os": [2], "day": 3}]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ldp_beam.Perturb({"os": SURE}),
+        lambda: ldp_beam.RandomizedResponse("os"),
+        lambda: ldp_beam.RandomizedResponse("os", SURE, epsilon=1.0),
+        lambda: ldp_beam.RandomizedResponse("os", SURE_BITS),
+        lambda: ldp_beam.RandomizedResponse("os", epsilon=0.0),
+        lambda: ldp_beam.RandomizedResponse("os", epsilon=float("nan")),
+        lambda: ldp_beam.RandomizedResponse("os", epsilon=1.0, keep=["os"]),
+        lambda: ldp_beam.RandomizedResponse("os", domain=["a"], epsilon=1.0),
+        lambda: ldp_beam.UnaryEncode("os", epsilon=1.0),
+        lambda: ldp_beam.UnaryEncode("os", domain=["a", "b"]),
+        lambda: ldp_beam.UnaryEncode("os", SURE),
+        lambda: ldp_beam.UnaryEncode("os", domain=["a", "b"], epsilon=1.0, variant="x"),
+        lambda: ldp_beam.Perturb(PLAN).with_exception_handling("x", "x"),
+    ],
+)
+def test_bad_parameters_at_construction(make):
+    with pytest.raises(LdpError):
+        make()
+
+
+@pytest.mark.parametrize("transform", [ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", SURE)])
+def test_records_in_several_windows_are_refused(transform):
+    with pytest.raises(ParameterError, match="sliding"):
+        run(beam.WindowInto(SlidingWindows(10, 5)) | transform, RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("elements", "error", "match"),
+    [
+        ([EVENTS.drop_columns(["app"])], PlanError, "app"),
+        ([EVENTS.drop_columns(["day"])], PlanError, "day"),
+        ([EVENTS.set_column(0, "os", pa.array([1, 2, 3, 4]))], DtypeError, "'os'.*int64"),
+        ([EVENTS.set_column(0, "os", pa.array(["a", None, "z", "z"]))], DomainError, "'os': 3 of 4.*1 of them null"),
+        ([{**RECORDS[0], "os": "z"}, {**RECORDS[0], "os": None}, RECORDS[1]], DomainError, "'os': 2 of 3"),
+        ([{**RECORDS[0], "os": 5}, RECORDS[1]], DtypeError, "'os'"),
+        ([{"app": "a", "crashed": True}], DomainError, "'os': 1 of 1.*1 of them null"),
+        (["text"], DtypeError, "got str"),
+        ([("a", "b")], DtypeError, "got tuple"),
+        ([5], DtypeError, "got int"),
+    ],
+)
+def test_unusable_records_stop_the_pipeline(elements, error, match):
+    with pytest.raises(error, match=match):
+        run(ldp_beam.Perturb(PLAN), elements)
+
+
+def test_reports_are_not_perturbed_again():
+    reports = PLAN.perturb(EVENTS.to_batches()[0])
+    with pytest.raises(MechanismMismatchError, match="again"):
+        run(ldp_beam.Perturb(PrivacyPlan({"os": SURE})), [reports])
+    with pytest.raises(MechanismMismatchError, match="again"):
+        run(ldp_beam.PrivateHistogram("os", SURE), [reports])
+    [kept] = run(ldp_beam.Perturb(PrivacyPlan({"day": RandomizedResponse([1, 2, 3, 4], epsilon=80.0)})), [reports])
+    assert kept["day"].to_pylist() == DAY
+
+
+def test_dead_letters_of_a_batch():
+    os = ["a", None, "z", "b", None, "z"]
+    crashed = [True, None, True, None, False, True]
+    bad = pa.record_batch({"os": os, "app": ["a"] * 6, "crashed": crashed, "day": range(6)})
+    good, letters = run(ldp_beam.Perturb(PLAN).with_exception_handling(), [bad, EVENTS])
+    assert [batch["day"].to_pylist() for batch in good] == [[0], DAY]
+    assert sorted(letters) == [("crashed", "null", 1), ("os", "not in the domain", 2), ("os", "null", 2)]
+    assert all(isinstance(letter, ldp_beam.DeadLetter) for letter in letters)
+
+
+@pytest.mark.parametrize("kind", [dict, beam.Row])
+def test_dead_letters_of_single_records(kind):
+    ok = RECORDS[0]
+    records = [
+        ok,
+        {**ok, "os": "z"},
+        {**ok, "os": 3},
+        {**ok, "crashed": None, "os": None},
+        {**ok, "crashed": 1},
+        {"os": "a", "app": "b", "day": 1},
+        ok,
+    ]
+    elements = [kind(**record) for record in records]
+    (good, letters), result = run_with_result(
+        beam.WindowInto(FixedWindows(10)) | ldp_beam.Perturb(PLAN).with_exception_handling(),
+        stamped((e, 4 * i) for i, e in enumerate(elements)),
+    )
+    assert [time.micros for _, time, _ in good.stamped] == [0, 24_000_000]
+    per_window = sorted((window.start.micros // 10**6, *letter) for letter, _, window in letters.stamped)
+    assert per_window == [
+        (0, "os", "not in the domain", 1),
+        (0, "os", "wrong type", 1),
+        (10, "crashed", "wrong type", 1),
+        (10, "os", "null", 1),
+        (20, "crashed", "null", 1),
+    ]
+    assert all(window.start <= time < window.end for _, time, window in letters.stamped)
+    assert counters(result) == {"records_read": 7, "perturbed": 2, "dead_lettered": 5}
+
+
+@pytest.mark.parametrize(
+    ("batch", "letters"),
+    [
+        (EVENTS.drop_columns(["app"]), [("app", "no such column", 4)]),
+        (EVENTS.drop_columns(["day"]), [("day", "no such column", 4)]),
+        (EVENTS.set_column(0, "os", pa.array([1, 2, 3, None])), [("os", "wrong type", 3), ("os", "null", 1)]),
+        (EVENTS.set_column(0, "os", pa.nulls(4)), [("os", "null", 4)]),
+        (EVENTS.set_column(0, "os", pa.array(["z"] * 4).dictionary_encode()), [("os", "not in the domain", 4)]),
+    ],
+)
+def test_a_wholly_unusable_batch(batch, letters):
+    good, bad = run(ldp_beam.Perturb(PLAN).with_exception_handling(), [batch])
+    assert good == []
+    assert sorted(bad) == sorted(letters)
+
+
+def test_huge_integers_are_dead_letters():
+    plan = PrivacyPlan({"i": RandomizedResponse([1, 2], epsilon=80.0)})
+    good, bad = run(ldp_beam.Perturb(plan).with_exception_handling(), [{"i": 1}, {"i": 2**70}, {"i": 7}, {"i": True}])
+    assert good == [{"i": 1}]
+    assert sorted(bad) == [("i", "not in the domain", 1), ("i", "wrong type", 2)]
+
+
+@pytest.mark.parametrize("unmatched", ["other", "none"])
+def test_unmatched_values_are_no_dead_letters_where_the_domain_takes_them(unmatched):
+    domain = Domain(["a", "b"], unmatched=unmatched)
+    plan = PrivacyPlan({"os": UnaryEncoding(domain, epsilon=120.0, variant="symmetric")})
+    code = {"other": [4], "none": [0]}[unmatched]
+    transform = ldp_beam.Perturb(plan).with_exception_handling()
+    good, bad = run(transform, [{"os": "z"}, {}, {"os": "a"}, {"os": 5}])
+    assert [record["os"] for record in good] == [code, code, [1]]
+    assert bad == [("os", "wrong type", 1)]
+    good, bad = run(transform, [pa.record_batch({"os": ["z", None, "b"]})])
+    assert (good[0]["os"].to_pylist(), bad) == ([code, code, [2]], [])
+
+
+def test_rows_out_and_dead_letters_are_rows_in():
+    rng = np.random.default_rng(1)
+    n = 10_000
+    os = rng.choice(np.array(["a", "b", "c", "z", None], object), n)
+    app = rng.choice(np.array(["a", "q", None], object), n)
+    table = pa.table({"os": pa.array(os), "app": pa.array(app), "crashed": rng.random(n) < 0.5, "day": np.arange(n)})
+    usable = np.isin(os, ["a", "b", "c"]) & (app == "a")
+    for elements in (table.to_batches(max_chunksize=999), table.to_pylist()):
+        good, bad = run(ldp_beam.Perturb(PLAN).with_exception_handling(), elements)
+        days = np.concatenate([b["day"].to_numpy() for b in good]) if len(elements) < n else [r["day"] for r in good]
+        assert np.array_equal(np.sort(days), np.flatnonzero(usable))
+        assert len(days) + sum(letter.count for letter in bad) == n
+        by = {(c, r): sum(x.count for x in bad if x[:2] == (c, r)) for c, r, _ in bad}
+        # a record counts once, for its first unusable column
+        assert by == {
+            ("os", "null"): sum(v is None for v in os),
+            ("os", "not in the domain"): int((os == "z").sum()),
+            ("app", "null"): sum(v is None for v in app[np.isin(os, ["a", "b", "c"])]),
+            ("app", "not in the domain"): int(((app == "q") & np.isin(os, ["a", "b", "c"])).sum()),
+        }
+
+
+def test_exception_handling_is_a_copy():
+    plain = ldp_beam.Perturb(PLAN)
+    handling = plain.with_exception_handling(main_tag="ok", dead_letter_tag="no")
+    assert isinstance(handling, ldp_beam.Perturb)
+    assert len(run(plain, RECORDS)) == 4
+    good, bad = run(handling, RECORDS)
+    assert (len(good), bad) == (4, [])
+
+
+def test_times_may_be_anything_that_is_kept():
+    now = datetime(2024, 5, 1)
+    assert run(ldp_beam.RandomizedResponse("c", epsilon=80.0, keep=["t"]), [{"c": True, "t": now}]) == [
+        {"c": True, "t": now}
+    ]

@@ -1,0 +1,294 @@
+"""Columns of every dtype, nulls and values outside the domain: what is taken, what is refused, what is never said."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import logging
+import pickle
+import traceback
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import Domain, DomainError, DtypeError, RandomizedResponse, UnaryEncoding
+
+LABELS = ["ios", "android", "web"]
+INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128]
+
+
+def exact(domain):
+    """A mechanism that hardly ever lies: its reports show which values it saw."""
+    return RandomizedResponse(domain, epsilon=100.0)
+
+
+def reports(values, mechanism, **options):
+    df = values.alias("x").to_frame()
+    out = df.select(ldp_polars.perturb("x", mechanism, **options))["x"]
+    lazy = df.lazy().select(ldp_polars.perturb("x", mechanism, **options)).collect(engine="streaming")["x"]
+    assert lazy.dtype == out.dtype
+    assert len(lazy) == len(out) == len(values)
+    assert out.null_count() == lazy.null_count() == 0
+    return out
+
+
+TEXT_DTYPES = {
+    "String": pl.String,
+    "Categorical": pl.Categorical,
+    "Categorical named": pl.Categorical(pl.Categories("test.ldp")),
+    "Enum same": pl.Enum(LABELS),
+    "Enum other order": pl.Enum(LABELS[::-1]),
+    "Enum superset": pl.Enum(["zz", "web", "yy", "ios", "android"]),
+    "Enum prefix superset": pl.Enum([*LABELS, "zz"]),
+}
+
+
+@pytest.mark.parametrize("name", TEXT_DTYPES)
+@pytest.mark.parametrize("with_nulls", [False, True])
+def test_text(name, with_nulls):
+    values = ["web", "ios", "android", "android", "web"] * 3
+    domain = Domain(LABELS)
+    if with_nulls:
+        values += [None, "ios", None]
+        domain = Domain(LABELS, unmatched="other")
+    series = pl.Series(values, dtype=TEXT_DTYPES[name])
+    out = reports(series, exact(domain))
+    assert out.to_list() == [v or "other" for v in values]
+    assert out.dtype == pl.Enum(domain.values)
+    assert reports(series[4:9], exact(domain)).to_list() == values[4:9]
+
+
+@pytest.mark.parametrize("categories", [["web"], ["android", "ios"], ["ios", "android"], ["ios"], ["zz"], []])
+def test_enums_of_fewer_categories(categories):
+    domain = Domain(LABELS, unmatched="other")
+    values = [*categories, None, *categories]
+    out = reports(pl.Series(values, dtype=pl.Enum(categories)), exact(domain))
+    assert out.to_list() == [v if v in LABELS else "other" for v in values]
+
+
+def test_categories_that_other_columns_added():
+    """Categoricals share their categories process-wide: the codes of this column are not 0, 1, 2."""
+    pl.Series([f"noise{i}" for i in range(300)], dtype=pl.Categorical)
+    series = pl.Series(["web", "zz", "ios"], dtype=pl.Categorical)
+    assert reports(series, exact(Domain(LABELS, unmatched="other"))).to_list() == ["web", "other", "ios"]
+
+
+def test_text_beyond_ascii_and_long():
+    labels = ["", "é", "🦊", "a" * 100, "a\0b", "日本"]
+    for dtype in (pl.String, pl.Categorical, pl.Enum(labels)):
+        assert reports(pl.Series(labels, dtype=dtype), exact(labels)).to_list() == labels
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 3], [3, 7, 2], [0, 100, 5]])
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_of_every_width(labels, dtype):
+    out = reports(pl.Series(labels * 3, dtype=dtype), exact(labels))
+    assert out.dtype == pl.Int64
+    assert out.to_list() == labels * 3
+    ends = [dtype.min(), dtype.max()] if isinstance(dtype, pl.DataType) else _ends(dtype)
+    values = [labels[0], None, *ends, labels[-1], 99]
+    out = reports(pl.Series(values, dtype=dtype), exact(Domain(labels, unmatched="other")))
+    assert out.to_list() == [str(v) if v in labels else "other" for v in values]
+
+
+def _ends(dtype):
+    return list(pl.select(dtype.min().alias("a"), dtype.max().alias("b")).row(0))
+
+
+@pytest.mark.parametrize("labels", [[-(2**63), 0, 2**63 - 1], [2**63 - 3, 2**63 - 2, 2**63 - 1], [-(2**63), 1 - 2**63]])
+def test_integers_at_the_ends_of_64_bits(labels):
+    domain = Domain(labels, unmatched="other")
+    values = [*labels, -1, 1, None, 2**62]
+    expected = [str(v) if v in labels else "other" for v in values]
+    assert reports(pl.Series(values, dtype=pl.Int64), exact(domain)).to_list() == expected
+    assert reports(pl.Series(values[:-2], dtype=pl.Int64), exact(domain)).to_list() == expected[:-2]
+    wrapped = [(v + 2**64) % 2**64 for v in labels if v < 0] + [2**64 - 1]
+    assert set(reports(pl.Series(wrapped, dtype=pl.UInt64), exact(domain))) == {"other"}
+    wrapped = [v + 2**64 for v in labels] + [v - 2**64 for v in labels]
+    assert set(reports(pl.Series(wrapped, dtype=pl.Int128), exact(domain))) == {"other"}
+
+
+def test_booleans():
+    values = [True, False, False, True] * 5
+    for order in ((False, True), (True, False)):
+        assert reports(pl.Series(values), exact(order)).to_list() == values
+        assert reports(pl.Series(values)[3:14], exact(order)).to_list() == values[3:14]
+        with_null = pl.Series([*values, None])
+        expected = [*(str(v).lower() for v in values), "other"]
+        assert reports(with_null, exact(Domain(order, unmatched="other"))).to_list() == expected
+
+
+def test_bit_vectors_show_the_value():
+    """SUE at epsilon 200: one-hot rows, all zero for what is not in the domain under "none"."""
+    for dtype in (pl.String, pl.Categorical, pl.Enum([*LABELS, "zz"])):
+        series = pl.Series(["web", None, "ios", "zz"], dtype=dtype)
+        none = UnaryEncoding(Domain(LABELS, unmatched="none"), epsilon=200.0, variant="symmetric")
+        assert reports(series, none).to_list() == [[0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
+        assert reports(series, none, packed=True).to_list() == [[4], [0], [1], [0]]
+        other = UnaryEncoding(Domain(LABELS, unmatched="other"), epsilon=200.0, variant="symmetric")
+        assert reports(series, other, packed=True).to_list() == [[4], [8], [1], [8]]
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_a_column_without_a_dtype(n):
+    null = pl.Series([None] * n, dtype=pl.Null)
+    for kind in (LABELS, [1, 2], [True, False]):
+        assert reports(null, exact(Domain(kind, unmatched="other"))).to_list() == ["other"] * n
+        none = UnaryEncoding(Domain(kind, unmatched="none"), epsilon=200.0, variant="symmetric")
+        assert reports(null, none).to_list() == [[False] * len(kind)] * n
+        if n:
+            with pytest.raises(DomainError, match=rf"column 'x': {n} of {n} .*\({n} of them null\)"):
+                null.alias("x").to_frame().select(ldp_polars.perturb("x", exact(kind)))
+
+
+# ---- distribution of nulls
+
+
+NULL_MECHANISMS = {
+    "rr other": RandomizedResponse(Domain(LABELS, unmatched="other"), epsilon=1.0),
+    "oue other": UnaryEncoding(Domain(LABELS, unmatched="other"), epsilon=1.0),
+    "oue none": UnaryEncoding(Domain(LABELS, unmatched="none"), epsilon=1.0),
+    "sue other": UnaryEncoding(Domain(LABELS, unmatched="other"), epsilon=1.0, variant="symmetric"),
+}
+
+
+def marginals(mechanism, code):
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    return np.where(np.arange(mechanism.domain.size) == code, p, q)
+
+
+@pytest.mark.parametrize("unmatched", [None, "other", "zz", "ios"])
+@pytest.mark.parametrize("name", NULL_MECHANISMS)
+def test_null_reports_are_distributed_as_the_bucket_other(name, unmatched, run, unlikely, support):
+    """Null, "other" itself and an undeclared value alike; "ios", a label, is what the check must tell apart."""
+    mechanism, n = NULL_MECHANISMS[name], 20_000
+    df = pl.DataFrame({"x": [unmatched, "ios"] * n, "null": [True, False] * n})
+    out = run(df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism)))
+    assert out["x"].null_count() == 0
+    expected = marginals(mechanism, mechanism.domain.unmatched_code)
+    assert unlikely(support(out.filter("null")["x"], mechanism), n, expected) is (unmatched == "ios")
+    assert not unlikely(support(out.filter(~pl.col("null"))["x"], mechanism), n, marginals(mechanism, 0))
+
+
+# ---- refused, and how
+
+
+WRONG = {
+    "Float64": pl.Series([1.5]),
+    "Float32": pl.Series([1.5], dtype=pl.Float32),
+    "Date": pl.Series([dt.date(2020, 1, 1)]),
+    "Datetime": pl.Series([dt.datetime(2020, 1, 1)]),
+    "Datetime tz": pl.Series([dt.datetime(2020, 1, 1)]).dt.replace_time_zone("UTC"),
+    "Duration": pl.Series([dt.timedelta(1)]),
+    "Time": pl.Series([dt.time(1)]),
+    "List": pl.Series([["ios"]]),
+    "Array": pl.Series([["ios"]], dtype=pl.Array(pl.String, 1)),
+    "Struct": pl.Series([{"a": "ios"}]),
+    "Binary": pl.Series([b"ios"]),
+    "Object": pl.Series([object()], dtype=pl.Object),
+    "Decimal": pl.Series([decimal.Decimal("1.50")]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+@pytest.mark.parametrize("labels", [LABELS, [1, 2], [True, False]], ids=["str", "int", "bool"])
+def test_wrong_dtypes_are_refused_by_name(name, unmatched, labels, run, engine):
+    if name == "Object" and engine.startswith("sink"):
+        pytest.skip("files hold no objects")
+    mechanism = UnaryEncoding(Domain(labels, unmatched=unmatched), epsilon=1.0)
+    df = WRONG[name].alias("the column").to_frame()
+    with pytest.raises(DtypeError, match="column 'the column'") as info:
+        run(df, lambda f: f.select(ldp_polars.perturb("the column", mechanism)))
+    assert isinstance(info.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (LABELS, [1]),
+        (LABELS, [True]),
+        ([1, 2], ["1"]),
+        ([1, 2], [True]),
+        ([True, False], [1]),
+        ([True, False], ["true"]),
+    ],
+)
+def test_kinds_do_not_mix(labels, values):
+    for unmatched in ("error", "other"):
+        with pytest.raises(DtypeError, match="column 'x'"):
+            pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", exact(Domain(labels, unmatched=unmatched))))
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum([*LABELS, "zz", "yy"])])
+def test_unmatched_values_are_counted(dtype):
+    df = pl.Series("os", ["ios", "zz", None, "yy", "web"], dtype=dtype).to_frame()
+    for mechanism in (exact(LABELS), UnaryEncoding(LABELS, epsilon=1.0)):
+        with pytest.raises(DomainError, match=r"column 'os': 3 of 5 values are not in .*\(1 of them null\)"):
+            df.select(ldp_polars.perturb("os", mechanism))
+
+
+SECRET_TEXT, SECRET_INT = "s3cr3t-value", 8_675_309_123
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (pl.Series(["ios", SECRET_TEXT]), LABELS),
+        (pl.Series(["ios", SECRET_TEXT], dtype=pl.Categorical), LABELS),
+        (pl.Series(["ios", SECRET_TEXT], dtype=pl.Enum(["ios", SECRET_TEXT])), LABELS),
+        (pl.Series([SECRET_TEXT]), [1, 2]),
+        (pl.Series([[SECRET_TEXT]]), LABELS),
+        (pl.Series([{"a": SECRET_TEXT}]), LABELS),
+        (pl.Series([SECRET_TEXT], dtype=pl.Object), LABELS),
+        (pl.Series([SECRET_TEXT.encode()]), LABELS),
+        (pl.Series([1, SECRET_INT]), [1, 2]),
+        (pl.Series([1, SECRET_INT]), [5, 1, 2]),
+        (pl.Series([1, SECRET_INT], dtype=pl.UInt64), [5, 1, 2]),
+        (pl.Series([1, SECRET_INT * 10**12], dtype=pl.Int128), [1, 2]),
+        (pl.Series([float(SECRET_INT)]), [1, 2]),
+        (pl.Series([decimal.Decimal(SECRET_INT)]), [1, 2]),
+        (pl.Series([SECRET_INT]), LABELS),
+    ],
+    ids=lambda v: str(v.dtype) if isinstance(v, pl.Series) else str(v),
+)
+@pytest.mark.parametrize("kind", ["perturb", "tally"])
+def test_a_value_is_never_quoted(values, labels, kind, run, engine, caplog, capfd):
+    """Not in the message, the chain, the traceback, the log, or what is printed."""
+    if values.dtype == pl.Object and engine.startswith("sink"):
+        pytest.skip("files hold no objects")
+    caplog.set_level(logging.DEBUG)
+    mechanism = exact(labels)
+    expr = getattr(ldp_polars, kind)("x", mechanism)
+    with pytest.raises(Exception) as info:  # noqa: PT011 (every kind of error)
+        run(values.alias("x").to_frame(), lambda f: f.select(expr))
+    error, said = info.value, []
+    while error is not None:
+        said += [str(error), repr(error), *map(str, error.args), *map(str, getattr(error, "__notes__", []))]
+        said += traceback.format_exception(error, chain=False)
+        error = error.__cause__ or error.__context__
+    captured = capfd.readouterr()
+    said += [caplog.text, captured.out, captured.err]
+    for text in said:
+        assert SECRET_TEXT not in text
+        assert str(SECRET_INT)[:6] not in text
+
+
+def test_plans_hold_no_values():
+    """Expressions, and plans over a file, hold the declared domain and nothing from the data."""
+    df = pl.DataFrame({"x": ["ios", SECRET_TEXT]})
+    expr = ldp_polars.perturb("x", RandomizedResponse(Domain(LABELS, unmatched="other"), epsilon=1.0))
+    df.select(expr)
+    for stored in (pickle.dumps(expr), expr.meta.serialize(), str(expr).encode(), repr(expr).encode()):
+        assert SECRET_TEXT.encode() not in stored
+        assert b"s3cr3t" not in stored
+    buffer = io.BytesIO()
+    df.lazy().select(expr).sink_parquet(buffer)
+    assert SECRET_TEXT.encode() not in buffer.getvalue()
+    # the check has power: the frame's own bytes do hold it
+    buffer = io.BytesIO()
+    df.write_parquet(buffer)
+    assert SECRET_TEXT.encode() in buffer.getvalue()

@@ -1,0 +1,175 @@
+"""Whole frames under a plan, and reports that travel between Polars, pyarrow and the core."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ldp_polars
+from ldp_core import Domain, DomainError, PlanError, PrivacyPlan, RandomizedResponse, Tally, UnaryEncoding
+from ldp_polars.dtypes import report_dtype
+
+LABELS = ["ios", "android", "web"]
+N = 3000
+PLAN = PrivacyPlan(
+    {
+        "os": UnaryEncoding(LABELS, epsilon=1.0),
+        "wide": UnaryEncoding(Domain(range(70), unmatched="none"), epsilon=1.0),
+        "crashed": RandomizedResponse(epsilon=1.0),
+        "browser": RandomizedResponse(Domain(LABELS, unmatched="other"), epsilon=1.0),
+        "level": RandomizedResponse([1, 2, 5], epsilon=1.0),
+        "rank": RandomizedResponse(Domain(range(300), unmatched="other"), epsilon=1.0),
+    },
+    keep=["when", "g"],
+)
+
+
+def frame(n=N):
+    rng = np.random.default_rng(11)
+    return pl.DataFrame(
+        {
+            "user": [f"u{i}" for i in range(n)],
+            "g": rng.integers(0, 3, n),
+            "crashed": rng.random(n) < 0.2,
+            "os": np.array(LABELS)[rng.integers(0, 3, n)],
+            "wide": [None if v == 70 else v for v in rng.integers(0, 71, n).tolist()],
+            "browser": [[*LABELS, None, "zz"][i] for i in rng.integers(0, 5, n)],
+            "level": np.array([1, 2, 5])[rng.integers(0, 3, n)],
+            "rank": rng.integers(-5, 305, n),
+            "when": np.arange(n),
+        }
+    )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_planned_columns_are_perturbed_kept_ones_kept_others_dropped(packed, run, draws):
+    df = frame()
+    out = run(df, lambda f: f.ldp.perturb(PLAN, packed=packed))
+    assert out.columns == list(PLAN)
+    assert sum(draws) == N * len(PLAN.columns)
+    assert out.select(PLAN.keep).equals(df.select(PLAN.keep))
+    for name, mechanism in PLAN.columns.items():
+        assert out.schema[name] == report_dtype(mechanism, packed=packed)
+        assert out[name].null_count() == 0
+
+
+def test_it_is_lazy_and_returns_the_same_kind_of_frame(draws):
+    lazy = frame().lazy().ldp.perturb(PLAN)
+    assert isinstance(lazy, pl.LazyFrame)
+    schema = lazy.collect_schema()
+    assert draws == []
+    assert isinstance(frame().ldp.perturb(PLAN), pl.DataFrame)
+    assert schema == frame().ldp.perturb(PLAN).schema
+
+
+def test_a_missing_column_is_an_error_at_once(draws):
+    for missing in ("os", "when"):
+        for make in (frame().drop(missing), frame().lazy().drop(missing)):
+            with pytest.raises(PlanError, match=rf"\['{missing}'\]"):
+                make.ldp.perturb(PLAN)
+    for wrong in ({"os": PLAN["os"]}, None, PLAN["os"]):
+        with pytest.raises(PlanError, match="expected a PrivacyPlan"):
+            frame().ldp.perturb(wrong)
+    assert draws == []
+
+
+@pytest.mark.parametrize("name", ["*", "^.*$", "^s.*$", "", " ", "a.b", "π"])
+@pytest.mark.parametrize("role", ["keep", "perturb"])
+def test_odd_column_names_are_names_and_not_patterns(name, role, run):
+    """pl.col("*") would select, and so reveal, columns that the plan does not name."""
+    df = pl.DataFrame({name: [True, False], "secret": [True, True], "x": [False, True]})
+    m = RandomizedResponse(epsilon=1.0)
+    plan = PrivacyPlan({"x": m}, keep=[name]) if role == "keep" else PrivacyPlan({name: m})
+    out = run(df, lambda f: f.ldp.perturb(plan))
+    assert out.columns == list(plan)
+    if role == "keep":
+        assert out[name].to_list() == [True, False]
+
+
+def test_errors_name_the_column(run):
+    df = frame().with_columns(os=pl.lit("zz"))
+    with pytest.raises(DomainError, match=f"column 'os': {N} of {N}|column 'os'"):
+        run(df, lambda f: f.ldp.perturb(PLAN))
+
+
+def test_empty_frames(run):
+    out = run(frame().clear(), lambda f: f.ldp.perturb(PLAN, packed=True))
+    assert out.is_empty()
+    assert out.schema == frame().ldp.perturb(PLAN, packed=True).schema
+
+
+def test_pipe_and_functions_are_the_same(run):
+    out = run(frame(), lambda f: ldp_polars.perturb_frame(f, PLAN))
+    assert out.schema == frame().ldp.perturb(PLAN).schema
+    assert frame().pipe(ldp_polars.perturb_frame, PLAN, packed=True).columns == list(PLAN)
+
+
+# ---- the same reports elsewhere
+
+
+def tallies_of(df, name, mechanism):
+    """Tally, by way of tally and by way of histogram's count."""
+    row = df.select(pl.col(name).ldp.tally(mechanism)).item()
+    table = df.select(pl.col(name).ldp.histogram(mechanism)).explode(name).unnest(name)
+    tally = Tally.from_dict(row)
+    assert table["count"].to_list() == mechanism.estimate(tally).counts.tolist()
+    return tally
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("options", [{}, {"compression": "snappy", "row_group_size": 700}, {"data_page_size": 1000}])
+def test_reports_sunk_by_polars_are_tallied_by_the_core(packed, options, tmp_path, support):
+    path = tmp_path / "reports.parquet"
+    frame().lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path, **options)
+    table, back = pq.read_table(path), pl.read_parquet(path)
+    for name, mechanism in PLAN.columns.items():
+        expected = mechanism.tally(table.column(name))
+        assert expected.n == N
+        assert expected.support.tolist() == support(back[name], mechanism).tolist()
+        assert tallies_of(back, name, mechanism) == expected
+        parts = [mechanism.tally(batch.column(name)) for batch in pq.ParquetFile(path).iter_batches(777)]
+        assert Tally.merge(parts) == expected
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("through", ["parquet", "parquet small pages", "ipc", "memory", "lazy"])
+def test_reports_made_by_the_core_are_tallied_by_polars(packed, through, tmp_path, support):
+    path = tmp_path / "reports"
+    batch = PLAN.perturb(frame().to_arrow().combine_chunks().to_batches()[0], packed=packed)
+    table = pa.Table.from_batches([batch.slice(0, 1001), batch.slice(1001)])
+    if through == "memory":
+        back = pl.from_arrow(table)
+    elif through == "ipc":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        back = pl.read_ipc(path)
+    else:
+        pq.write_table(table, path, **({"data_page_size": 512} if "small" in through else {}))
+        back = pl.read_parquet(path)
+    for name, mechanism in PLAN.columns.items():
+        expected = mechanism.tally(batch.column(name))
+        assert (
+            expected.support.tolist()
+            == support(back[name].cast(report_dtype(mechanism, packed=packed)), mechanism).tolist()
+        )
+        if through == "lazy":
+            scan = pl.scan_parquet(path)
+            assert Tally.from_dict(scan.select(pl.col(name).ldp.tally(mechanism)).collect().item()) == expected
+            halves = scan.group_by(pl.col("when") % 2).agg(pl.col(name).ldp.tally(mechanism))
+            assert Tally.from_dict(halves.select(pl.col(name).ldp.merge(mechanism)).collect().item()) == expected
+        else:
+            assert tallies_of(back, name, mechanism) == expected
+
+
+def test_schemas_agree_with_the_cores():
+    """The same plan gives the same columns, in the same order, of types that convert without loss."""
+    for packed in (False, True):
+        ours = frame().ldp.perturb(PLAN, packed=packed)
+        theirs = pl.from_arrow(PLAN.perturb(frame().to_arrow().combine_chunks().to_batches()[0], packed=packed))
+        assert ours.columns == theirs.columns
+        assert theirs.cast(ours.schema).schema == ours.schema
+        kinds = {n: d for n, d in ours.schema.items() if d != pl.Enum}
+        assert {n: theirs.schema[n] for n in kinds} == kinds

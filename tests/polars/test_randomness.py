@@ -1,0 +1,252 @@
+"""Noise is fresh: for each row, column, morsel, thread, run and process; and plans travel without cloudpickle."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
+from ldp_core import mechanism as core_mechanism
+
+BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins a report: two draws never agree
+WORD = ldp_polars.perturb("x", BITS, packed=True).arr.first()
+DF = pl.DataFrame({"x": np.arange(4000) % 64})
+
+faults = pytest.mark.parametrize("fault", [False, True], ids=["sound", "planted fault"])
+
+
+@pytest.fixture
+def plant(monkeypatch):
+    """Make every call of perturb start the same keystream, as a generator kept in the mechanism would in its copies."""
+
+    def planted():
+        monkeypatch.setattr(core_mechanism, "Keystream", lambda: Keystream(bytes(32)))
+
+    return planted
+
+
+@faults
+def test_each_collect_draws_again(fault, run, plant):
+    if fault:
+        plant()
+    lazy = DF.lazy().select(WORD)
+    out = [run(lazy, lambda f: f)["x"] for _ in range(2)]
+    assert ((out[0] == out[1]).sum() > 0) is fault
+
+
+@faults
+def test_rows_are_independent(fault, run):
+    df = pl.DataFrame({"x": [0] * 4000, "g": np.arange(4000) // 2})
+    noise = WORD.first().over("g") if fault else WORD
+    out = run(df, lambda f: f.select(noise))
+    assert (out["x"].n_unique() < 4000) is fault
+
+
+@faults
+def test_columns_are_independent(fault, run, plant):
+    if fault:
+        plant()
+    df = DF.with_columns(y="x", z="x")
+    out = run(df, lambda f: f.select(ldp_polars.perturb(pl.col("x", "y", "z"), BITS, packed=True).arr.first()))
+    assert (out.unpivot()["value"].n_unique() < 12_000) is fault
+
+
+@faults
+def test_groups_and_windows_are_independent(fault, run, plant):
+    if fault:
+        plant()
+    df = DF.with_columns(g=pl.int_range(pl.len()) // 100, i=pl.int_range(pl.len()))
+    for transform in (
+        lambda f: f.group_by("g").agg(WORD).explode("x"),
+        lambda f: f.group_by_dynamic("i", every="100i").agg(WORD).explode("x"),
+        lambda f: f.select(WORD.over("g")),
+    ):
+        out = run(df, transform)
+        assert out.height == 4000
+        if not fault:
+            assert out["x"].n_unique() == 4000
+    if fault:  # several calls, all the same
+        frames = [run(df.head(100), lambda f: f.select(WORD)) for _ in range(2)]
+        assert pl.concat(frames)["x"].n_unique() <= 100
+
+
+@faults
+def test_threads_draw_independently(fault, plant):
+    if fault:
+        plant()
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda _: DF.select(WORD), range(16)))
+    assert (pl.concat(parts)["x"].n_unique() < 16 * 4000) is fault
+
+
+def child(code, *arguments, **environment):
+    """Run ``code`` in a fresh interpreter, in which cloudpickle cannot be imported; what it prints."""
+    preamble = "import sys; sys.modules['cloudpickle'] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+MORSELS = """
+import polars as pl, numpy as np, ldp_polars
+from ldp_core import Keystream, UnaryEncoding
+from ldp_core import mechanism as core
+from ldp_polars import udfs
+if sys.argv[1] == "True":
+    core.Keystream = lambda: Keystream(bytes(32))
+calls, original = [], udfs.Perturb.__call__
+def spy(self, inputs, return_dtype=None):
+    calls.append(len(inputs[1]))
+    return original(self, inputs, return_dtype)
+udfs.Perturb.__call__ = spy
+word = ldp_polars.perturb("x", UnaryEncoding(range(64), epsilon=0.1, variant="symmetric"), packed=True).arr.first()
+df = pl.DataFrame({"x": np.arange(20_000) % 64})
+out = df.lazy().select(word).collect(engine="streaming")
+print(len(calls), sum(calls), out.height, out["x"].n_unique())
+"""
+
+
+@faults
+@pytest.mark.parametrize("size", [1, 999, 100_000])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_morsels_never_share_noise(fault, size, threads):
+    if size == 1:
+        code = MORSELS.replace("20_000", "2_000")
+        n = 2000
+    else:
+        code, n = MORSELS, 20_000
+    printed = child(code, fault, POLARS_IDEAL_MORSEL_SIZE=str(size), POLARS_MAX_THREADS=str(threads))
+    calls, drawn, height, distinct = map(int, printed.split())
+    assert drawn == height == n
+    if size < 1000:
+        assert calls >= n // size
+    assert (distinct < n) is (fault and calls > 1)
+
+
+# ---- plans travel
+
+
+RUN_PLAN = """
+import polars as pl, pickle, io
+kind, path = sys.argv[1:]
+data = open(path, "rb").read()
+if kind == "pickled expression":
+    out = pl.DataFrame({"x": [i % 64 for i in range(500)]}).select(pickle.loads(data))
+elif kind == "serialised expression":
+    out = pl.DataFrame({"x": [i % 64 for i in range(500)]}).select(pl.Expr.deserialize(io.BytesIO(data)))
+elif kind == "pickled plan":
+    out = pickle.loads(data).collect()
+else:
+    out = pl.LazyFrame.deserialize(io.BytesIO(data)).collect()
+print(*out["x"].to_list())
+"""
+
+
+def stored(kind, lazy):
+    if kind == "pickled expression":
+        return pickle.dumps(WORD)
+    if kind == "serialised expression":
+        return WORD.meta.serialize()
+    return pickle.dumps(lazy) if kind == "pickled plan" else lazy.serialize()
+
+
+@pytest.mark.parametrize("kind", ["pickled expression", "serialised expression", "pickled plan", "serialised plan"])
+def test_one_plan_in_two_processes_draws_twice_without_cloudpickle(kind, tmp_path):
+    """In fresh interpreters that import only Polars: unpickling finds ldp_polars by name."""
+    DF.head(500).write_parquet(tmp_path / "x.parquet")
+    lazy = pl.scan_parquet(tmp_path / "x.parquet").select(WORD)
+    (tmp_path / "plan").write_bytes(stored(kind, lazy))
+    words = [child(RUN_PLAN, kind, tmp_path / "plan").split() for _ in range(2)]
+    assert [len(w) for w in words] == [500, 500]
+    assert len({*words[0], *words[1]}) == 1000
+
+
+def test_a_closure_would_need_cloudpickle():
+    """So the check has power: this is what a plan must not hold."""
+    code = """
+import polars as pl, pickle
+e = pl.map_batches(["x"], lambda s, return_dtype=None: s[0], return_dtype=pl.Int64)
+for dump in (pickle.dumps, lambda e: e.meta.serialize()):
+    try:
+        dump(e)
+        print("dumped")
+    except Exception as error:
+        print(type(error).__name__)
+"""
+    assert "dumped" not in child(code)
+
+
+def test_everything_serialises_without_cloudpickle():
+    code = """
+import polars as pl, pickle, io, ldp_polars
+from ldp_core import *
+plan = PrivacyPlan({"x": RandomizedResponse(Domain(["a"], unmatched="other"), epsilon=1.0),
+                    "y": UnaryEncoding(Domain(range(70), unmatched="none"), epsilon=1.0)}, keep=["z"])
+for m in plan.columns.values():
+    for e in (ldp_polars.perturb("x", m), ldp_polars.tally("x", m), ldp_polars.merge("x", m),
+              ldp_polars.estimate("x", m), ldp_polars.histogram("x", m)):
+        for copy in (pickle.loads(pickle.dumps(e)), pl.Expr.deserialize(io.BytesIO(e.meta.serialize()))):
+            frame = pl.LazyFrame(schema={"x": pl.String})
+            assert frame.select(copy).collect_schema() == frame.select(e).collect_schema()
+df = pl.DataFrame({"x": ["a", None], "y": [1, None], "z": [1, 2]})
+lazy = df.lazy().ldp.perturb(plan, packed=True)
+copy = pl.LazyFrame.deserialize(io.BytesIO(lazy.serialize()))
+assert copy.collect().schema == lazy.collect().schema == lazy.collect_schema()
+print("ok")
+"""
+    assert child(code) == "ok\n"
+
+
+PROCESSES = """
+import multiprocessing, pickle
+import numpy as np
+def work(data):
+    import polars as pl
+    frame = pl.DataFrame({"x": np.arange(300) % 64})
+    return frame.select(pickle.loads(data))["x"].to_list()
+def main(method):
+    import ldp_polars
+    from ldp_core import UnaryEncoding
+    bits = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")
+    bits.perturb([1, 2, 3])  # whatever state there might be, is there before the fork
+    data = pickle.dumps(ldp_polars.perturb("x", bits, packed=True).arr.first())
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        parts = pool.map(work, [data] * 4, chunksize=1)
+    print(len({word for part in parts for word in part}))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_worker_processes_draw_independently(method, tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(f"{PROCESSES}\nif __name__ == '__main__':\n    main({method!r})\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1200\n"
+
+
+def test_no_state_in_the_callable():
+    """Only the mechanism and two flags: nothing that a fork or a pickle could duplicate."""
+    from ldp_polars import udfs
+
+    udf = udfs.Perturb(RandomizedResponse(epsilon=1.0), packed=False, constant=False)
+    assert set(vars(udf)) == {"mechanism", "packed", "constant"}
+    before = pickle.dumps(udf)
+    udf([pl.Series([True] * 10), pl.Series(range(10))])
+    assert pickle.dumps(udf) == before
+    assert pickle.loads(before) == udf

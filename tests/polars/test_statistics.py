@@ -1,0 +1,184 @@
+"""Reports have the declared probabilities and estimates are unbiased, on every engine and dtype.
+
+Every check also runs against a planted fault, which it must detect.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import Domain, RandomizedResponse, UnaryEncoding
+
+N = 200_000
+LABELS = ["ios", "android", "web", "tv"]
+faults = pytest.mark.parametrize("fault", [False, True], ids=["sound", "planted fault"])
+
+
+def make(kind, domain, epsilon):
+    """A mechanism of a kind; where a fault is planted, the reports come from one with another epsilon."""
+    if kind == "coins":
+        return RandomizedResponse.from_coins(domain, truth=0.5 * epsilon, yes=0.3)
+    if kind == "rr":
+        return RandomizedResponse(domain, epsilon=epsilon)
+    if kind == "p q":
+        return UnaryEncoding.from_probabilities(domain, p=0.6 * epsilon, q=0.2)
+    return UnaryEncoding(domain, epsilon=epsilon, variant=kind)
+
+
+CASES = {
+    "rr bool": ("rr", Domain([False, True]), pl.Boolean),
+    "coins bool": ("coins", Domain([False, True]), pl.Boolean),
+    "coins str": ("coins", Domain(["no", "yes"]), pl.Categorical),
+    "rr string": ("rr", Domain(LABELS), pl.String),
+    "rr categorical other": ("rr", Domain(LABELS, unmatched="other"), pl.Categorical),
+    "rr enum": ("rr", Domain(LABELS), pl.Enum(["zz", *LABELS[::-1]])),
+    "rr int": ("rr", Domain(range(10)), pl.Int16),
+    "rr int sparse": ("rr", Domain([5, -2, 900]), pl.Int64),
+    "oue string": ("optimized", Domain(LABELS), pl.String),
+    "oue enum none": ("optimized", Domain(LABELS, unmatched="none"), pl.Enum([*LABELS, "zz"])),
+    "oue int d=70": ("optimized", Domain(range(70)), pl.UInt8),
+    "oue int128": ("optimized", Domain(range(9)), pl.Int128),
+    "sue categorical other": ("symmetric", Domain(LABELS, unmatched="other"), pl.Categorical),
+    "sue bool": ("symmetric", Domain([True, False]), pl.Boolean),
+    "p q uint64": ("p q", Domain(range(5)), pl.UInt64),
+}
+
+
+FAULTY = {"coins": 1.5, "p q": 1.4}
+
+
+def data(domain, dtype, n=N):
+    """Values (geometric frequencies; nulls where the domain allows), their codes, and true counts."""
+    k = len(domain.labels)
+    labels = [*domain.labels, *([None] if domain.unmatched != "error" else [])]
+    weights = 0.7 ** np.arange(len(labels))
+    codes = np.random.default_rng(7).choice(len(labels), n, p=weights / weights.sum())
+    by_code = pl.Series(labels, dtype=pl.String if domain.kind == "str" else None)
+    values = by_code.gather(codes).cast(dtype)
+    counts = np.bincount(codes, minlength=k + 1)[: domain.size]
+    return pl.DataFrame({"x": values, "code": codes}), counts
+
+
+def too_far(estimates, counts, mechanism, n=N):
+    """Whether an estimate is further than 6 standard errors (of the true counts) from the truth."""
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    error = np.sqrt(counts * p * (1 - p) + (n - counts) * q * (1 - q)) / (p - q)
+    return bool(np.any(np.abs(estimates - counts) > 6 * error))
+
+
+def estimates_are_too_far(case, run, *, packed=False, fault=False):
+    kind, domain, dtype = CASES[case]
+    mechanism = make(kind, domain, 1.0)
+    df, counts = data(domain, dtype)
+    noise = ldp_polars.perturb("x", make(kind, domain, FAULTY.get(kind, 2.0)) if fault else mechanism, packed=packed)
+    out = run(df, lambda f: f.select(r=noise))
+    h = out.select(ldp_polars.histogram("r", mechanism)).explode("r").unnest("r")
+    return too_far(h["count"].to_numpy(), counts, mechanism)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_estimates_are_within_six_standard_errors(case, run):
+    assert not estimates_are_too_far(case, run)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if CASES[c][0] in ("optimized", "symmetric", "p q")])
+def test_estimates_from_packed_reports_are_within_six_standard_errors(case, run):
+    assert not estimates_are_too_far(case, run, packed=True)
+
+
+@pytest.mark.parametrize("engine", ["eager"])
+@pytest.mark.parametrize("case", CASES)
+def test_reports_of_another_epsilon_are_too_far(case, run):
+    """The check has power."""
+    assert estimates_are_too_far(case, run, fault=True)
+
+
+@faults
+@pytest.mark.parametrize("engine", ["eager", "streaming"])
+@pytest.mark.parametrize("case", CASES)
+def test_marginals_are_p_and_q(case, fault, run, unlikely):
+    """Exact binomial of every cell (true value, supported value)."""
+    kind, domain, dtype = CASES[case]
+    mechanism = make(kind, domain, 1.0)
+    df, _ = data(domain, dtype)
+    noise = ldp_polars.perturb("x", make(kind, domain, 1.15) if fault else mechanism)
+    out = run(df, lambda f: f.select("code", r=noise))
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    tallies = out.group_by("code").agg(ldp_polars.tally("r", mechanism).struct.unnest())
+    seen = np.array(tallies["support"].to_list())
+    expected = np.where(np.arange(domain.size) == tallies["code"].to_numpy()[:, None], p, q)
+    assert unlikely(seen, tallies["n"].to_numpy()[:, None], expected) is fault
+
+
+@faults
+@pytest.mark.parametrize("case", ["rr bool", "rr string", "rr int", "oue string", "sue bool"])
+def test_neighbouring_rows_are_uncorrelated(case, fault, run, unlikely):
+    """For a constant column: how often rows 2i and 2i + 1 agree that a value is supported."""
+    kind, domain, dtype = CASES[case]
+    mechanism = make(kind, domain, 1.0)
+    df = pl.DataFrame({"x": pl.Series([domain.labels[0]] * N, dtype=pl.String if domain.kind == "str" else None)})
+    reports = run(df.with_columns(pl.col("x").cast(dtype)), lambda f: f.select(ldp_polars.perturb("x", mechanism)))["x"]
+    if reports.dtype == pl.Array:
+        supported = reports.arr.first().to_numpy()
+    else:
+        supported = (reports.cast(pl.String) == domain.texts[0]).to_numpy()
+    if fault:  # one draw in twenty repeated
+        supported = supported.copy()
+        supported[1::40] = supported[0::40]
+    p = mechanism.support_probabilities()[0][0]
+    agree = float(p * p + (1 - p) * (1 - p))
+    k = [(supported[0::2] == supported[1::2]).sum(), (supported[1:-1:2] == supported[2::2]).sum()]
+    assert unlikely(k, [N // 2, N // 2 - 1], agree) is fault
+
+
+@faults
+def test_bits_of_a_row_are_uncorrelated(fault, run, unlikely):
+    mechanism = UnaryEncoding(range(6), epsilon=1.0)
+    bits = run(pl.DataFrame({"x": np.zeros(N, int)}), lambda f: f.select(ldp_polars.perturb("x", mechanism)))["x"]
+    bits = bits.to_numpy()
+    if fault:
+        bits = bits.copy()
+        bits[::20, 2] = bits[::20, 1]
+    p = np.array([mechanism.p] + [mechanism.q] * 5)
+    pairs = [(i, j) for i in range(6) for j in range(i)]
+    both = [int((bits[:, i] & bits[:, j]).sum()) for i, j in pairs]
+    assert unlikely(both, N, [p[i] * p[j] for i, j in pairs]) is fault
+
+
+@faults
+@pytest.mark.parametrize("kind", ["rr", "optimized"])
+def test_groups_are_estimated_each_by_itself(kind, fault, run):
+    """Five groups of different distributions; the fault takes the neighbour's reports."""
+    mechanism = make(kind, Domain(LABELS), 2.0)
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 5, N)
+    code = (group + rng.geometric(0.6, N)) % 4
+    df = pl.DataFrame({"x": np.array(LABELS)[code], "g": group})
+    seen = (pl.col("g") + 1) % 5 if fault else pl.col("g")
+    histogram = ldp_polars.histogram("x", mechanism)
+    out = run(df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism)).group_by(seen).agg(histogram))
+    far = []
+    for g, h in out.iter_rows():
+        truth = np.bincount(code[group == g], minlength=4)
+        far.append(too_far(np.array([row["count"] for row in h]), truth, mechanism, truth.sum()))
+    assert len(far) == 5
+    assert any(far) is fault
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_cover(case):
+    """95 % intervals cover the truth in 95 % of 2000 repetitions (within 6 standard errors), and not in 90 %."""
+    kind, domain, dtype = CASES[case]
+    mechanism = make(kind, domain, 1.0)
+    df, counts = data(domain, dtype, 5000)
+    covered = np.zeros(domain.size)
+    for _ in range(2000):
+        h = df.select(ldp_polars.perturb("x", mechanism)).select(ldp_polars.histogram("x", mechanism))
+        h = h.explode("x").unnest("x")
+        covered += ((h["low"] <= pl.Series(counts)) & (pl.Series(counts) <= h["high"])).to_numpy()
+    rate = covered / 2000
+    assert np.all(np.abs(rate - 0.95) < 6 * np.sqrt(0.95 * 0.05 / 2000))

@@ -1,0 +1,263 @@
+"""Tallies of parts add up to the tally of the whole, keep who made them, and survive storage."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ldp_polars
+from ldp_core import (
+    Domain,
+    LdpError,
+    MechanismMismatchError,
+    RandomizedResponse,
+    ReportError,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_polars.dtypes import histogram_dtype, tally_dtype
+
+LABELS = ["ios", "android", "web"]
+MECHANISMS = {
+    "rr bool": RandomizedResponse(epsilon=1.0),
+    "rr str other": RandomizedResponse(Domain(LABELS, unmatched="other"), epsilon=1.0),
+    "rr int": RandomizedResponse([5, 6, 7], epsilon=1.0),
+    "oue": UnaryEncoding(LABELS, epsilon=1.0),
+    "oue 70": UnaryEncoding(Domain(range(70), unmatched="none"), epsilon=1.0),
+}
+N = 500
+
+
+@pytest.fixture(params=MECHANISMS)
+def mechanism(request):
+    return MECHANISMS[request.param]
+
+
+def reports(mechanism, n=N, *, packed=False):
+    rng = np.random.default_rng(5)
+    labels = list(mechanism.domain.labels)
+    df = pl.DataFrame(
+        {
+            "x": [labels[i] for i in rng.integers(0, len(labels), n)],
+            "g": rng.integers(0, 4, n),
+            "h": rng.integers(0, 3, n),
+            "i": np.arange(n),
+        }
+    )
+    return df.with_columns(r=ldp_polars.perturb("x", mechanism, packed=packed)).drop("x")
+
+
+def test_merge_of_parts_is_the_tally_of_all(mechanism, run):
+    df = reports(mechanism)
+    whole = df.select(pl.col("r").ldp.tally(mechanism)).item()
+    tally, merge = pl.col("r").ldp.tally(mechanism), pl.col("r").ldp.merge(mechanism)
+    for transform in (
+        lambda f: f.group_by("g").agg(tally).select(merge),
+        lambda f: f.group_by("g", "h").agg(tally).group_by("g").agg(merge).select(merge),
+        lambda f: f.group_by_dynamic("i", every="7i").agg(tally).select(merge),
+        lambda f: f.select(tally, "g").unique("g").head(1).select(merge),
+        lambda f: pl.concat([f.filter(pl.col("g") < 2).select(tally), f.filter(pl.col("g") >= 2).select(tally)]).select(
+            merge
+        ),
+        lambda f: f.select(tally.ldp.merge(mechanism)),
+    ):
+        assert run(df, transform).to_series().to_list()[0] == whole
+
+
+def test_merge_per_group(mechanism, run):
+    df = reports(mechanism)
+    direct = df.group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g")
+    tally, merge = pl.col("r").ldp.tally(mechanism), pl.col("r").ldp.merge(mechanism)
+    out = run(df, lambda f: f.group_by("g", "h").agg(tally).group_by("g").agg(merge).sort("g"))
+    assert out.equals(direct)
+    over = run(df.group_by("g", "h").agg(tally), lambda f: f.select("g", merge.over("g")).unique("g").sort("g"))
+    assert over.equals(direct)
+
+
+def test_estimate_of_a_tally_is_the_histogram(mechanism, run):
+    df = reports(mechanism)
+    split = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g"))
+    later = run(split, lambda f: f.with_columns(pl.col("r").ldp.estimate(mechanism)))
+    once = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.histogram(mechanism)).sort("g"))
+    assert later.equals(once)
+    assert later.schema["r"] == histogram_dtype(mechanism.domain)
+
+
+def test_tallies_equal_the_cores(mechanism):
+    for packed in (False, True):
+        df = reports(mechanism, packed=packed)
+        row = df.select(pl.col("r").ldp.tally(mechanism)).item()
+        assert Tally.from_dict(row) == mechanism.tally(df["r"].to_arrow())
+        assert Tally.from_dict(row).to_bytes() == mechanism.tally(df["r"].to_arrow()).to_bytes()
+
+
+OTHERS = {
+    "epsilon": lambda m: type(m)(m.domain, epsilon=1.5),
+    "unmatched": lambda m: UnaryEncoding(Domain(m.domain.labels), epsilon=1.0),
+    "order": lambda m: type(m)(Domain(m.domain.labels[::-1], unmatched=m.domain.unmatched), epsilon=1.0),
+    "size": lambda m: UnaryEncoding([f"v{i}" for i in range(99)], epsilon=1.0),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("what", ["merge", "estimate"])
+def test_tallies_of_another_mechanism_are_refused(mechanism, other, what, run):
+    another = OTHERS[other](mechanism)
+    if another.fingerprint == mechanism.fingerprint:
+        pytest.skip("the same mechanism")
+    tallies = reports(mechanism).group_by("g").agg(pl.col("r").ldp.tally(mechanism))
+    expr = getattr(ldp_polars, what)("r", another)
+    with pytest.raises(MechanismMismatchError, match="column 'r'"):
+        run(tallies, lambda f: f.select(expr))
+
+
+@pytest.mark.parametrize("what", ["merge", "estimate"])
+def test_one_foreign_tally_among_many_is_refused(what, run):
+    m, other = UnaryEncoding(LABELS, epsilon=1.0), UnaryEncoding(LABELS, epsilon=1.1)
+    tallies = reports(m).group_by("g").agg(pl.col("r").ldp.tally(m))
+    foreign = reports(other).select(pl.lit(9).cast(pl.Int64).alias("g"), pl.col("r").ldp.tally(other))
+    expr = getattr(ldp_polars, what)("r", m)
+    with pytest.raises(MechanismMismatchError, match=r"1 of \d tallies"):
+        run(pl.concat([tallies, foreign]), lambda f: f.select(expr))
+
+
+@pytest.mark.parametrize("field", ["n", "support", "fingerprint", "inner"])
+@pytest.mark.parametrize("what", ["merge", "estimate"])
+def test_tallies_with_holes_are_refused(field, what):
+    m = UnaryEncoding(LABELS, epsilon=1.0)
+    row = reports(m).select(pl.col("r").ldp.tally(m)).item()
+    hole = row | ({"support": [1, None, 2]} if field == "inner" else {field: None})
+    tallies = pl.DataFrame({"r": pl.Series([row, hole], dtype=tally_dtype(m))})
+    with pytest.raises(MechanismMismatchError, match="column 'r'"):
+        tallies.select(getattr(ldp_polars, what)("r", m))
+
+
+@pytest.mark.parametrize("series", [pl.Series([1]), pl.Series(["a"]), pl.Series([True]), pl.Series([{"n": 1}])])
+@pytest.mark.parametrize("what", ["merge", "estimate"])
+def test_what_is_no_tally_is_refused(series, what):
+    with pytest.raises(MechanismMismatchError, match="column 'r': tallies of this mechanism are"):
+        series.alias("r").to_frame().select(getattr(ldp_polars, what)("r", UnaryEncoding(LABELS, epsilon=1.0)))
+
+
+def test_null_and_missing_tallies(mechanism, run):
+    """A window without data (a left join): merge passes over it, estimate gives null."""
+    tallies = reports(mechanism).group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g")
+    holes = pl.DataFrame({"g": [9, 0, 8, 3, 1, 7, 2]}).join(tallies, on="g", how="left", maintain_order="left")
+    assert holes["r"].null_count() == 3
+    merged = run(holes, lambda f: f.select(pl.col("r").ldp.merge(mechanism))).item()
+    assert merged == tallies.select(pl.col("r").ldp.merge(mechanism)).item()
+    out = run(holes, lambda f: f.with_columns(pl.col("r").ldp.estimate(mechanism)))
+    whole = dict(tallies.with_columns(pl.col("r").ldp.estimate(mechanism)).iter_rows())
+    assert out.rows() == [(g, whole.get(g)) for g in holes["g"]]
+    only = holes.filter(pl.col("r").is_null())
+    assert run(only, lambda f: f.select(pl.col("r").ldp.estimate(mechanism)))["r"].to_list() == [None] * 3
+    empty = {"n": 0, "support": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
+    assert run(only, lambda f: f.select(pl.col("r").ldp.merge(mechanism))).item() == empty
+
+
+def test_nothing(mechanism, run):
+    df = reports(mechanism).clear()
+    empty = {"n": 0, "support": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
+    tally, merge = pl.col("r").ldp.tally(mechanism), pl.col("r").ldp.merge(mechanism)
+    assert run(df, lambda f: f.select(tally)).item() == empty
+    assert run(df, lambda f: f.group_by("g").agg(tally)).is_empty()
+    assert run(df, lambda f: f.group_by("g").agg(tally).select(merge)).item() == empty
+    none = run(df, lambda f: f.group_by("g").agg(tally).select(pl.col("r").ldp.estimate(mechanism)))
+    assert none.is_empty()
+    assert none.schema["r"] == histogram_dtype(mechanism.domain)
+    h = run(df, lambda f: f.select(pl.col("r").ldp.histogram(mechanism)).explode("r").unnest("r"))
+    assert h["count"].to_list() == [0.0] * mechanism.domain.size
+    assert h["frequency"].is_nan().all()
+    assert h["standard_error"].to_list() == [0.0] * mechanism.domain.size
+
+
+def test_an_empty_tally_is_neutral(mechanism):
+    df = reports(mechanism)
+    both = pl.concat([df.select(pl.col("r").ldp.tally(mechanism)), df.clear().select(pl.col("r").ldp.tally(mechanism))])
+    assert both.select(pl.col("r").ldp.merge(mechanism)).item() == both["r"][0]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "ipc", "arrow", "pickle", "pyarrow parquet", "ipc_stream"])
+def test_tallies_survive_storage(mechanism, kind, tmp_path):
+    df = reports(mechanism).group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g")
+    path = tmp_path / "t"
+    if kind == "arrow":
+        back = pl.from_arrow(df.to_arrow())
+    elif kind == "pickle":
+        import pickle
+
+        back = pickle.loads(pickle.dumps(df))
+    elif kind == "pyarrow parquet":
+        pq.write_table(df.to_arrow(), path)
+        back = pl.read_parquet(path)
+    else:
+        getattr(df, f"write_{kind}")(path)
+        back = getattr(pl, f"read_{kind}")(path)
+    assert back.schema == df.schema
+    merged = back.select(pl.col("r").ldp.merge(mechanism)).item()
+    assert merged == df.select(pl.col("r").ldp.merge(mechanism)).item()
+
+
+def test_rolling_tallies(mechanism, run, support):
+    df = reports(mechanism, 60)
+    expected = [support(df["r"][max(0, i - 6) : i + 1], mechanism).tolist() for i in range(60)]
+    tally = pl.col("r").ldp.tally(mechanism)
+    for transform in (
+        lambda f: f.rolling("i", period="7i").agg(tally),
+        lambda f: f.select(tally.rolling(index_column="i", period="7i")),
+    ):
+        assert [t["support"] for t in run(df, transform)["r"]] == expected
+
+
+def test_huge_counts_do_not_wrap():
+    m = UnaryEncoding(LABELS, epsilon=1.0)
+    row = {"n": 2**61, "support": [2**60, 2**61, 0], "fingerprint": m.fingerprint}
+    df = pl.DataFrame({"r": pl.Series([row, row], dtype=tally_dtype(m))})
+    merged = df.select(pl.col("r").ldp.merge(m)).item()
+    assert (merged["n"], merged["support"]) == (2**62, [2**61, 2**62, 0])
+
+
+# ---- what is no report
+
+
+BAD = {
+    "null": lambda s: pl.concat([s, pl.Series(s.name, [None], dtype=s.dtype)]),
+    "string": lambda s: pl.Series(s.name, ["zz"] * len(s)),
+    "float": lambda s: pl.Series(s.name, [0.5] * len(s)),
+    "list": lambda s: pl.Series(s.name, [[True]] * len(s)),
+    "array": lambda s: pl.Series(s.name, [[True, False]] * len(s), dtype=pl.Array(pl.Boolean, 2)),
+    "array of bytes": lambda s: pl.Series(s.name, [[1] * 3] * len(s), dtype=pl.Array(pl.UInt8, 3)),
+    "inner null": lambda s: pl.Series(s.name, [[True, None, False]] * len(s), dtype=pl.Array(pl.Boolean, 3)),
+    "padding": lambda s: pl.Series(s.name, [[2**63, 2**63]] * len(s), dtype=pl.Array(pl.UInt64, 2)),
+    "padding 1": lambda s: pl.Series(s.name, [[8]] * len(s), dtype=pl.Array(pl.UInt64, 1)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("what", ["tally", "histogram"])
+def test_what_is_no_report_is_refused(mechanism, name, what, run):
+    bad = BAD[name](reports(mechanism)["r"]).alias("the reports").to_frame()
+    expr = getattr(ldp_polars, what)("the reports", mechanism)
+    with pytest.raises(LdpError, match="column 'the reports'") as info:
+        run(bad, lambda f: f.select(expr))
+    if isinstance(mechanism, UnaryEncoding):
+        assert type(info.value) is ReportError
+
+
+def test_reports_of_another_layout_or_text_type(mechanism):
+    """Packed or not, Enum, String or Categorical, from Arrow or not: the same tally."""
+    df = reports(mechanism, packed=True)
+    expected = df.select(pl.col("r").ldp.tally(mechanism)).item()
+    columns = [df["r"], df["r"].slice(0), pl.concat([df["r"][:7], df["r"][7:]], rechunk=False)]
+    if df["r"].dtype == pl.Enum:
+        columns += [df["r"].cast(pl.String), df["r"].cast(pl.Categorical)]
+        columns += [df["r"].cast(pl.String).cast(pl.Enum([*mechanism.domain.texts[::-1], "zz"]))]
+    if isinstance(df["r"].dtype, pl.Array):
+        flat = pa.array(mechanism.to_numpy(mechanism.from_arrow(df["r"].to_arrow())).reshape(-1))
+        columns.append(pl.Series("r", pa.FixedSizeListArray.from_arrays(flat, mechanism.domain.size)))
+        assert columns[-1].dtype == pl.Array(pl.Boolean, mechanism.domain.size)
+    for column in columns:
+        assert column.to_frame().select(pl.col("r").ldp.tally(mechanism)).item() == expected
