@@ -25,14 +25,15 @@ class RecordBatchCoder(beam.coders.Coder):
 
     def encode(self, value: pa.RecordBatch) -> bytes:
         """One batch as one IPC stream."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema) as stream:
-            stream.write_batch(value)
-        return bytes(sink.getvalue().to_pybytes())
+        return _arrow_stream(value)
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Inverse of `encode`; without copying the data."""
         return pa.ipc.open_stream(encoded).read_next_batch()
+
+    def estimate_size(self, value: pa.RecordBatch) -> int:
+        """About how many bytes `encode` makes; Beam asks often, and would encode the batch to find out."""
+        return int(value.nbytes)
 
     def is_deterministic(self) -> bool:
         """False."""
@@ -47,6 +48,14 @@ class RecordBatchCoder(beam.coders.Coder):
 
     def __hash__(self) -> int:
         return hash(type(self))
+
+
+def _arrow_stream(batch: pa.RecordBatch, trailer: bytes = b"") -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    sink.write(trailer)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 class TallyCoder(beam.coders.Coder):
@@ -85,27 +94,30 @@ class AnyReports:
 
 
 class AnyReportsCoder(beam.coders.Coder):
-    """Batches as `RecordBatchCoder` has them, single records as Beam's fallback has them; a first byte says which.
+    """Batches as `RecordBatchCoder` has them, single records as Beam's fallback has them; a last byte says which.
 
     The type of a source's elements is often unknown (``ReadFromParquetBatched`` declares none); with
     this coder the reports made from them have a stable wire format all the same.
     """
 
     def __init__(self) -> None:
-        self._batch = RecordBatchCoder()
         self._record = beam.coders.FastPrimitivesCoder()
 
     def encode(self, value: Any) -> bytes:
-        """``b"A"`` and an Arrow stream, or ``b"P"`` and Beam's encoding."""
+        """An Arrow stream and ``b"A"``, or Beam's encoding and ``b"P"``."""
         if isinstance(value, pa.RecordBatch):
-            return b"A" + self._batch.encode(value)
-        return b"P" + bytes(self._record.encode(value))
+            return _arrow_stream(value, b"A")  # at the end: no copy to put it there, none to cut it off
+        return bytes(self._record.encode(value)) + b"P"
 
     def decode(self, encoded: bytes) -> Any:
         """Inverse of `encode`."""
-        if encoded[:1] == b"A":
-            return self._batch.decode(memoryview(encoded)[1:])  # type: ignore[arg-type]
-        return self._record.decode(encoded[1:])
+        if encoded[-1:] == b"A":
+            return pa.ipc.open_stream(memoryview(encoded)[:-1]).read_next_batch()
+        return self._record.decode(encoded[:-1])
+
+    def estimate_size(self, value: Any) -> int:
+        """See `RecordBatchCoder.estimate_size`."""
+        return int(value.nbytes) if isinstance(value, pa.RecordBatch) else len(self.encode(value))
 
     def is_deterministic(self) -> bool:
         """False."""

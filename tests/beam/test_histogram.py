@@ -13,7 +13,7 @@ from apache_beam.transforms.window import FixedWindows, IntervalWindow, Sessions
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
-from ldp_beam import histogram as histogram_module
+from ldp_beam import partials
 from ldp_core import (
     Domain,
     DomainError,
@@ -273,8 +273,8 @@ def test_partials_in_own_windows_are_timestamped_inside_them():
     for t in (3, 4, 15, 1, 12):
         start = t // 10 * 10
         assert not list(fn.process({"v": True}, Timestamp(t), IntervalWindow(start, start + 10)))
-    partials = [(p.timestamp, *p.windows, p.value[1].n) for p in fn.finish_bundle()]
-    assert partials == [
+    tallies = [(p.timestamp, *p.windows, p.value[1].n) for p in fn.finish_bundle()]
+    assert tallies == [
         (Timestamp(1), IntervalWindow(0, 10), 3),
         (Timestamp(12), IntervalWindow(10, 20), 2),
     ]
@@ -290,7 +290,7 @@ def test_reports_stay_marked_with_their_plan_through_the_shuffle():
 
 
 def test_many_groups_are_counted_in_pieces(monkeypatch):
-    monkeypatch.setattr(histogram_module, "_CELLS", 10)  # three groups of three values at a time
+    monkeypatch.setattr(partials, "_CELLS", 10)  # three groups of three values at a time
     for column, mechanism in (("rr", RR), ("bits", BITS)):
         rows = run(ldp_beam.Histogram(column, mechanism, window=30, event_time="t", by="k"), [EVERYTHING])
         check(rows, column, mechanism, fixed(30, k=KEY))

@@ -78,7 +78,15 @@ def _with_window(kv, window=beam.DoFn.WindowParam):
 
 @pytest.mark.parametrize(
     "fn",
-    [FixedWindows(20), FixedWindows(20, offset=7), SlidingWindows(20, 8), Sessions(5), Sessions(1), Sessions(0.25)],
+    [
+        FixedWindows(20),
+        FixedWindows(20, offset=7),
+        SlidingWindows(20, 8),
+        SlidingWindows(3, 10),
+        Sessions(5),
+        Sessions(1),
+        Sessions(0.25),
+    ],
     ids=name,
 )
 @pytest.mark.parametrize("seed", [0, 1])

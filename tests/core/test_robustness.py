@@ -123,6 +123,13 @@ def test_labels_that_end_in_nul_survive_numpy():
     assert m.tally(m.perturb(["a\0"] * 5)).support.tolist() == [0, 5]
 
 
+@open_defect("Arrow cuts the text of numpy's U arrays at a NUL: another label, without an error")
+def test_numpy_text_with_a_nul_inside_is_not_taken_for_another_label():
+    domain = Domain(["a", "x"], unmatched="other")
+    assert domain.encode(["a\0b"]).tolist() == [2]
+    assert domain.encode(np.array(["a\0b"])).tolist() == [2]
+
+
 @open_defect("the shape of the support is not checked: one count is broadcast over all values")
 @pytest.mark.parametrize("support", [[5], [5, 1, 1], [[5, 1]]])
 def test_a_tally_of_another_width_cannot_be_estimated(support):

@@ -221,6 +221,21 @@ def test_what_only_running_shows_is_refused_when_run(unfit, context, guard):
     assert refused is guard
 
 
+@pytest.mark.xfail(
+    strict=True,
+    raises=pytest.fail.Exception,
+    reason="streaming broadcasts a scalar before it calls: nothing is left to see",
+)
+@pytest.mark.parametrize(
+    "scalar", [pl.col("x", "w").first(), X.map_batches(lambda s: s[0], return_dtype=pl.String, returns_scalar=True)]
+)
+def test_known_gap_scalars_of_selectors_and_functions_in_streaming(scalar):
+    lazy = FRAME.with_columns(pl.col("x").fill_null("a"), w="x").lazy()
+    noise = scalar.ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0))
+    with pytest.raises(ParameterError, match="one value a row"):
+        lazy.select(noise).collect(engine="streaming")
+
+
 def test_lists_get_a_report_an_element_and_their_scalars_are_refused(run):
     df = pl.DataFrame({"x": [["a", "b"], ["b"], [], None]})
     mechanism = RandomizedResponse(["a", "b"], epsilon=100.0)

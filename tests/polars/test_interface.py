@@ -163,6 +163,9 @@ def test_sugar_and_functions_give_the_same():
         (ldp_polars.randomized_response("b", epsilon=1.0).alias("x"), pl.Boolean),
         (X.ldp.unary_encode(UE), pl.Array(pl.Boolean, 2)),
         (X.ldp.unary_encode(UE, packed=True), pl.Array(pl.UInt64, 1)),
+        (X.ldp.perturb(UE), pl.Array(pl.Boolean, 2)),
+        (X.ldp.perturb(UE, packed=True), pl.Array(pl.UInt64, 1)),
+        (ldp_polars.perturb("x", UE, packed=True), pl.Array(pl.UInt64, 1)),
         (ldp_polars.unary_encode("x", domain=Domain(LABELS, unmatched="none"), epsilon=1), pl.Array(pl.Boolean, 2)),
         (X.ldp.unary_encode(domain=(v for v in LABELS), epsilon=np.float64(1)), pl.Array(pl.Boolean, 2)),
     ):
