@@ -172,6 +172,7 @@ class PrivateHistogram(_HistogramTransform):
         ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
             several times: pass them as ``window``.
 
+    >>> import pyarrow as pa
     >>> from ldp_core import UnaryEncoding
     >>> mechanism = UnaryEncoding(["ios", "android"], epsilon=1.0)
     >>> batch = pa.record_batch({"os": ["ios", "android", "ios"], "country": ["fr", "fr", "it"]})

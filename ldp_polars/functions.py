@@ -262,15 +262,19 @@ def _expr(expr: pl.Expr | str) -> pl.Expr:
 def _one_value_a_row(expr: pl.Expr) -> pl.Expr:
     """Refuse ``first()``, ``filter()`` and the like, of which Polars would spread one record's value over all rows.
 
-    `Perturb` refuses them too, but the streaming engine broadcasts before it calls. What Polars cannot
-    tell before it runs (selectors, Python functions) passes.
+    `Perturb` refuses them too, but the streaming engine broadcasts before it calls. So what Polars cannot tell
+    before it runs (an operation on a selector, a Python function) is refused as well; plain selectors pass.
     """
+    if expr.meta.is_column_selection() or not expr.meta.root_names():
+        return expr
+    keeps_rows = False
     with suppress(pl.exceptions.PolarsError):
-        if expr.meta.root_names() and not expr.meta.is_length_preserving():
-            raise ParameterError(
-                "perturb needs one value a row, and this expression selects, repeats or aggregates rows: "
-                "do that in a step of its own before, then perturb the column"
-            )
+        keeps_rows = expr.meta.is_length_preserving()
+    if not keeps_rows:
+        raise ParameterError(
+            "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
+            "tell: compute it in a with_columns or select of its own before, then perturb the column"
+        )
     return expr
 
 
