@@ -116,8 +116,9 @@ def grouped_column_sums(rows: U8, d: int, groups: I64, n_groups: int) -> I64:
     if not len(rows):
         return out
     if np.any(groups[1:] < groups[:-1]):
-        order = np.argsort(groups, kind="stable")
-        rows, groups = rows[order], groups[order]
+        # In 16 bits numpy sorts by radix, several times as fast; `take` gathers whole rows.
+        order = np.argsort(groups.astype(np.uint16) if n_groups <= 1 << 16 else groups, kind="stable")
+        rows, groups = rows.take(order, axis=0), groups.take(order)
     starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
     present = groups[starts]
     edges = np.append(starts, len(rows))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core.errors import DomainError, DtypeError
+from ldp_core.columns import ARROW_TYPES, as_arrow, filled_indices, null_count
+from ldp_core.errors import DomainError, DtypeError, ReportError
 
 Label: TypeAlias = bool | int | str
 Unmatched: TypeAlias = Literal["error", "other", "none"]
@@ -20,8 +21,7 @@ Codes: TypeAlias = npt.NDArray[Any]
 """Positions in a domain's labels, of an unsigned integer dtype."""
 
 OTHER = "other"
-_KINDS = {bool: "bool", int: "int", str: "str"}
-_ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string()}
+_KINDS: dict[type, Any] = {bool: "bool", int: "int", str: "str"}
 
 
 class Domain:
@@ -50,21 +50,12 @@ class Domain:
     kind: Literal["bool", "int", "str"]
 
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
-        if isinstance(labels, (str, bytes)):
-            raise DomainError("a domain is a list of labels, got one string")
+        if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
+            raise DomainError(f"a domain is an ordered list of labels, got {type(labels).__name__}")
         items = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
-        if not items:
-            raise DomainError("a domain needs at least two values, got none")
-        types = {type(item) for item in items}
-        if len(types) > 1 or not types <= _KINDS.keys():
-            raise DomainError("domain labels must be all str, all int or all bool; null is not a label")
-        kind: Any = _KINDS[types.pop()]
+        kind = _kind(items)
         if unmatched not in ("error", "other", "none"):
             raise DomainError(f'unmatched must be "error", "other" or "none", got {unmatched!r}')
-        if len(set(items)) < len(items):
-            raise DomainError(f"domain labels must be distinct, {len(items) - len(set(items))} are repeated")
-        if kind == "int" and not all(-(2**63) <= int(item) < 2**63 for item in items):
-            raise DomainError("integer labels must fit in 64 bits")
         if unmatched == "other" and OTHER in items:
             raise DomainError('unmatched="other" adds the bucket "other": leave it out of the labels')
         if len(items) + (unmatched == "other") < 2:
@@ -81,6 +72,9 @@ class Domain:
         return domain if isinstance(domain, Domain) else cls(domain)
 
     def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Domain is immutable")
+
+    def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError("a Domain is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,7 +125,7 @@ class Domain:
         """Arrow type of a column of these values: their own, or text where ``other`` joins non-text labels."""
         if self.unmatched == "other":
             return pa.string()
-        return _ARROW_TYPES[self.kind]
+        return ARROW_TYPES[self.kind]
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -145,7 +139,7 @@ class Domain:
 
     @cached_property
     def _arrow_labels(self) -> pa.Array:
-        return pa.array(self.labels, _ARROW_TYPES[self.kind])
+        return pa.array(self.labels, ARROW_TYPES[self.kind])
 
     @cached_property
     def code_dtype(self) -> np.dtype[Any]:
@@ -176,8 +170,17 @@ class Domain:
             DomainError: ``unmatched="error"`` and some values are null or not labels.
             DtypeError: the values are of another kind than the labels.
         """
-        array = self.as_arrow(values, column=column)
-        return self.check_codes(self._positions(array, self._arrow_labels), array.null_count, column=column)
+        array = as_arrow(values, self.kind, column=column)
+        codes = self._positions(array, column)
+        if self.unmatched == "error":
+            unmatched = int(np.count_nonzero(codes == self.unmatched_code))
+            if unmatched:
+                raise DomainError(
+                    f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
+                    f"declared values ({null_count(array)} of them null); declare them, or use "
+                    'unmatched="other" or "none"'
+                )
+        return codes
 
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""
@@ -194,84 +197,54 @@ class Domain:
     def report_type(self) -> pa.DataType:
         """Arrow type of what `decode` returns."""
         if self.arrow_type == pa.string():
-            return pa.dictionary(pa.from_numpy_dtype(np.min_scalar_type(self.size - 1)), pa.string())
+            return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
         return self.arrow_type
 
     def lookup(self, reports: Any, *, column: str = "reports") -> Codes:
-        """Codes of values that were decoded before, ``other`` included; anything else is an error.
+        """Codes of values that `decode` made, ``other`` included; anything else is an error.
 
         Raises:
-            DomainError: some are null or not in this domain, whatever `unmatched` says.
-            DtypeError: they are of another type.
+            ReportError: they are of another type, or some are null or not in this domain, whatever `unmatched` says.
         """
-        return self._declared.encode(reports, column=column)
-
-    def check_codes(self, codes: Codes, nulls: int, *, column: str) -> Codes:
-        """Return ``codes``; an error if any is `unmatched_code` and the policy is ``"error"``."""
-        if self.unmatched == "error":
-            unmatched = int(np.count_nonzero(codes == self.unmatched_code))
-            if unmatched:
-                raise DomainError(
-                    f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
-                    f'declared values ({nulls} of them null); declare them, or use unmatched="other" or "none"'
-                )
+        declared = self._declared
+        codes = None
+        with suppress(DtypeError):
+            codes = declared._positions(as_arrow(reports, declared.kind, column=column), column)
+        if codes is None:
+            raise ReportError(
+                f"column {column!r}: reports must be of type {self.report_type}, or plain {declared.kind}"
+            )
+        wrong = int(np.count_nonzero(codes == declared.unmatched_code))
+        if wrong:
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(codes)} reports are null or none of the {self.size} values "
+                "that this mechanism reports"
+            )
         return codes
 
-    def as_arrow(self, values: Any, *, column: str) -> pa.Array:
-        """``values`` as an Arrow array of a type that this domain can look up."""
-        if isinstance(values, pa.ChunkedArray):
-            values = values.combine_chunks()
-        if not isinstance(values, pa.Array):
-            values = self._from_python(values, column)
-        kind = values.type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if pa.types.is_null(kind):
-            return pa.nulls(len(values), _ARROW_TYPES[self.kind])
-        matches = {"bool": pa.types.is_boolean, "int": pa.types.is_integer, "str": _is_text}[self.kind]
-        if not matches(kind):
-            raise DtypeError(f"column {column!r}: a domain of {self.kind} labels cannot encode values of type {kind}")
-        return values
-
-    def _from_python(self, values: Any, column: str) -> pa.Array:
-        numpy_kind = {"bool": "b", "int": "iu", "str": "U"}[self.kind]
-        if isinstance(values, np.ndarray) and values.dtype.kind in numpy_kind:
-            return pa.array(values)
-        converted = None
-        if not isinstance(values, np.ndarray) or values.dtype.kind == "O":
-            items = list(values)
-            if {type(v) for v in items} - {type(None)} <= _PYTHON_TYPES[self.kind]:
-                with suppress(pa.ArrowException, OverflowError):  # they quote the value: not to travel with our error
-                    converted = pa.array(items, _ARROW_TYPES[self.kind])
-        if converted is None:
-            raise DtypeError(f"column {column!r}: a domain of {self.kind} labels needs {self.kind} values")
-        return converted
-
-    def _positions(self, array: pa.Array, labels: pa.Array) -> Codes:
+    def _positions(self, array: pa.Array, column: str) -> Codes:
+        """Codes of an array of the right kind, `unmatched_code` for what is not a label."""
         missing = self.unmatched_code
         if pa.types.is_dictionary(array.type):
-            of_entry = self._positions(array.dictionary, labels)
-            indices = array.indices
-            if not indices.null_count and np.array_equal(of_entry, np.arange(len(of_entry))):
-                codes: Codes = indices.to_numpy()  # the dictionary is the domain, as in a Polars Enum
-                return codes.astype(self.code_dtype, copy=False)
-            of_entry = np.append(of_entry, self.code_dtype.type(missing))
-            entry = pc.fill_null(indices.cast(pa.int64()), len(of_entry) - 1)
-            looked_up: Codes = np.take(of_entry, entry.to_numpy())
-            return looked_up
+            of_entry = self._positions(array.dictionary, column)
+            indices = filled_indices(array, len(of_entry), column=column)
+            if not array.indices.null_count and np.array_equal(of_entry, np.arange(len(of_entry))):
+                return indices.astype(self.code_dtype, copy=False)  # the dictionary is the domain: a Polars Enum
+            codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
+            return codes
         if self._first is not None and not array.null_count:
             offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False) - self._first
-            if array.type == pa.uint64():  # wrapped values above 2**63 land outside the labels, or are undone below
+            if array.type == pa.uint64():  # from 2**63 on the cast has wrapped, perhaps onto a label
                 offset = np.where(array.to_numpy() >> np.uint64(63), -1, offset)
             return np.where((offset < 0) | (offset >= missing), missing, offset).astype(self.code_dtype)
         if self.kind == "bool" and self.labels == (False, True) and not array.null_count:
-            bits: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
-            return bits.view(np.uint8)
-        if _is_text(array.type) and not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+            truth: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
+            return truth.view(np.uint8)
+        if pa.types.is_string_view(array.type):
             array = array.cast(pa.large_string())
-        if self.kind == "int" and array.type != pa.int64():
-            array = array.cast(pa.int64(), safe=False) if array.type != pa.uint64() else _uint64_as_int64(array)
-        found = pc.fill_null(pc.index_in(array, value_set=labels.cast(array.type)), missing)
+        if self.kind == "int":
+            array = _uint64_as_int64(array) if array.type == pa.uint64() else array.cast(pa.int64())
+        found = pc.fill_null(pc.index_in(array, value_set=self._arrow_labels.cast(array.type)), missing)
         positions: npt.NDArray[np.int32] = found.to_numpy()
         return positions.astype(self.code_dtype)
 
@@ -281,19 +254,32 @@ class Domain:
         return {"domain": list(self.labels), **policy}
 
 
-_PYTHON_TYPES: dict[str, set[type]] = {
-    "bool": {bool, np.bool_},
-    "int": {int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64},
-    "str": {str, np.str_},
-}
-
-
 def _rebuild(labels: tuple[Label, ...], unmatched: Unmatched) -> Domain:
     return Domain(labels, unmatched=unmatched)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
+    """What the labels are; a `DomainError` if they cannot be a domain's."""
+    if not labels:
+        raise DomainError("a domain needs at least two values, got none")
+    types = {type(label) for label in labels}
+    if len(types) > 1 or not types <= _KINDS.keys():
+        raise DomainError("domain labels must be all str, all int or all bool; null is not a label")
+    kind: Literal["bool", "int", "str"] = _KINDS[types.pop()]
+    if len(set(labels)) < len(labels):
+        raise DomainError(f"domain labels must be distinct, {len(labels) - len(set(labels))} are repeated")
+    if kind == "int" and not all(-(2**63) <= label < 2**63 for label in labels):
+        raise DomainError("integer labels must fit in 64 bits")
+    if kind == "str" and not all(map(_is_plain, labels)):
+        raise DomainError("text labels must be valid Unicode without NUL characters")
+    return kind
+
+
+def _is_plain(text: Label) -> bool:
+    try:
+        return b"\0" not in str(text).encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _uint64_as_int64(array: pa.Array) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ class Histogram:
     Attributes:
         n: number of reports.
         counts: estimated number of records.
-        standard_errors: of ``counts``; ``sqrt(m.variance(n, count))`` at the estimate, moved into [0, n].
-        low, high: ends of the confidence interval of each count (normal approximation).
+        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n].
+        low, high: ends of the confidence interval of each count; see `Mechanism.debias`.
         confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
         simultaneous: whether the intervals are Bonferroni-corrected over the domain.
     """
@@ -87,6 +87,13 @@ class Histogram:
         import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
 
         return pl.DataFrame(self.to_arrow())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arrays = (self.counts, self.standard_errors, self.low, self.high)
+        return Histogram, (self.domain, self.n, *arrays, self.confidence, self.simultaneous)
+
+    def __deepcopy__(self, memo: object) -> Histogram:
+        return self  # immutable
 
     def __repr__(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"

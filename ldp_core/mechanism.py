@@ -18,7 +18,9 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,8 +28,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ldp_core.columns import CONVERSION_ERRORS, as_arrow, combine
 from ldp_core.domain import Codes, Domain
-from ldp_core.errors import MechanismMismatchError, ParameterError
+from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.histogram import F64, Histogram
 from ldp_core.probability import log_above
 from ldp_core.randomness import Keystream, Randomness
@@ -144,7 +147,9 @@ class Mechanism(ABC):
         """
         source = Keystream() if randomness is None else randomness
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            return self.perturb_arrow(self.domain.as_arrow(values, column=column), source, packed=packed, column=column)
+            return self.perturb_arrow(
+                as_arrow(values, self.domain.kind, column=column), source, packed=packed, column=column
+            )
         return self.to_numpy(self.perturb_codes(self.domain.encode(values, column=column), source), packed=packed)
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
@@ -165,24 +170,41 @@ class Mechanism(ABC):
         Raises:
             ReportError: nulls, or not reports of this mechanism's shape.
         """
-        native = self.from_arrow(self._reports_as_arrow(reports), column=column)
+        native = self.from_arrow(self._reports_as_arrow(reports, column), column=column)
         support = self.support_counts(native, np.zeros(len(native), np.int64), 1)[0]
         return Tally(len(native), support, self.fingerprint)
 
-    def _reports_as_arrow(self, reports: Any) -> pa.Array:
+    def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
         if isinstance(reports, pa.ChunkedArray):
-            return reports.combine_chunks()
+            return combine(reports)
         if isinstance(reports, pa.Array):
             return reports
-        array = np.asarray(reports)
-        if array.ndim == 2:
-            return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
-        return pa.array(array)
+        array: pa.Array | None = None
+        with suppress(*CONVERSION_ERRORS):
+            rows = np.asarray(reports)
+            if rows.ndim == 2:
+                array = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+            else:
+                array = pa.array(reports)
+        if array is None:
+            raise ReportError(
+                f"column {column!r}: reports must be of type {self.report_type()}, or a numpy array of it"
+            )
+        return array
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2)."""
+        """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).
+
+        Where the values differ in p and q (unequal coins), ``count`` is that of the last one.
+        """
         p, q = self.p, self.q
-        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / (p - q) ** 2
+        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / self._difference**2
+
+    @cached_property
+    def _difference(self) -> float:
+        """P - q, the same for all values, rounded once: it may be far smaller than either."""
+        p, q = self.support_probabilities()
+        return float(p[-1] - q[-1])
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
@@ -194,7 +216,7 @@ class Mechanism(ABC):
             raise ParameterError(f"n must be at least 1, got {n}")
         if not 0 < beta < 1:
             raise ParameterError(f"beta must be in (0, 1), got {beta!r}")
-        return math.sqrt(math.log(2 / beta) / (2 * n)) / (self.p - self.q)
+        return math.sqrt(math.log(2 / beta) / (2 * n)) / self._difference
 
     def estimate(self, tally: Tally, *, confidence: float = 0.95, simultaneous: bool = False) -> Histogram:
         """Debias a tally.
@@ -213,14 +235,21 @@ class Mechanism(ABC):
                 f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
                 "estimate with the mechanism that made the reports"
             )
-        counts, errors, margin = self.debias(tally.n, tally.support, confidence=confidence, simultaneous=simultaneous)
-        low, high = counts - margin, counts + margin
-        return Histogram(self.domain, tally.n, counts, errors, low, high, confidence, simultaneous)
+        if tally.support.shape != (self.domain.size,):
+            raise MechanismMismatchError(
+                f"the tally has {tally.support.size} counts, this mechanism's have {self.domain.size}"
+            )
+        arrays = self.debias(tally.n, tally.support, confidence=confidence, simultaneous=simultaneous)
+        return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous)
 
     def debias(
         self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False
-    ) -> tuple[F64, F64, F64]:
-        """Estimated counts, their standard errors and the half-widths of their intervals.
+    ) -> tuple[F64, F64, F64, F64]:
+        """Estimated counts, their standard errors, and the low and high ends of their intervals.
+
+        The variance of an estimate depends on the true count c, as a + b c. The interval holds all c that lie
+        within z standard errors *of their own* from the estimate, the roots of (estimate - c)^2 = z^2 (a + b c): a
+        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count.
 
         Args:
             n: number of reports, broadcast against ``support`` (int64[k, 1] for k tallies at once).
@@ -229,17 +258,21 @@ class Mechanism(ABC):
             simultaneous: see `estimate`.
 
         Returns:
-            Three arrays float64[..., d].
+            Four arrays float64[..., d].
         """
         if not 0 < confidence < 1:
             raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
         exact_p, exact_q = self.support_probabilities()
-        p, q = np.array(exact_p, float), np.array(exact_q, float)
-        counts: F64 = (support - n * q) / (p - q)
-        inside = np.clip(counts, 0, n)
-        errors: F64 = np.sqrt(inside * p * (1 - p) + (n - inside) * q * (1 - q)) / (p - q)
-        tail = (1 - confidence) / (2 * self.domain.size if simultaneous else 2)
-        return counts, errors, -NormalDist().inv_cdf(tail) * errors
+        q, difference = np.array(exact_q, float), self._difference
+        counts: F64 = (support - n * q) / difference
+        a = n * (q * (1 - q)) / difference**2
+        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / difference
+        errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
+        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
+        shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
+        middle = counts + z * shift
+        half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
+        return counts, errors, middle - half, middle + half
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -269,7 +302,7 @@ class Mechanism(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return Mechanism.from_dict, (self.to_dict(),)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify mechanism, parameters and domain."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))

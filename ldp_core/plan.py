@@ -6,9 +6,11 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -45,9 +47,11 @@ class PrivacyPlan:
     keep: tuple[str, ...]
 
     def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = ()) -> None:
-        if isinstance(keep, str):
-            raise PlanError("keep is a list of column names, got one string")
+        if isinstance(keep, str) or not isinstance(keep, Iterable):
+            raise PlanError(f"keep is a list of column names, got {type(keep).__name__}")
         columns, keep = dict(columns), tuple(keep)
+        if not all(isinstance(name, str) for name in keep):
+            raise PlanError("keep is a list of column names, and names are text")
         if not columns:
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
@@ -57,12 +61,15 @@ class PrivacyPlan:
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
         object.__setattr__(self, "_items", tuple(columns.items()))
-        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "columns", MappingProxyType(columns))
         object.__setattr__(self, "keep", keep)
 
     _items: tuple[tuple[str, Mechanism], ...]
 
     def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a PrivacyPlan is immutable")
+
+    def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError("a PrivacyPlan is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -169,7 +176,12 @@ class PrivacyPlan:
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
-        return cls.from_dict(json.loads(text))
+        data = None
+        with suppress(ValueError):
+            data = json.loads(text)
+        if not isinstance(data, dict):
+            raise PlanError(f"the {METADATA_KEY!r} in the metadata is not a plan")
+        return cls.from_dict(data)
 
     def to_toml(self) -> str:
         """The plan as TOML, which `from_toml` reads."""
@@ -190,8 +202,9 @@ class PrivacyPlan:
         if isinstance(source, PathLike) or not ("\n" in text or "=" in text):
             try:
                 text = Path(source).read_text(encoding="utf-8")
-            except OSError as error:
-                raise PlanError(f"cannot read the plan {str(source)!r}: {error.strerror}") from None
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
+                raise PlanError(f"cannot read the plan {str(source)!r}: {reason}") from None
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:

@@ -8,8 +8,12 @@ come from `decimal` (correctly rounded at 60 digits) and are moved outwards by o
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from decimal import Context, Decimal
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.sampling import ONE
@@ -26,12 +30,18 @@ def check_epsilon(epsilon: float) -> float:
     Raises:
         ParameterError: unless it is a finite number > 0.
     """
-    if isinstance(epsilon, bool) or (not isinstance(epsilon, (int, float)) and not hasattr(epsilon, "__float__")):
-        raise ParameterError(f"epsilon must be a number in (0, inf), got {type(epsilon).__name__}")
-    value = float(epsilon)
+    value = _number("epsilon", epsilon, "(0, inf)")
     if not (math.isfinite(value) and value > 0):
         raise ParameterError(f"epsilon must be in (0, inf), got {value!r}")
     return value
+
+
+def _number(name: str, value: Any, interval: str) -> float:
+    """``value`` as a float, if it is one number."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, (bool, np.bool_, str, bytes)) and np.ndim(value) == 0:
+            return float(value)
+    raise ParameterError(f"{name} must be a number in {interval}, got {type(value).__name__}")
 
 
 def check_probability(name: str, value: float) -> Fraction:
@@ -40,9 +50,10 @@ def check_probability(name: str, value: float) -> Fraction:
     Raises:
         ParameterError: unless it is a finite number in [0, 1].
     """
-    if isinstance(value, bool) or not hasattr(value, "__float__") or not 0.0 <= float(value) <= 1.0:
-        raise ParameterError(f"{name} must be a probability in [0, 1], got {value!r}")
-    return Fraction(float(value))
+    number = _number(name, value, "[0, 1]")
+    if not 0.0 <= number <= 1.0:
+        raise ParameterError(f"{name} must be a probability in [0, 1], got {number!r}")
+    return Fraction(number)
 
 
 def exp_below(x: Fraction | float) -> Fraction:

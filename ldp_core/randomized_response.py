@@ -8,7 +8,7 @@ S. L. Warner, "Randomized Response", JASA 60(309), 1965. P. Kairouz, K. Bonawitz
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -55,28 +55,21 @@ class RandomizedResponse(Mechanism):
 
     domain: Domain
     epsilon: float
-    coins: tuple[float, float] | None
+    coins: tuple[float, float] | None = field(init=False)
     """(truth, yes) of a mechanism made by `from_coins`."""
 
-    def __init__(
-        self,
-        domain: Domain | Iterable[Label] = (False, True),
-        *,
-        epsilon: float,
-        coins: tuple[float, float] | None = None,
-    ) -> None:
-        domain = Domain.of(domain)
+    def __init__(self, domain: Domain | Iterable[Label] = (False, True), *, epsilon: float) -> None:
+        self._set(Domain.of(domain), check_epsilon(epsilon), None)
+        p, q = self._pair
+        if not p > q:
+            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * d")
+
+    def _set(self, domain: Domain, epsilon: float, coins: tuple[float, float] | None) -> None:
         if domain.unmatched == "none":
             raise DomainError('randomized response has no "none": use unmatched="error" or "other"')
         object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "coins", coins)
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
-        if coins is None:
-            p, q = self._pair
-            if not p > q:
-                raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * d")
-        elif domain.size != 2:
-            raise DomainError(f"two coins answer a question with two values, the domain has {domain.size}")
 
     @classmethod
     def from_coins(
@@ -92,15 +85,20 @@ class RandomizedResponse(Mechanism):
         1.0986122886681098
         """
         t, y = check_probability("truth", truth), check_probability("yes", yes)
-        p1, p0 = floor_threshold(t + (1 - t) * y), ceil_threshold((1 - t) * y)
-        if not (0 < t < 1 and 0 < y < 1 and p1 > p0):
+        if not (0 < t < 1 and 0 < y < 1):
             raise ParameterError(
                 f"truth and yes must be in (0, 1), got {float(t)!r} and {float(y)!r}: at the ends there is "
                 "no privacy or no information"
             )
-        exact1, exact0 = t + (1 - t) * y, (1 - t) * y
-        epsilon = log_above(max(exact1 / exact0, (1 - exact0) / (1 - exact1)))
-        return cls(domain, epsilon=epsilon, coins=(float(t), float(y)))
+        domain = Domain.of(domain)
+        if domain.size != 2:
+            raise DomainError(f"two coins answer a question with two values, the domain has {domain.size}")
+        p1, p0 = t + (1 - t) * y, (1 - t) * y
+        self = cls.__new__(cls)
+        self._set(domain, log_above(max(p1 / p0, (1 - p0) / (1 - p1))), (float(t), float(y)))
+        if not self._yes[0] > self._yes[1]:
+            raise ParameterError("truth is too small: with 64-bit probabilities it must be above about 1e-18")
+        return self
 
     @cached_property
     def _pair(self) -> tuple[Fraction, Fraction]:
@@ -160,17 +158,22 @@ class RandomizedResponse(Mechanism):
         if not (pa.types.is_boolean(values.type) and self.domain.values == (False, True) and not values.null_count):
             return super().perturb_arrow(values, randomness, packed=packed, column=column)
         n = len(values)
+        if not n:
+            return pa.array([], pa.bool_())
         p1, p0 = self._yes
-        data = values.buffers()[1]
         first = values.offset % 8
         n_bytes = -(-(first + n) // 8)
-        truth = np.frombuffer(data, np.uint8, n_bytes, values.offset // 8) if n else np.empty(0, np.uint8)
+        truth = np.frombuffer(values.buffers()[1], np.uint8, n_bytes, values.offset // 8)
         reports = bernoulli_bits(p0, n_bytes, randomness)
         if p0 == ONE - p1:
             reports ^= truth
         else:
             reports &= ~truth
             reports |= truth & bernoulli_bits(p1, n_bytes, randomness)
+        reports[0] &= (
+            0xFF << first & 0xFF
+        )  # the bits around a slice are other records', which have reports of their own
+        reports[-1] &= 0xFF >> -(first + n) % 8
         return pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(reports)], offset=first)
 
     def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from ldp_core.errors import MechanismMismatchError, ReportError
 
 _VERSION = 1
+_FINGERPRINT = re.compile("[0-9a-f]{16}")
 _HEADER = struct.Struct("<BB16sqI")  # version, bytes a count, fingerprint, n, number of counts
 
 
@@ -35,7 +37,18 @@ class Tally:
     fingerprint: str
 
     def __post_init__(self) -> None:
-        support = np.array(self.support, np.int64)
+        given = np.asarray(self.support)
+        if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or self.n < 0:
+            raise ReportError("a tally's n must be an integer, at least 0")
+        if (
+            given.ndim != 1
+            or given.dtype.kind not in "iu"
+            or (given.size and not 0 <= given.min() <= given.max() <= self.n)
+        ):
+            raise ReportError("a tally's support counts must be a row of integers in [0, n]")
+        if not _FINGERPRINT.fullmatch(self.fingerprint):
+            raise ReportError("a tally's fingerprint must be 16 hexadecimal digits")
+        support = np.array(given, np.int64)
         support.flags.writeable = False
         object.__setattr__(self, "n", int(self.n))
         object.__setattr__(self, "support", support)
@@ -109,4 +122,4 @@ class Tally:
         if len(data) != _HEADER.size + width * d:
             raise ReportError(f"a tally of {d} counts in {width} bytes each has another length than {len(data)} bytes")
         support = np.frombuffer(data, f"<u{width}", offset=_HEADER.size)
-        return cls(n, support.astype(np.int64), fingerprint.decode("ascii"))
+        return cls(n, support.astype(np.int64), fingerprint.decode("latin1"))

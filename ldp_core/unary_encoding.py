@@ -12,7 +12,7 @@ because two inputs differ in two bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -67,26 +67,26 @@ class UnaryEncoding(Mechanism):
     domain: Domain
     epsilon: float
     variant: Variant | None
-    probabilities: tuple[float, float] | None
+    probabilities: tuple[float, float] | None = field(init=False)
     """(p, q) of a mechanism made by `from_probabilities`."""
 
     def __init__(
-        self,
-        domain: Domain | Iterable[Label],
-        *,
-        epsilon: float,
-        variant: Variant | None = "optimized",
-        probabilities: tuple[float, float] | None = None,
+        self, domain: Domain | Iterable[Label], *, epsilon: float, variant: Variant | None = "optimized"
     ) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
-        object.__setattr__(self, "variant", None if probabilities else variant)
-        object.__setattr__(self, "probabilities", probabilities)
-        if not probabilities and variant not in ("optimized", "symmetric"):
+        if variant not in ("optimized", "symmetric"):
             raise ParameterError(f'variant must be "optimized" or "symmetric", got {variant!r}')
+        self._set(Domain.of(domain), check_epsilon(epsilon), variant, None)
         p, q = self.thresholds
         if not p > q:
             raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+
+    def _set(
+        self, domain: Domain, epsilon: float, variant: Variant | None, probabilities: tuple[float, float] | None
+    ) -> None:
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "variant", variant)
+        object.__setattr__(self, "probabilities", probabilities)
 
     @classmethod
     def from_probabilities(cls, domain: Domain | Iterable[Label], *, p: float, q: float) -> UnaryEncoding:
@@ -99,7 +99,11 @@ class UnaryEncoding(Mechanism):
         if not 0 < exact_q < exact_p < 1:
             raise ParameterError(f"p and q must satisfy 0 < q < p < 1, got p={float(p)!r} and q={float(q)!r}")
         epsilon = log_above(exact_p * (1 - exact_q) / ((1 - exact_p) * exact_q))
-        return cls(domain, epsilon=epsilon, probabilities=(float(p), float(q)))
+        self = cls.__new__(cls)
+        self._set(Domain.of(domain), epsilon, None, (float(p), float(q)))
+        if not self.thresholds[0] > self.thresholds[1]:
+            raise ParameterError("p and q are too close: they must differ by more than 64-bit probabilities resolve")
+        return self
 
     @cached_property
     def thresholds(self) -> tuple[int, int]:

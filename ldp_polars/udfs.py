@@ -99,14 +99,14 @@ class Estimate:
         tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
         domain = self.mechanism.domain
         n, support = _arrays(tallies, self.mechanism)
-        counts, errors, margin = self.mechanism.debias(
+        counts, errors, low, high = self.mechanism.debias(
             n[:, None], support, confidence=self.confidence, simultaneous=self.simultaneous
         )
         with np.errstate(invalid="ignore"):
             frequencies = counts / n[:, None]  # nan where there are no reports
         k = len(tallies)
         fields = {"count": counts, "frequency": frequencies, "standard_error": errors}
-        fields |= {"low": counts - margin, "high": counts + margin}
+        fields |= {"low": low, "high": high}
         rows = pl.DataFrame({name: array.reshape(-1) for name, array in fields.items()})
         values = pl.Series("value", domain.arrow_values, dtype=value_dtype(domain))
         rows.insert_column(0, pl.concat([values] * k) if k else values.clear())

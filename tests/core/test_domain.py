@@ -19,7 +19,7 @@ int64s = st.one_of(
     st.integers(-3, 12), st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), 2**63 - 1, 0, 2**32])
 )
 label_lists = {
-    "str": st.lists(texts.filter(lambda s: s != "other"), min_size=2, max_size=12, unique=True),
+    "str": st.lists(texts.filter(lambda s: s != "other" and "\0" not in s), min_size=2, max_size=12, unique=True),
     "int": st.one_of(
         st.lists(int64s, min_size=2, max_size=12, unique=True),
         st.builds(

@@ -61,7 +61,7 @@ AWKWARD += [
 names = st.one_of(st.sampled_from(AWKWARD), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
 epsilons = st.one_of(st.floats(1e-9, 60), st.sampled_from([1e-16, 1e-7, 1e16, 1e22, 1.7976931348623157e308, 1, 5e-17]))
 label_lists = st.one_of(
-    st.lists(names.filter(lambda s: s != "other"), min_size=2, max_size=5, unique=True),
+    st.lists(names.filter(lambda s: s != "other" and "\0" not in s), min_size=2, max_size=5, unique=True),
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=5, unique=True),
     st.just([True, False]),
 )

@@ -1,7 +1,4 @@
-"""Hostile and unlucky input: it is refused with one of this project's errors, or it works; nothing in between.
-
-Tests marked `open_defect` say what should happen and does not yet. They are strict: mend the defect, delete the mark.
-"""
+"""Hostile and unlucky input: it is refused with one of this project's errors, or it works; nothing in between."""
 
 from __future__ import annotations
 
@@ -30,18 +27,12 @@ from ldp_core import (
 from .checks import exact_ln
 from .test_secrets import WORD, assert_silent, everything_said
 
-
-def open_defect(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 AB = ["a", "b"]
 
 
 # ---- privacy
 
 
-@open_defect("epsilon is taken on trust beside coins= or probabilities=")
 @pytest.mark.parametrize(
     "make",
     [
@@ -64,7 +55,6 @@ def test_no_way_to_claim_less_than_is_spent(make):
     assert exact_ln(m.worst_ratio()) <= Decimal(m.epsilon)
 
 
-@open_defect("whole bytes are perturbed, so that up to 14 neighbours get a second report in the padding of the buffer")
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (3, 6), (9, 17), (7, 8)])
 def test_a_slice_of_booleans_carries_nothing_of_its_neighbours(start, stop):
     """At epsilon 44 noise is negligible: what lies in the buffer beside the slice is what the neighbours said."""
@@ -83,7 +73,6 @@ def test_a_slice_of_booleans_carries_nothing_of_its_neighbours(start, stop):
 SURROGATE = WORD + "\ud800"
 
 
-@open_defect("Arrow's UnicodeEncodeError comes through and quotes the value")
 @pytest.mark.parametrize(
     "values", [[SURROGATE], np.array([SURROGATE], object), np.array([SURROGATE])], ids=["list", "object", "U"]
 )
@@ -95,7 +84,6 @@ def test_text_that_is_not_unicode_is_refused_silently(values):
         assert isinstance(caught.value, LdpError)
 
 
-@open_defect("Arrow's error about mixed Python objects comes through and quotes one")
 @pytest.mark.parametrize("reports", [[1, WORD, None], np.array([1, WORD, None], object)], ids=["list", "object"])
 @pytest.mark.parametrize("m", [RandomizedResponse([1, 2], epsilon=1), UnaryEncoding([1, 2], epsilon=1)])
 def test_raw_objects_given_as_reports_are_refused_silently(m, reports):
@@ -105,7 +93,6 @@ def test_raw_objects_given_as_reports_are_refused_silently(m, reports):
     assert isinstance(caught.value, LdpError)
 
 
-@open_defect("the shortcut for dictionaries equal to the domain does not look at the indices")
 def test_a_dictionary_index_out_of_bounds_does_not_leave_in_clear():
     """Arrow does not check indices that come from a file or from another library."""
     m = RandomizedResponse(["a", "b", "c"], epsilon=40)
@@ -117,20 +104,19 @@ def test_a_dictionary_index_out_of_bounds_does_not_leave_in_clear():
 # ---- silent mistakes
 
 
-@open_defect("numpy's U arrays drop NULs at the end of text")
-def test_labels_that_end_in_nul_survive_numpy():
-    m = RandomizedResponse(["a", "a\0"], epsilon=40)
-    assert m.tally(m.perturb(["a\0"] * 5)).support.tolist() == [0, 5]
+@pytest.mark.parametrize("label", ["a\0", "a\0b", "\0"])
+def test_labels_with_nul_are_refused(label):
+    """numpy drops NULs at the end of text and Arrow cuts numpy's text at them: two labels could become one."""
+    with pytest.raises(DomainError):
+        Domain(["a", label])
 
 
-@open_defect("Arrow cuts the text of numpy's U arrays at a NUL: another label, without an error")
 def test_numpy_text_with_a_nul_inside_is_not_taken_for_another_label():
     domain = Domain(["a", "x"], unmatched="other")
     assert domain.encode(["a\0b"]).tolist() == [2]
     assert domain.encode(np.array(["a\0b"])).tolist() == [2]
 
 
-@open_defect("the shape of the support is not checked: one count is broadcast over all values")
 @pytest.mark.parametrize("support", [[5], [5, 1, 1], [[5, 1]]])
 def test_a_tally_of_another_width_cannot_be_estimated(support):
     m = RandomizedResponse(AB, epsilon=1)
@@ -138,7 +124,6 @@ def test_a_tally_of_another_width_cannot_be_estimated(support):
         m.estimate(Tally(10, np.array(support), m.fingerprint))
 
 
-@open_defect("a tally takes any numbers, and encodes negative ones as others")
 @pytest.mark.parametrize(
     ("n", "support", "fingerprint"),
     [
@@ -158,28 +143,24 @@ def test_tallies_that_cannot_be(n, support, fingerprint):
         Tally(n, np.array(support), fingerprint)
 
 
-@open_defect("columns is a plain dict")
 def test_the_columns_of_a_plan_cannot_be_changed():
     plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1)})
     with pytest.raises(TypeError):
         plan.columns["y"] = RandomizedResponse(epsilon=9)
 
 
-@open_defect("the order of a set of strings differs from process to process, and with it the fingerprint")
 @pytest.mark.parametrize("make", [set, frozenset])
 def test_a_domain_is_ordered(make):
     with pytest.raises(DomainError):
         Domain(make(["a", "b", "c"]))
 
 
-@open_defect("text is taken apart into letters, bytes into integers")
 @pytest.mark.parametrize("values", ["ab", b"ab"])
 def test_one_text_is_not_a_column(values):
     with pytest.raises(LdpError):
         Domain(AB if isinstance(values, str) else [97, 98]).encode(values)
 
 
-@open_defect("p - q of doubles: accepted, and then divided by zero")
 def test_an_epsilon_that_is_accepted_can_be_estimated_with():
     m = RandomizedResponse(epsilon=1e-17)
     assert np.isfinite(m.estimate(m.tally([True] * 10)).counts).all()
@@ -187,7 +168,6 @@ def test_an_epsilon_that_is_accepted_can_be_estimated_with():
     assert np.isfinite(m.variance(10))
 
 
-@open_defect("p - q of doubles loses the digits that p and q share")
 @pytest.mark.parametrize(("epsilon", "d"), [(1e-6, 2), (1e-6, 16), (1e-4, 16)])
 def test_variance_at_a_small_epsilon(epsilon, d):
     m = RandomizedResponse(range(d), epsilon=epsilon)
@@ -195,14 +175,13 @@ def test_variance_at_a_small_epsilon(epsilon, d):
     assert m.variance(1) == pytest.approx(float(q * (1 - q) / (p - q) ** 2), rel=1e-12)
 
 
-@open_defect("variance() knows the last value only; the values of unequal coins differ")
-def test_standard_errors_are_those_of_variance_for_unequal_coins():
+def test_standard_errors_of_unequal_coins():
+    """The two estimates add up to n, so they have one standard error; `variance` is the last value's."""
     m = RandomizedResponse.from_coins(truth=0.5, yes=0.25)
     h = m.estimate(Tally(1000, np.array([600, 400]), m.fingerprint))
-    np.testing.assert_allclose(h.standard_errors, np.sqrt(m.variance(1000, h.counts)))
+    np.testing.assert_allclose(h.standard_errors, np.sqrt(m.variance(1000, h.counts[1])))
 
 
-@open_defect("decode uses the type of codes, which have room for one more")
 @pytest.mark.parametrize("d", [256, 65_536])
 def test_reports_have_the_type_that_is_promised(d):
     m = RandomizedResponse([f"v{k}" for k in range(d)], epsilon=1)
@@ -212,7 +191,6 @@ def test_reports_have_the_type_that_is_promised(d):
 # ---- errors of the wrong kind
 
 
-@open_defect("DomainError or DtypeError, with advice about the domain")
 @pytest.mark.parametrize(
     "reports",
     [[True, None], pa.array([True, None]), [1, 2], pa.array(["x"]), pa.nulls(2)],
@@ -223,13 +201,11 @@ def test_bad_reports_of_randomized_response(reports):
         RandomizedResponse(epsilon=1).tally(reports)
 
 
-@open_defect("the fingerprint is decoded without a guard")
 def test_bytes_of_a_tally_with_another_alphabet():
     with pytest.raises(ReportError):
         Tally.from_bytes(b"\x01\x01" + b"\xff" * 16 + bytes(12))
 
 
-@open_defect("TypeError, UnicodeDecodeError, JSONDecodeError, AttributeError come through")
 @pytest.mark.parametrize(
     "read",
     [
@@ -252,7 +228,6 @@ def test_files_that_are_no_plan(tmp_path, read):
         read(tmp_path / "plan.toml")
 
 
-@open_defect("OverflowError or TypeError from float(), or accepted")
 @pytest.mark.parametrize(
     "epsilon", [np.True_, 10**400, np.array([1.0]), np.array([1.0, 2.0])], ids=["bool", "huge", "1-d", "two"]
 )
@@ -261,7 +236,6 @@ def test_epsilons_of_unusual_types(epsilon):
         RandomizedResponse(epsilon=epsilon)
 
 
-@open_defect("a DtypeError for the whole column, where the same numbers as a uint64 array are unmatched values")
 def test_integers_beyond_64_bits_are_unmatched_like_any_other():
     domain = Domain([1, 5], unmatched="other")
     assert domain.encode([2**63, 1]).tolist() == [2, 0]
@@ -271,7 +245,6 @@ def test_integers_beyond_64_bits_are_unmatched_like_any_other():
 SMALL = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
 
 
-@open_defect("Arrow cannot join such dictionaries, and says so itself")
 @pytest.mark.parametrize(
     "chunks",
     [
@@ -290,37 +263,36 @@ def test_chunks_with_dictionaries_of_their_own(chunks):
     assert len(codes) == sum(map(len, chunks))
 
 
-@open_defect("a null in the dictionary is not counted as null")
 def test_nulls_in_a_dictionary_are_counted():
     with pytest.raises(DomainError, match=r"1 of 2 .*\(1 of them null\)"):
         Domain(AB).encode(SMALL)
 
 
-@open_defect("Arrow's own errors, without the column")
 @pytest.mark.parametrize(
     "values",
-    [np.array([1, 5], ">i4"), np.array([[1, 5]]), np.array(1), 1, None],
-    ids=["big-endian", "2-d", "0-d", "1", "None"],
+    [np.array([[1, 5]]), np.array(1), 1, None],
+    ids=["2-d", "0-d", "1", "None"],
 )
 def test_arrays_that_are_no_column(values):
     with pytest.raises(LdpError, match="'c'"):
         Domain([1, 5]).encode(values, column="c")
 
 
-@open_defect("accepted, and an error only when used")
+def test_big_endian_numbers():
+    assert Domain([1, 5]).encode(np.array([5, 1, 5], ">i4")).tolist() == [1, 0, 1]
+
+
 def test_a_label_that_is_not_unicode_is_refused():
     with pytest.raises(DomainError):
         Domain(["\ud800", "b"])
 
 
-@open_defect("pickle and copy give writable arrays")
 @pytest.mark.parametrize("again", [lambda h: pickle.loads(pickle.dumps(h)), copy.deepcopy], ids=["pickle", "deepcopy"])
 def test_a_histogram_stays_read_only(again):
     m = RandomizedResponse(epsilon=1)
     assert not again(m.estimate(m.empty_tally())).counts.flags.writeable
 
 
-@open_defect("__delattr__ is not refused")
 @pytest.mark.parametrize(
     "value", [Domain(AB), PrivacyPlan({"x": RandomizedResponse(epsilon=1)})], ids=["Domain", "PrivacyPlan"]
 )
@@ -330,7 +302,6 @@ def test_nothing_can_be_deleted(value):
         delattr(copy.copy(value), name)
 
 
-@open_defect("the message blames the interval, or epsilon, which was not given")
 @pytest.mark.parametrize(
     ("make", "about"),
     [

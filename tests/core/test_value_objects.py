@@ -193,7 +193,7 @@ def test_tally_round_trips(support, more, fingerprint):
 
 @pytest.mark.parametrize("top", [0, 255, 256, 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**63 - 1])
 def test_tally_bytes_at_the_edges_of_widths(top):
-    tally = Tally(top, np.array([top, 0, 1]), "0" * 16)
+    tally = Tally(max(top, 1), np.array([top, 0, 1]), "0" * 16)
     assert Tally.from_bytes(tally.to_bytes()) == tally
 
 

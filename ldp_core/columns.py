@@ -1,0 +1,101 @@
+"""Columns of any origin (Arrow, numpy, Python) as Arrow arrays, without quoting a value when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldp_core.errors import DomainError, DtypeError
+
+_NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U"}
+_PYTHON_TYPES: dict[str, set[type]] = {
+    "bool": {bool, np.bool_},
+    "int": {int, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))},
+    "str": {str, np.str_},
+}
+ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string()}
+
+# What conversions raise quotes the value it could not convert, so that it is suppressed, and an error of ours
+# raised after the ``with`` block: inside an ``except`` block the quoting error would travel on as its context.
+CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
+    """``values`` as one Arrow array of Booleans, integers or text, as ``kind`` says; perhaps a dictionary of them.
+
+    Raises:
+        DtypeError: they are of another kind, or no column at all.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = combine(values)
+    if not isinstance(values, pa.Array):
+        values = _from_python(values, kind, column)
+    found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if pa.types.is_null(found):
+        return pa.nulls(len(values), ARROW_TYPES[kind])
+    if not {"bool": pa.types.is_boolean, "int": pa.types.is_integer, "str": is_text}[kind](found):
+        raise DtypeError(f"column {column!r}: a domain of {kind} labels cannot encode values of type {found}")
+    return values
+
+
+def combine(chunks: pa.ChunkedArray) -> pa.Array:
+    """The chunks as one array; dictionaries that do not fit together are decoded."""
+    with suppress(pa.ArrowException):
+        return chunks.combine_chunks()
+    return chunks.cast(chunks.type.value_type).combine_chunks()
+
+
+def null_count(array: pa.Array) -> int:
+    """Number of nulls, those that an index of a dictionary points to included."""
+    if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
+        return int(array.null_count)
+    return int(pc.sum(pc.is_null(array.dictionary).take(array.indices).fill_null(True)).as_py() or 0)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether ``kind`` is one of Arrow's text types."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _from_python(values: Any, kind: str, column: str) -> pa.Array:
+    column_like = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Iterable)
+    if not column_like or isinstance(values, (str, bytes, bytearray, Set, Mapping)):
+        raise DtypeError(f"column {column!r}: expected a one-dimensional column of {kind} values")
+    converted: pa.Array | None = None
+    if isinstance(values, np.ndarray) and values.dtype.kind in _NUMPY_KINDS[kind] and kind != "str":
+        return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
+    if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
+        items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
+        types = {type(item) for item in items} - {type(None)}
+        if types <= _PYTHON_TYPES[kind]:
+            if kind == "int":  # beyond 64 bits there are no labels
+                items = [None if v is None or not -(2**63) <= v < 2**63 else v for v in items]
+            with suppress(*CONVERSION_ERRORS):
+                converted = pa.array(items, ARROW_TYPES[kind])
+    if converted is None:
+        raise DtypeError(f"column {column!r}: a domain of {kind} labels needs {kind} values")
+    return converted
+
+
+def filled_indices(array: pa.DictionaryArray, entries: int, *, column: str) -> npt.NDArray[Any]:
+    """Indices into a dictionary of ``entries`` entries, nulls as ``entries``.
+
+    Raises:
+        DomainError: indices are out of bounds.
+    """
+    indices = array.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int64()), entries)
+    out: npt.NDArray[Any] = indices.to_numpy()
+    bound = entries + bool(array.indices.null_count)
+    unsigned = out.view(f"u{out.dtype.itemsize}")  # a negative index is a huge one then
+    if len(out) and unsigned.max() >= bound:
+        beyond = int(np.count_nonzero(unsigned >= bound))
+        raise DomainError(f"column {column!r}: {beyond} of {len(out)} values are out of their dictionary's bounds")
+    return out
