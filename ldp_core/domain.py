@@ -137,9 +137,16 @@ class Domain:
         """The values as an Arrow array of `arrow_type`."""
         return pa.array(self.texts if self.arrow_type == pa.string() else self.values, self.arrow_type)
 
+    def _labels_as(self, kind: pa.DataType) -> pa.Array:
+        """The labels as an Arrow array of ``kind``: any text type for text."""
+        made: dict[pa.DataType, pa.Array] = self._typed_labels
+        if kind not in made:
+            made[kind] = pa.array(self.labels, ARROW_TYPES[self.kind]).cast(kind)
+        return made[kind]
+
     @cached_property
-    def _arrow_labels(self) -> pa.Array:
-        return pa.array(self.labels, ARROW_TYPES[self.kind])
+    def _typed_labels(self) -> dict[pa.DataType, pa.Array]:
+        return {}
 
     @cached_property
     def code_dtype(self) -> np.dtype[Any]:
@@ -226,10 +233,10 @@ class Domain:
         """Codes of an array of the right kind, `unmatched_code` for what is not a label."""
         missing = self.unmatched_code
         if pa.types.is_dictionary(array.type):
-            of_entry = self._positions(array.dictionary, column)
-            indices = filled_indices(array, len(of_entry), column=column)
-            if not array.indices.null_count and np.array_equal(of_entry, np.arange(len(of_entry))):
+            indices = filled_indices(array, len(array.dictionary), column=column)
+            if not array.indices.null_count and array.dictionary.equals(self._labels_as(array.dictionary.type)):
                 return indices.astype(self.code_dtype, copy=False)  # the dictionary is the domain: a Polars Enum
+            of_entry = self._positions(array.dictionary, column)
             codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
             return codes
         if self._first is not None and not array.null_count:
@@ -244,7 +251,7 @@ class Domain:
             array = array.cast(pa.large_string())
         if self.kind == "int":
             array = _uint64_as_int64(array) if array.type == pa.uint64() else array.cast(pa.int64())
-        found = pc.fill_null(pc.index_in(array, value_set=self._arrow_labels.cast(array.type)), missing)
+        found = pc.fill_null(pc.index_in(array, value_set=self._labels_as(array.type)), missing)
         positions: npt.NDArray[np.int32] = found.to_numpy()
         return positions.astype(self.code_dtype)
 

@@ -112,6 +112,12 @@ class RandomizedResponse(Mechanism):
         return keep + (1 - keep) / d, (1 - keep) / d
 
     @cached_property
+    def _keep(self) -> int:
+        """Integer threshold of keeping the value, d > 2: p = keep + (1 - keep) / d, q = (1 - keep) / d."""
+        p, q = self._pair
+        return int((p - q) * ONE)
+
+    @cached_property
     def _yes(self) -> tuple[int, int]:
         """Integer thresholds of Pr[second value | second value] and Pr[second value | first value], d = 2."""
         if self.coins is None:
@@ -149,9 +155,7 @@ class RandomizedResponse(Mechanism):
             if p0 == ONE - p1:  # symmetric: one probability of a flip
                 return flips ^ codes
             return _select(codes, _mask(p1, n, randomness), flips)
-        p, q = self._pair
-        keep = _mask(int((p - q) * ONE), n, randomness)
-        return _select(keep, codes, uniform_below(d, n, randomness))
+        return _select(_mask(self._keep, n, randomness), codes, uniform_below(d, n, randomness))
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
         """See `Mechanism`. Booleans stay bits: a report is the value's bit, flipped or not."""

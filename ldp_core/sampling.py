@@ -46,21 +46,29 @@ def bernoulli_bits(threshold: int, n_bytes: int, randomness: Randomness) -> U8:
 def _less_than(threshold: int, bits: int, out: U8, randomness: Randomness) -> None:
     """Fill ``out`` with the packed events U < threshold, U uniform over ``bits`` bits."""
     head, tail = divmod(threshold, 1 << (bits - _STEP))
-    out[:] = 0
     # Trailing zeros of the threshold decide nothing: U equal to T up to there means U >= T.
     depth = _STEP if tail else _STEP - ((head & -head).bit_length() - 1)
     # Bits of U, one plane a bit, most significant first; 1 stands for "this bit of U is 0".
     planes = randomness.bytes(depth * len(out)).reshape(depth, len(out))
-    equal = ~out  # decisions in which U agrees with the threshold so far
+    equal: U8 | None = None  # decisions in which U agrees with the threshold so far; None: all
+    decided = False
     for i in range(depth):
         below = planes[i]
-        np.bitwise_and(below, equal, out=below)
+        if equal is not None:
+            np.bitwise_and(below, equal, out=below)
         if head >> (_STEP - 1 - i) & 1:  # U has 0 where the threshold has 1: less, decided
-            np.bitwise_or(out, below, out=out)
-            np.bitwise_xor(equal, below, out=equal)
+            if decided:
+                np.bitwise_or(out, below, out=out)
+            else:
+                out[:] = below
+                decided = True
+            equal = ~below if equal is None else np.bitwise_xor(equal, below, out=equal)
         else:  # U must have 0 too, or it is greater
             equal = below
+    if not decided:
+        out[:] = 0
     if tail:
+        assert equal is not None  # noqa: S101 (of at least one step)
         tied = np.flatnonzero(equal != 0)
         if len(tied):
             equal = equal[tied]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import polars as pl
 import pyarrow as pa
 
@@ -24,21 +26,22 @@ def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
     return _dtype(mechanism.report_type(packed=packed), mechanism.domain)
 
 
-def physical_dtype(dtype: pl.DataType) -> pl.DataType:
-    """The dtype that a Python function can return for ``dtype``: the codes of an Enum."""
+@lru_cache(maxsize=256)
+def physical_report_dtype(mechanism: Mechanism, packed: bool) -> pl.DataType:
+    """The dtype that a Python function returns for reports: for an Enum its codes."""
+    dtype = report_dtype(mechanism, packed=packed)
     return pl.Series(dtype=dtype).to_physical().dtype if isinstance(dtype, pl.Enum) else dtype
 
 
 def physical_series(name: str, array: pa.Array, dtype: pl.DataType) -> pl.Series:
     """Arrow reports as a Series of physical ``dtype``; no copy unless the code width differs."""
     values = array.indices if pa.types.is_dictionary(array.type) else array
-    return pl.Series(name, values).cast(dtype)
+    series = pl.Series(name, values)
+    return series if series.dtype == dtype else series.cast(dtype)
 
 
 def spread(values: pl.Series, there: pl.Series) -> pl.Series:
     """``values``, in order, in the rows that are ``there``, and null in the others."""
-    if len(values) == len(there):
-        return values
     position = there.cum_sum().cast(pl.Int64) - 1
     return values.gather(position.set(~there, None))
 

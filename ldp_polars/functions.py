@@ -14,7 +14,7 @@ import polars as pl
 from polars import selectors as cs
 
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from ldp_polars.dtypes import histogram_dtype, physical_dtype, report_dtype, tally_dtype
+from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
     reports = pl.map_batches(
         [values, index],
         Perturb(mechanism, packed, _constant(values)),
-        return_dtype=physical_dtype(dtype),
+        return_dtype=physical_report_dtype(mechanism, packed),
         is_elementwise=True,
     )
     return reports.cat.to(dtype) if isinstance(dtype, pl.Enum) else reports
@@ -265,7 +265,7 @@ def _one_value_a_row(expr: pl.Expr) -> pl.Expr:
     `Perturb` refuses them too, but the streaming engine broadcasts before it calls. So what Polars cannot tell
     before it runs (an operation on a selector, a Python function) is refused as well; plain selectors pass.
     """
-    if expr.meta.is_column_selection() or not expr.meta.root_names():
+    if expr.meta.is_column_selection() or _constant(expr):
         return expr
     keeps_rows = False
     with suppress(pl.exceptions.PolarsError):

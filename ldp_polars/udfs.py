@@ -19,9 +19,8 @@ from ldp_core import LdpError, Mechanism, MechanismMismatchError, ParameterError
 from ldp_polars.dtypes import (
     arrow,
     histogram_dtype,
-    physical_dtype,
+    physical_report_dtype,
     physical_series,
-    report_dtype,
     spread,
     tally_dtype,
     value_dtype,
@@ -34,7 +33,8 @@ class Perturb:
 
     The row index is not decoration. It gives the true length where the value is a literal of length 1,
     and it keeps the optimizer from evaluating the function on a Parquet file's dictionary, statistics or
-    partition values in place of its rows, where one draw would decide the fate of many records.
+    partition values in place of its rows, where one draw would decide the fate of many records. (Nor will
+    ``pl.repeat`` do: that is a literal too.)
     """
 
     mechanism: Mechanism
@@ -52,14 +52,14 @@ class Perturb:
                 f"column {name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
                 "select, repeat or aggregate rows in a step of its own before, then perturb the column"
             )
-        wanted = index.is_not_null()  # in a branch of when/then, lazy engines replace the other branch's rows by null
-        if index.null_count():
-            values = values.filter(wanted)
+        masked = index.null_count() > 0  # in a branch of when/then, lazy engines null the other branch's rows
+        if masked:
+            values = values.filter(index.is_not_null())
         reports = self.mechanism.perturb(arrow(values), packed=self.packed, column=name)
         if len(reports) != len(values):  # Polars does not check this in every context
             raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
-        dtype = physical_dtype(report_dtype(self.mechanism, packed=self.packed))
-        return spread(physical_series(name, reports, dtype), wanted)
+        series = physical_series(name, reports, physical_report_dtype(self.mechanism, self.packed))
+        return spread(series, index.is_not_null()) if masked else series
 
 
 @dataclass(frozen=True)

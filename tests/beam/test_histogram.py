@@ -17,7 +17,6 @@ from ldp_beam import partials
 from ldp_core import (
     Domain,
     DomainError,
-    DtypeError,
     InputError,
     LdpError,
     MechanismMismatchError,

@@ -9,7 +9,7 @@ from scipy import stats
 
 import ldp_polars
 from ldp_core import Mechanism
-from ldp_polars import udfs
+from ldp_polars import dtypes, udfs
 
 ALPHA = 1e-9
 """Probability of a false alarm of one statistical check, all its comparisons together (about 6 standard errors)."""
@@ -118,9 +118,12 @@ def unguarded():
     """unguarded(expr, mechanism): a perturbing expression of one input, no guard at all."""
 
     def build(expr, mechanism, *, packed=False):
-        dtype = udfs.report_dtype(mechanism, packed=packed)
+        dtype = dtypes.report_dtype(mechanism, packed=packed)
         out = pl.map_batches(
-            [expr], Unguarded(mechanism, packed), return_dtype=udfs.physical_dtype(dtype), is_elementwise=True
+            [expr],
+            Unguarded(mechanism, packed),
+            return_dtype=dtypes.physical_report_dtype(mechanism, packed),
+            is_elementwise=True,
         )
         return out.cat.to(dtype) if isinstance(dtype, pl.Enum) else out
 

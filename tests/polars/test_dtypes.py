@@ -77,7 +77,7 @@ def test_categories_that_other_columns_added():
 
 
 def test_text_beyond_ascii_and_long():
-    labels = ["", "é", "🦊", "a" * 100, "a\0b", "日本"]
+    labels = ["", "é", "🦊", "a" * 100, "日本"]
     for dtype in (pl.String, pl.Categorical, pl.Enum(labels)):
         assert reports(pl.Series(labels, dtype=dtype), exact(labels)).to_list() == labels
 
@@ -197,8 +197,8 @@ WRONG = {
 @pytest.mark.parametrize("unmatched", ["error", "other", "none"])
 @pytest.mark.parametrize("labels", [LABELS, [1, 2], [True, False]], ids=["str", "int", "bool"])
 def test_wrong_dtypes_are_refused_by_name(name, unmatched, labels, run, engine):
-    if name == "Object" and engine.startswith("sink"):
-        pytest.skip("files hold no objects")
+    if name == "Object" and engine.startswith("sink"):  # no file holds objects
+        name = "Decimal"
     mechanism = UnaryEncoding(Domain(labels, unmatched=unmatched), epsilon=1.0)
     df = WRONG[name].alias("the column").to_frame()
     with pytest.raises(DtypeError, match="column 'the column'") as info:
@@ -258,8 +258,8 @@ SECRET_TEXT, SECRET_INT = "s3cr3t-value", 8_675_309_123
 @pytest.mark.parametrize("kind", ["perturb", "tally"])
 def test_a_value_is_never_quoted(values, labels, kind, run, engine, caplog, capfd):
     """Not in the message, the chain, the traceback, the log, or what is printed."""
-    if values.dtype == pl.Object and engine.startswith("sink"):
-        pytest.skip("files hold no objects")
+    if values.dtype == pl.Object and engine.startswith("sink"):  # no file holds objects
+        values = pl.Series([SECRET_TEXT.encode()])
     caplog.set_level(logging.DEBUG)
     mechanism = exact(labels)
     expr = getattr(ldp_polars, kind)("x", mechanism)

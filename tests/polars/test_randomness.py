@@ -106,7 +106,7 @@ MORSELS = """
 import polars as pl, numpy as np, ldp_polars
 from ldp_core import Keystream, UnaryEncoding
 from ldp_core import mechanism as core
-from ldp_polars import udfs
+from ldp_polars import dtypes, udfs
 if sys.argv[1] == "True":
     core.Keystream = lambda: Keystream(bytes(32))
 calls, original = [], udfs.Perturb.__call__
