@@ -137,6 +137,10 @@ class Domain:
         """The values as an Arrow array of `arrow_type`."""
         return pa.array(self.texts if self.arrow_type == pa.string() else self.values, self.arrow_type)
 
+    def _is_dictionary(self, dictionary: pa.Array) -> bool:
+        """Whether a dictionary's entries are the labels, in order."""
+        return self.kind == "str" and bool(dictionary.equals(self._labels_as(dictionary.type)))
+
     def _labels_as(self, kind: pa.DataType) -> pa.Array:
         """The labels as an Arrow array of ``kind``: any text type for text."""
         made: dict[pa.DataType, pa.Array] = self._typed_labels
@@ -234,7 +238,7 @@ class Domain:
         missing = self.unmatched_code
         if pa.types.is_dictionary(array.type):
             indices = filled_indices(array, len(array.dictionary), column=column)
-            if not array.indices.null_count and array.dictionary.equals(self._labels_as(array.dictionary.type)):
+            if not array.indices.null_count and self._is_dictionary(array.dictionary):
                 return indices.astype(self.code_dtype, copy=False)  # the dictionary is the domain: a Polars Enum
             of_entry = self._positions(array.dictionary, column)
             codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
