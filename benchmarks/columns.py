@@ -72,6 +72,15 @@ def rows(scale: float) -> Iterator[Row]:
     binary = RandomizedResponse(epsilon=EPSILON)
     values = codes % 3 == 0
     booleans = pl.DataFrame({"x": values})
+    column = booleans["x"].to_arrow()
+    yield compare(
+        "binary RR, Arrow Boolean array, RandomizedResponse.perturb",
+        "plain numpy",
+        lambda: binary.perturb(column),
+        lambda: plain_binary(values, binary.p),
+        n=n,
+        bar=8,
+    )
     yield compare(
         "binary RR, Boolean column, .ldp.randomized_response",
         "plain numpy",

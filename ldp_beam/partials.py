@@ -116,10 +116,8 @@ class PartialTallies(RecordsDoFn):
     def _tallies(self, natives: Native, groups: I64, n_groups: int) -> Iterator[Tally]:
         """One tally for each group, of a bounded number of groups at a time."""
         at_once = max(_CELLS // self._mechanism.domain.size, 1)
-        by_rows = n_groups > 1 and natives.ndim > 1
-        if (n_groups > at_once or by_rows) and np.any(groups[1:] < groups[:-1]):
-            # rows of bits are summed group by group; in 16 bits numpy sorts by radix, about ten times faster
-            order = np.argsort(groups.astype(np.uint16) if n_groups <= 1 << 16 else groups, kind="stable")
+        if n_groups > at_once and np.any(groups[1:] < groups[:-1]):
+            order = np.argsort(groups, kind="stable")
             natives, groups = natives.take(order, axis=0), groups.take(order)
         for first in range(0, n_groups, at_once):
             last = min(first + at_once, n_groups)

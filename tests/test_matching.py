@@ -1,0 +1,88 @@
+"""Matching is meant literally: Polars and Beam read each other's reports, from the same Parquet file."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that
+
+import ldp_beam
+import ldp_polars
+from ldp_core import Domain, PrivacyPlan, RandomizedResponse, UnaryEncoding
+
+OS = ["ios", "android", "web"]
+PLAN = PrivacyPlan(
+    {
+        "os": UnaryEncoding(OS, epsilon=1.0),
+        "wide": UnaryEncoding(Domain(range(130), unmatched="none"), epsilon=2.0, variant="symmetric"),
+        "text": RandomizedResponse(Domain(OS, unmatched="other"), epsilon=1.0),
+        "crashed": RandomizedResponse.from_coins(truth=0.4, yes=0.7),
+        "hour": RandomizedResponse(range(24), epsilon=1.0),
+    }
+)
+N = 5000
+
+
+def events() -> pa.Table:
+    k = np.arange(N)
+    return pa.table(
+        {
+            "os": np.array(OS)[k % 3],
+            "wide": pa.array([None if i % 7 == 0 else i % 150 for i in range(N)], pa.int64()),
+            "text": pa.array([None if i % 5 == 0 else OS[i % 3] for i in range(N)]),
+            "crashed": k % 3 == 0,
+            "hour": k % 24,
+        }
+    )
+
+
+def beam_counts(path, column):
+    """What Beam estimates from the file: value -> (count, n)."""
+    found = []
+
+    def keep(rows):
+        found.extend((r.value, r.count, r.n) for r in rows)
+
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        tables = pipeline | beam.io.ReadFromParquetBatched(str(path), columns=[column])
+        assert_that(tables | ldp_beam.Histogram(column, PLAN[column]), keep)
+    return {value: (count, n) for value, count, n in found}
+
+
+def polars_counts(path, column):
+    """What Polars estimates from the file: value -> (count, n)."""
+    reports = pl.read_parquet(path)
+    table = reports.select(ldp_polars.histogram(column, PLAN[column])).explode(column).unnest(column)
+    return {
+        (str(value).lower() if isinstance(value, bool) else str(value)): (count, reports.height)
+        for value, count in table.select("value", "count").iter_rows()
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_reports_of_polars_are_tallied_by_beam(tmp_path, packed):
+    path = tmp_path / "reports.parquet"
+    pl.from_arrow(events()).lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path)
+    for column in PLAN.columns:
+        assert beam_counts(path, column) == pytest.approx(polars_counts(path, column))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
+    batch = events().combine_chunks().to_batches()[0]
+    schema = PLAN.schema(batch.schema, packed=packed)
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        reports = pipeline | beam.Create([batch]) | ldp_beam.Perturb(PLAN, packed=packed)
+        tables = reports | beam.Map(lambda b: pa.Table.from_batches([b])).with_output_types(pa.Table)
+        target = str(tmp_path / "reports")
+        _ = tables | beam.io.parquetio.WriteToParquetBatched(target, schema, num_shards=1, shard_name_template="")
+    path = tmp_path / "reports"
+    assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata) == PLAN
+    for column in PLAN.columns:
+        assert beam_counts(path, column) == pytest.approx(polars_counts(path, column))
+        n = {n for _, n in polars_counts(path, column).values()}
+        assert n == {N}
