@@ -15,6 +15,7 @@ from ldp_core.errors import (
     ReportError,
 )
 from ldp_core.histogram import Histogram
+from ldp_core.keyed import Keyed, Secret
 from ldp_core.mechanism import Mechanism
 from ldp_core.plan import PrivacyPlan
 from ldp_core.randomized_response import RandomizedResponse
@@ -28,6 +29,7 @@ __all__ = [
     "DtypeError",
     "Histogram",
     "InputError",
+    "Keyed",
     "Keystream",
     "LdpError",
     "Mechanism",
@@ -38,6 +40,7 @@ __all__ = [
     "RandomizedResponse",
     "Randomness",
     "ReportError",
+    "Secret",
     "Tally",
     "UnaryEncoding",
 ]

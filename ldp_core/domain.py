@@ -247,7 +247,8 @@ class Domain:
             offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False) - self._first
             if array.type == pa.uint64():  # from 2**63 on the cast has wrapped, perhaps onto a label
                 offset = np.where(array.to_numpy() >> np.uint64(63), -1, offset)
-            return np.where((offset < 0) | (offset >= missing), missing, offset).astype(self.code_dtype)
+            inside: npt.NDArray[np.uint64] = np.minimum(offset.view(np.uint64), np.uint64(missing))
+            return inside.astype(self.code_dtype)  # (a negative offset was a huge one)
         if self.kind == "bool" and self.labels == (False, True) and not array.null_count:
             truth: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
             return truth.view(np.uint8)

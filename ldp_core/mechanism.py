@@ -33,7 +33,7 @@ from ldp_core.domain import Codes, Domain
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.histogram import F64, Histogram
 from ldp_core.probability import log_above
-from ldp_core.randomness import Keystream, Randomness
+from ldp_core.randomness import Keystream, Noise, Randomness
 from ldp_core.tally import Tally
 
 Native: TypeAlias = npt.NDArray[Any]
@@ -71,7 +71,7 @@ class Mechanism(ABC):
         """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""
 
     @abstractmethod
-    def perturb_codes(self, codes: Codes, randomness: Randomness) -> Native:
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """Draw one report for each code. ``domain.unmatched_code`` may occur where the domain allows it."""
 
     @abstractmethod
@@ -134,8 +134,8 @@ class Mechanism(ABC):
 
         Args:
             values: length-n Arrow array, numpy array or Python sequence of the domain's kind.
-            randomness: default a fresh keystream under a key from the operating system. Reports drawn
-                from a known key are not private.
+            randomness: default fresh noise, a keystream under a key from the operating system; or `Keyed`
+                noise. Reports drawn from a known key are not private.
             packed: bit vectors as 64-bit words rather than as a list of Booleans.
             column: what to call the values in an error message.
 
@@ -147,14 +147,17 @@ class Mechanism(ABC):
         """
         source = Keystream() if randomness is None else randomness
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            return self.perturb_arrow(
-                as_arrow(values, self.domain.kind, column=column), source, packed=packed, column=column
-            )
-        return self.to_numpy(self.perturb_codes(self.domain.encode(values, column=column), source), packed=packed)
+            array = as_arrow(values, self.domain.kind, column=column)
+            return self.perturb_arrow(array, source, packed=packed, column=column)
+        return self.to_numpy(self._draw(values, source, column), packed=packed)
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
         """`perturb` from Arrow to Arrow; a mechanism may know a shorter way for some types."""
-        return self.to_arrow(self.perturb_codes(self.domain.encode(values, column=column), randomness), packed=packed)
+        return self.to_arrow(self._draw(values, randomness, column), packed=packed)
+
+    def _draw(self, values: Any, randomness: Randomness, column: str) -> Native:
+        codes = self.domain.encode(values, column=column)
+        return self.perturb_codes(codes, randomness.bind(self.fingerprint, codes))
 
     def empty_tally(self) -> Tally:
         """The tally of no reports."""

@@ -29,8 +29,8 @@ from ldp_core.probability import (
     fraction,
     log_above,
 )
-from ldp_core.randomness import Randomness
-from ldp_core.sampling import ONE, bernoulli_bits, uniform_below
+from ldp_core.randomness import Noise, Randomness
+from ldp_core.sampling import ONE
 
 
 @dataclass(frozen=True, init=False)
@@ -139,41 +139,42 @@ class RandomizedResponse(Mechanism):
         p, q = self.support_probabilities()
         return max(a / b for a, b in zip(p[:2], q[:2], strict=True))
 
-    def perturb_codes(self, codes: Codes, randomness: Randomness) -> Native:
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """Codes in, codes out, of the same dtype."""
         reports = np.empty_like(codes)
         for start in range(0, len(codes), _BLOCK):
-            block = codes[start : start + _BLOCK]
-            reports[start : start + _BLOCK] = self._perturb_block(block, randomness)
+            stop = min(start + _BLOCK, len(codes))
+            reports[start:stop] = self._perturb_block(codes[start:stop], noise.rows(start, stop))
         return reports
 
-    def _perturb_block(self, codes: Codes, randomness: Randomness) -> Native:
+    def _perturb_block(self, codes: Codes, noise: Noise) -> Native:
         n, d = len(codes), self.domain.size
         if d == 2:
             p1, p0 = self._yes
-            flips = _mask(p0, n, randomness)
+            flips = _mask(noise.bernoulli(p0, n, _FIRST), n)
             if p0 == ONE - p1:  # symmetric: one probability of a flip
                 return flips ^ codes
-            return _select(codes, _mask(p1, n, randomness), flips)
-        return _select(_mask(self._keep, n, randomness), codes, uniform_below(d, n, randomness))
+            return _select(codes, _mask(noise.bernoulli(p1, n, _SECOND), n), flips)
+        keep = _mask(noise.bernoulli(self._keep, n, _FIRST), n)
+        return _select(keep, codes, noise.uniform_below(d, n, _SECOND))
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
         """See `Mechanism`. Booleans stay bits: a report is the value's bit, flipped or not."""
-        if not (pa.types.is_boolean(values.type) and self.domain.values == (False, True) and not values.null_count):
+        plain = pa.types.is_boolean(values.type) and self.domain.values == (False, True) and not values.null_count
+        if not plain or randomness.by_value or not len(values):
             return super().perturb_arrow(values, randomness, packed=packed, column=column)
+        noise = randomness.bind(self.fingerprint, np.empty(len(values), np.uint8))
         n = len(values)
-        if not n:
-            return pa.array([], pa.bool_())
         p1, p0 = self._yes
         first = values.offset % 8
         n_bytes = -(-(first + n) // 8)
         truth = np.frombuffer(values.buffers()[1], np.uint8, n_bytes, values.offset // 8)
-        reports = bernoulli_bits(p0, n_bytes, randomness)
+        reports = noise.bernoulli(p0, 8 * n_bytes, _FIRST)
         if p0 == ONE - p1:
             reports ^= truth
         else:
             reports &= ~truth
-            reports |= truth & bernoulli_bits(p1, n_bytes, randomness)
+            reports |= truth & noise.bernoulli(p1, 8 * n_bytes, _SECOND)
         reports[0] &= (
             0xFF << first & 0xFF
         )  # the bits around a slice are other records', which have reports of their own
@@ -219,14 +220,18 @@ class RandomizedResponse(Mechanism):
 _BLOCK = 1 << 18  # records at a time, so that the intermediate arrays stay in the cache
 
 
-def _mask(threshold: int, n: int, randomness: Randomness) -> npt.NDArray[np.uint8]:
-    """``n`` bytes, each 1 with probability ``threshold / 2**64`` and else 0."""
-    return np.unpackbits(bernoulli_bits(threshold, -(-n // 8), randomness), count=n, bitorder="little")
+_FIRST, _SECOND = 0, 1  # lanes of noise
+
+
+def _mask(bits: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
+    """``n`` packed bits as bytes 0 and 1."""
+    return np.unpackbits(bits, count=n, bitorder="little")
 
 
 def _select(condition: Codes, yes: Codes, no: Codes) -> Codes:
     """``yes`` where ``condition`` is 1, ``no`` where it is 0; three times as fast as ``np.where``, and branch-free."""
-    difference = yes ^ no
-    difference &= np.negative(condition.astype(difference.dtype, copy=False))
-    difference ^= no
-    return difference
+    other = no.astype(yes.dtype, copy=False)
+    chosen: Codes = yes ^ other
+    chosen &= np.negative(condition.astype(chosen.dtype, copy=False))
+    chosen ^= other
+    return chosen

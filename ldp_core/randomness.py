@@ -1,28 +1,56 @@
-"""Cryptographic randomness: an AES-256-CTR keystream.
+"""Cryptographic randomness: what a mechanism asks of its noise, and fresh noise, an AES-256-CTR keystream.
 
-A mechanism never owns a generator. Each call of ``perturb`` makes its own
-`Keystream` under a fresh key from the operating system, so there is no state to
-fork, pickle, share between threads or replay.
+A mechanism never owns a generator. Each call of ``perturb`` makes its own `Keystream` under a fresh key from the
+operating system, so there is no state to fork, pickle, share between threads or replay. Noise that is a
+function of a secret and an id instead is in `ldp_core.keyed`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from ldp_core import sampling
+
 _ZEROS = bytes(1 << 18)
 _AES_BLOCK = 16
 
 
-class Randomness(Protocol):
-    """A source of independent uniform bytes."""
+class Noise(Protocol):
+    """Independent exact random decisions for n records, in order.
 
-    def bytes(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return ``n`` uniform bytes; the array is valid until the next call."""
+    Draws for different purposes in one mechanism have different ``lane`` numbers, below 16.
+    """
+
+    def rows(self, start: int, stop: int) -> Noise:
+        """The noise of some of the records."""
+        ...
+
+    def bernoulli(self, threshold: int, n: int, lane: int) -> npt.NDArray[np.uint8]:
+        """``n`` packed bits (little-endian), one a record, each 1 with probability ``threshold / 2**64``."""
+        ...
+
+    def bernoulli_rows(self, threshold: int, n: int, width: int, lane: int) -> npt.NDArray[np.uint8]:
+        """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``threshold / 2**64``."""
+        ...
+
+    def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
+        """``n`` unsigned integers, one a record, uniform over ``range(d)``."""
+        ...
+
+
+class Randomness(Protocol):
+    """Where the noise of one call of ``perturb`` comes from."""
+
+    by_value: bool
+    """Whether the noise depends on the values, so that a mechanism must know their codes before it draws."""
+
+    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> Noise:
+        """The noise of a mechanism for n records with these codes."""
         ...
 
 
@@ -53,6 +81,28 @@ class Keystream:
             zeros = _ZEROS if size == len(_ZEROS) else memoryview(_ZEROS)[:size]
             self._encryptor.update_into(zeros, view[start:])
         return self._buffer[:n]
+
+    by_value = False
+
+    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> Keystream:
+        """Itself: fresh noise depends on nothing."""
+        return self
+
+    def rows(self, start: int, stop: int) -> Keystream:
+        """Itself: whatever comes next is the noise of the next records."""
+        return self
+
+    def bernoulli(self, threshold: int, n: int, lane: int = 0) -> npt.NDArray[np.uint8]:
+        """See `Noise`."""
+        return sampling.bernoulli_bits(threshold, -(-n // 8), self)
+
+    def bernoulli_rows(self, threshold: int, n: int, width: int, lane: int = 0) -> npt.NDArray[np.uint8]:
+        """See `Noise`."""
+        return sampling.bernoulli_bits(threshold, n * width, self).reshape(n, width)
+
+    def uniform_below(self, d: int, n: int, lane: int = 0) -> npt.NDArray[Any]:
+        """See `Noise`."""
+        return sampling.uniform_below(d, n, self)
 
     def __reduce__(self) -> str:
         raise TypeError("a Keystream must not be pickled or copied: two users of one key draw the same noise")

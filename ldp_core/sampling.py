@@ -13,12 +13,10 @@ U < T for a uniform 64-bit integer U. Two facts make this cheap:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from ldp_core.randomness import Randomness
 
 BITS = 64
 ONE = 1 << BITS
@@ -31,7 +29,15 @@ U8 = npt.NDArray[np.uint8]
 UInts = npt.NDArray[Any]
 
 
-def bernoulli_bits(threshold: int, n_bytes: int, randomness: Randomness) -> U8:
+class Source(Protocol):
+    """A stream of independent uniform bytes."""
+
+    def bytes(self, n: int) -> U8:
+        """Return the next ``n`` bytes, in an array that is valid until the next call and may be written to."""
+        ...
+
+
+def bernoulli_bits(threshold: int, n_bytes: int, source: Source) -> U8:
     """Return ``8 * n_bytes`` packed independent bits, each 1 with probability ``threshold / 2**64``.
 
     ``threshold`` lies in ``(0, 2**64)``.
@@ -39,17 +45,17 @@ def bernoulli_bits(threshold: int, n_bytes: int, randomness: Randomness) -> U8:
     out = np.empty(n_bytes, np.uint8)
     for start in range(0, n_bytes, _BLOCK):
         block = out[start : start + _BLOCK]
-        _less_than(threshold, BITS, block, randomness)
+        _less_than(threshold, BITS, block, source)
     return out
 
 
-def _less_than(threshold: int, bits: int, out: U8, randomness: Randomness) -> None:
+def _less_than(threshold: int, bits: int, out: U8, source: Source) -> None:
     """Fill ``out`` with the packed events U < threshold, U uniform over ``bits`` bits."""
     head, tail = divmod(threshold, 1 << (bits - _STEP))
     # Trailing zeros of the threshold decide nothing: U equal to T up to there means U >= T.
     depth = _STEP if tail else _STEP - ((head & -head).bit_length() - 1)
     # Bits of U, one plane a bit, most significant first; 1 stands for "this bit of U is 0".
-    planes = randomness.bytes(depth * len(out)).reshape(depth, len(out))
+    planes = source.bytes(depth * len(out)).reshape(depth, len(out))
     equal: U8 | None = None  # decisions in which U agrees with the threshold so far; None: all
     decided = False
     for i in range(depth):
@@ -73,11 +79,11 @@ def _less_than(threshold: int, bits: int, out: U8, randomness: Randomness) -> No
         if len(tied):
             equal = equal[tied]
             more = np.empty(len(tied), np.uint8)
-            _less_than(tail, bits - _STEP, more, randomness)
+            _less_than(tail, bits - _STEP, more, source)
             out[tied] |= more & equal
 
 
-def uniform_below(d: int, n: int, randomness: Randomness) -> UInts:
+def uniform_below(d: int, n: int, source: Source) -> UInts:
     """Return ``n`` independent integers, exactly uniform over ``range(d)``, for 1 <= d <= 2**31.
 
     The dtype is uint8 for d <= 256 and uint32 above. Multiply-and-shift with rejection:
@@ -86,17 +92,17 @@ def uniform_below(d: int, n: int, randomness: Randomness) -> UInts:
     d = 2**24.
     """
     if 256 % d == 0:  # a power of two: the low bits of a byte are uniform as they are
-        return randomness.bytes(n) & np.uint8(d - 1)
+        return source.bytes(n) & np.uint8(d - 1)
     word, product, result = (np.uint16, np.uint32, np.uint8) if d <= 256 else (np.uint32, np.uint64, np.uint32)
     bits = 8 * np.dtype(word).itemsize
     out: UInts = np.empty(n, result)
     for start in range(0, n, _BLOCK):
         part = out[start : start + _BLOCK]
-        wide = np.multiply(randomness.bytes(len(part) * bits // 8).view(word), d, dtype=product)
+        wide = np.multiply(source.bytes(len(part) * bits // 8).view(word), d, dtype=product)
         np.right_shift(wide, bits, out=part, casting="unsafe")
         biased = (1 << bits) % d
         if biased:
             rejected = np.flatnonzero(wide.astype(word) < biased)
             if len(rejected):
-                part[rejected] = uniform_below(d, len(rejected), randomness)
+                part[rejected] = uniform_below(d, len(rejected), source)
     return out

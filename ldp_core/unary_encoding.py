@@ -34,12 +34,15 @@ from ldp_core.probability import (
     fraction,
     log_above,
 )
-from ldp_core.randomness import Randomness
-from ldp_core.sampling import ONE, bernoulli_bits
+from ldp_core.randomness import Noise
+from ldp_core.sampling import ONE
 
 Variant = Literal["optimized", "symmetric"]
 
 _BLOCK = 1 << 17  # bytes of reports made at a time: the random bits are still in the cache for the true one
+
+
+_OTHER_BITS, _TRUE_BIT = 0, 1  # lanes of noise
 
 
 @dataclass(frozen=True, init=False)
@@ -127,7 +130,7 @@ class UnaryEncoding(Mechanism):
         p, q = (fraction(t) for t in self.thresholds)
         return p * (1 - q) / ((1 - p) * q)
 
-    def perturb_codes(self, codes: Codes, randomness: Randomness) -> Native:
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """Codes to rows of bytes, uint8[n, ceil(d / 8)]; `unmatched_code` under ``"none"`` has no true bit."""
         n, d = len(codes), self.domain.size
         width = bits.row_bytes(d)
@@ -135,11 +138,11 @@ class UnaryEncoding(Mechanism):
         rows = np.empty((n, width), np.uint8)
         step = max(_BLOCK // width, 1)
         for start in range(0, n, step):
-            block, true = rows[start : start + step], codes[start : start + step]
-            m = len(block)
-            block.reshape(-1)[:] = bernoulli_bits(q, m * width, randomness)
-            kept = np.unpackbits(bernoulli_bits(p, bits.row_bytes(m), randomness), count=m, bitorder="little")
-            bits.overwrite_bit(block, true, kept)
+            stop = min(start + step, n)
+            block, own, m = rows[start:stop], noise.rows(start, stop), stop - start
+            block[:] = own.bernoulli_rows(q, m, width, _OTHER_BITS)
+            kept = np.unpackbits(own.bernoulli(p, m, _TRUE_BIT), count=m, bitorder="little")
+            bits.overwrite_bit(block, codes[start:stop], kept)
         bits.clear_padding(rows, d)
         return rows
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp_core import Keystream, RandomizedResponse, UnaryEncoding, randomized_response, sampling, unary_encoding
+from ldp_core import Keystream, RandomizedResponse, UnaryEncoding, sampling, unary_encoding
 from ldp_core.probability import floor_threshold
 from ldp_core.sampling import ONE, bernoulli_bits, uniform_below
 
@@ -156,19 +156,19 @@ def test_grr_that_never_draws_the_true_value_again(monkeypatch):
     def others(d, n, randomness):
         return (np.arange(n) + 1 + uniform_below(d - 1, n, randomness)) % d
 
-    monkeypatch.setattr(randomized_response, "uniform_below", others)
+    monkeypatch.setattr(sampling, "uniform_below", others)
     codes, drawn = reports(m, 200_000)
     fails(check_marginals, codes, drawn[:, None] == np.arange(8), table)
 
 
 def test_noise_shared_between_rows(monkeypatch):
     m = UnaryEncoding(list(range(8)), epsilon=1.0)
-    real = unary_encoding.bernoulli_bits
+    real = sampling.bernoulli_bits
 
     def shared(threshold, n_bytes, randomness):
         return np.repeat(real(threshold, -(-n_bytes // 2), randomness), 2)[:n_bytes]
 
-    monkeypatch.setattr(unary_encoding, "bernoulli_bits", shared)
+    monkeypatch.setattr(sampling, "bernoulli_bits", shared)
     rows = m.perturb(np.zeros(200_000, np.int64))
     fails(check_rows_independent, rows, expected(m)[0])
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import Domain, RandomizedResponse, UnaryEncoding, randomized_response, unary_encoding
+from ldp_core import Domain, RandomizedResponse, UnaryEncoding, sampling
 from ldp_core.sampling import ONE
 
 from .checks import empirical_epsilon, exact_ln
@@ -69,9 +69,8 @@ class Branching:
 def exact_distribution(monkeypatch, m, value, layout) -> Distribution:
     """Probability of each report of ``value``."""
     branching = Branching(m)
-    for module in (randomized_response, unary_encoding):
-        monkeypatch.setattr(module, "bernoulli_bits", branching.bernoulli_bits)
-    monkeypatch.setattr(randomized_response, "uniform_below", branching.uniform_below)
+    monkeypatch.setattr(sampling, "bernoulli_bits", branching.bernoulli_bits)
+    monkeypatch.setattr(sampling, "uniform_below", branching.uniform_below)
     result: Distribution = defaultdict(Fraction)
     while True:
         output = run_once(m, value, layout)

@@ -1,0 +1,310 @@
+"""Keyed noise (memoization): reports that are a pure function of secret, mechanism, column, id and value.
+
+Fresh noise averages out when one person reports one unchanged value again and again. Keyed noise does not:
+the same person's same value always gives the same report, on every engine and for ever, while another
+value, person, column, mechanism or secret gives an independent one (U. Erlingsson, V. Pihur,
+A. Korolova, "RAPPOR", CCS 2014, section 3.1, the permanent randomized response).
+
+The noise is AES-256 over blocks of (id, value, place), under a key derived from the secret, the mechanism's
+fingerprint and the column's name. AES is a permutation, distinct blocks give outputs that nobody without the
+key can tell from independent uniform ones.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+from ldp_core.columns import CONVERSION_ERRORS, combine
+from ldp_core.errors import DtypeError, ParameterError
+
+_MIN_BYTES = 16
+U8: TypeAlias = npt.NDArray[np.uint8]
+U64: TypeAlias = npt.NDArray[np.uint64]
+
+
+class Secret:
+    """The key of keyed noise. Whoever has it can take the noise away; whoever loses it cannot repeat a report.
+
+    Args:
+        key: at least 16 bytes, from a cryptographic source (`Secret.generate`).
+
+    It never shows in a repr. It pickles only when asked to: ``secret.shared()``.
+
+    >>> Secret.generate()
+    Secret(...)
+    """
+
+    __slots__ = ("_key", "_shared")
+
+    def __init__(self, key: bytes) -> None:
+        if not isinstance(key, (bytes, bytearray)) or len(key) < _MIN_BYTES:
+            raise ParameterError(f"a secret is at least {_MIN_BYTES} random bytes")
+        self._key = bytes(key)
+        self._shared = False
+
+    @classmethod
+    def generate(cls) -> Secret:
+        """A new secret of 32 bytes from the operating system."""
+        return cls(secrets.token_bytes(32))
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> Secret:
+        """The bytes of a file, as they are."""
+        try:
+            key = Path(path).read_bytes()
+        except OSError as error:
+            raise ParameterError(f"cannot read the secret file {str(path)!r}: {error.strerror}") from None
+        return cls(key)
+
+    @classmethod
+    def from_env(cls, name: str) -> Secret:
+        """An environment variable: hexadecimal digits, at least 32 of them."""
+        text = os.environ.get(name, "")
+        key = None
+        with suppress(ValueError):  # it quotes what it could not read
+            key = bytes.fromhex(text)
+        if not key or len(key) < _MIN_BYTES:
+            raise ParameterError(
+                f"environment variable {name!r} must hold at least {2 * _MIN_BYTES} hexadecimal digits"
+            )
+        return cls(key)
+
+    def shared(self) -> Secret:
+        """The same secret, but one that pickles: for plans that travel to workers over a protected way."""
+        copy = Secret(self._key)
+        copy._shared = True
+        return copy
+
+    def derive(self, *context: str) -> bytes:
+        """A 32-byte key that is independent for every context: HMAC-SHA-256 of its length-prefixed parts."""
+        parts = (part.encode() for part in context)
+        return hmac.digest(self._key, b"".join(len(part).to_bytes(8, "big") + part for part in parts), "sha256")
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._key, other._key)
+
+    def __hash__(self) -> int:
+        return hash(("Secret", self._key))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._shared:
+            raise TypeError("a Secret does not pickle, so that it cannot leak by accident; secret.shared() does")
+        return _shared_secret, (self._key,)
+
+
+def _shared_secret(key: bytes) -> Secret:
+    return Secret(key).shared()
+
+
+class Keyed:
+    """Keyed noise for the records of one call: pass it as ``randomness``.
+
+    Args:
+        secret: see `Secret`.
+        ids: of the persons (or devices, or sessions), one a record: integers, text or binary.
+        column: names the noise: columns of different names share nothing.
+
+    Raises:
+        DtypeError: ids of another type.
+        ParameterError: null ids.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m, secret = RandomizedResponse(epsilon=1.0), Secret.generate()
+    >>> first = m.perturb([True, False], randomness=Keyed(secret, [17, 18], column="crashed"))
+    >>> again = m.perturb([False, True], randomness=Keyed(secret, [18, 17], column="crashed"))
+    >>> bool(first[0] == again[1] and first[1] == again[0])
+    True
+    """
+
+    __slots__ = ("_column", "_high", "_low", "_secret")
+
+    by_value = True
+
+    def __init__(self, secret: Secret, ids: Any, *, column: str) -> None:
+        if not isinstance(secret, Secret):
+            raise ParameterError(f"expected a Secret, got {type(secret).__name__}")
+        self._secret = secret
+        self._column = column
+        self._high, self._low = id_words(ids, secret.derive("id", column))
+
+    def __len__(self) -> int:
+        return len(self._high)
+
+    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> KeyedRows:
+        """The noise of these codes (one a record) under the mechanism with this fingerprint."""
+        if len(codes) != len(self):
+            raise ParameterError(f"{len(self)} ids for {len(codes)} records")
+        cipher = _cipher(self._secret.derive("noise", fingerprint, self._column))
+        return KeyedRows(cipher, self._high, self._low, codes)
+
+
+# An AES block is 128 bits: a 64-bit id, then 32 bits of value, 4 of lane, 4 of level and 24 of counter. (The 128
+# bits of a hashed id are added to all of it, by XOR.)
+_CODE_SHIFT, _LANE_SHIFT, _LEVEL_SHIFT = 32, 28, 24
+_AES_BLOCK = 16
+_CHUNK = 1 << 13  # blocks at a time: in, out and compared they stay in the L2 cache
+
+
+class KeyedRows:
+    """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
+
+    __slots__ = ("_cipher", "_codes", "_high", "_low")
+
+    def __init__(self, cipher: CipherContext, high: U64, low: U64 | None, codes: npt.NDArray[Any]) -> None:
+        self._cipher, self._high, self._low, self._codes = cipher, high, low, codes
+
+    def rows(self, start: int, stop: int) -> KeyedRows:
+        """See `Noise`."""
+        low = None if self._low is None else self._low[start:stop]
+        return KeyedRows(self._cipher, self._high[start:stop], low, self._codes[start:stop])
+
+    def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> U64:
+        """The low words of the blocks of some of the rows at ``places``."""
+        low: U64 = self._codes[rows].astype(np.uint64)
+        low <<= np.uint64(_CODE_SHIFT)
+        low |= np.uint64(places) if isinstance(places, int) else places
+        if self._low is not None:
+            low ^= self._low[rows]
+        return low
+
+    def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
+        """See `Noise`. The first 64 bits of a block, compared exactly."""
+        less = np.empty(n, bool)
+        for start in range(0, n, _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            word = self._blocks(self._high[chunk], self._places(_place(lane), chunk)).view(np.uint64)[:, 0]
+            np.less(word, np.uint64(threshold), out=less[start : start + _CHUNK])
+        return np.packbits(less, bitorder="little")
+
+    def bernoulli_rows(self, threshold: int, n: int, width: int, lane: int) -> U8:
+        """See `Noise`. A byte a decision settles all but 1 in 256; a block of its own settles each of those."""
+        out = np.empty((n, width), np.uint8)
+        step = max(_CHUNK * _AES_BLOCK // (8 * width), 1)
+        for start in range(0, n, step):
+            part = out[start : start + step]
+            part[:] = self.rows(start, start + step)._bernoulli_rows(threshold, len(part), width, lane)
+        return out
+
+    def _bernoulli_rows(self, threshold: int, n: int, width: int, lane: int) -> U8:
+        head, tail = divmod(threshold, 1 << 56)
+        counters = np.arange(-(-8 * width // _AES_BLOCK), dtype=np.uint64)
+        draws = self._blocks(self._high[:, None], self._places(_place(lane))[:, None] ^ counters).reshape(n, -1)
+        less = draws < head
+        if tail:  # 56 more bits decide where the leading 8 are equal
+            equal = (draws == head).view(np.uint64).reshape(-1)  # eight decisions at a time
+            words = np.flatnonzero(equal != 0)
+            word, at = np.nonzero(equal[words].view(bool).reshape(-1, 8))
+            row, column = np.divmod(8 * words[word] + at, draws.shape[1])
+            places = self._places(column.astype(np.uint64) | np.uint64(_place(lane, level=1)), row)
+            more = self._blocks(self._high[row], places).view(np.uint64)[:, 0] >> np.uint64(8)
+            less[row, column] = more < np.uint64(tail)
+        return np.packbits(less[:, : 8 * width].reshape(-1), bitorder="little").reshape(n, width)
+
+    def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[np.uint32]:
+        """See `Noise`. Multiply and shift on 32 bits; what is rejected draws again, on the next level."""
+        out = np.empty(n, np.uint32)
+        rows = np.arange(n)
+        level = 0
+        while len(rows):
+            places = self._places(_place(lane, level=level), rows)
+            word = self._blocks(self._high[rows], places).view(np.uint32)[:, 0]
+            wide = word.astype(np.uint64) * np.uint64(d)
+            out[rows] = wide >> np.uint64(32)
+            rows = rows[(wide & np.uint64(0xFFFFFFFF)) < (1 << 32) % d]
+            level += 1
+        return out
+
+    def _blocks(self, high: U64, low: U64) -> U8:
+        """uint8[k, 16]: AES of k blocks of two words each, which broadcast against each other."""
+        blocks = np.empty((*low.shape, 2), np.uint64)
+        blocks[..., 0] = high
+        blocks[..., 1] = low
+        return _encrypt(self._cipher, blocks)
+
+
+def _place(lane: int, *, level: int = 0, counter: int = 0) -> int:
+    """The low 32 bits of a block. A draw that is rejected 15 times (2^-15 each at most) wraps into the counter."""
+    return lane << _LANE_SHIFT | (level & 15) << _LEVEL_SHIFT | counter | (level >> 4)
+
+
+def _cipher(key: bytes) -> CipherContext:
+    """AES under ``key`` as a pseudo-random function of distinct blocks."""
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (nothing is encrypted with it)
+
+
+def _encrypt(cipher: CipherContext, blocks: U64) -> U8:
+    """AES of each pair of words of uint64[..., 2], as uint8[k, 16]."""
+    out = np.empty(blocks.nbytes + _AES_BLOCK - 1, np.uint8)
+    cipher.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
+    return out[: blocks.nbytes].reshape(-1, _AES_BLOCK)
+
+
+def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
+    """Ids as two words each: integers as they are (the second is 0, None), text and binary by a keyed 128-bit hash.
+
+    Raises:
+        DtypeError: ids of another type.
+        ParameterError: null ids.
+    """
+    array: pa.Array | None = None
+    with suppress(*CONVERSION_ERRORS):
+        array = (
+            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
+        )
+    kind = None if array is None else array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if array is None or not any(is_kind(kind) for is_kind in _ID_KINDS):
+        raise DtypeError(f"ids must be integers, text or binary, got {kind or type(ids).__name__}")
+    if array.null_count:
+        raise ParameterError(
+            f"{array.null_count} of {len(array)} ids are null: keyed noise needs an id for each record"
+        )
+    if pa.types.is_dictionary(array.type):
+        at = array.indices.to_numpy()
+        return tuple(None if w is None else w.take(at) for w in id_words(array.dictionary, key))  # type: ignore[return-value]
+    if pa.types.is_integer(array.type):
+        wide = array if array.type in (pa.int64(), pa.uint64()) else array.cast(pa.int64())
+        return wide.to_numpy().view(np.uint64), None
+    hashed = _hash(array.cast(pa.large_binary()), _cipher(key))
+    return hashed[:, 0].copy(), hashed[:, 1].copy()
+
+
+_ID_KINDS = (
+    pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view,
+)  # fmt: skip
+
+
+def _hash(array: pa.Array, cipher: CipherContext) -> U64:
+    """A keyed 128-bit hash of each binary value: CBC-MAC over its length and its bytes, all values at once.
+
+    With the length in front no input is a prefix of another, and CBC-MAC is then a pseudo-random function
+    (E. Petrank, C. Rackoff, "CBC MAC for Real-Time Data Sources", Journal of Cryptology 13(3), 2000).
+    """
+    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset :][: len(array) + 1]
+    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+    lengths = np.diff(offsets)
+    state = np.zeros((len(array), 2), np.uint64)
+    state[:, 0] = lengths
+    state = _encrypt(cipher, state).view(np.uint64)
+    rows = np.arange(len(array))
+    for start in range(0, int(lengths.max(initial=0)), _AES_BLOCK):
+        rows = rows[lengths[rows] > start]
+        at = offsets[rows, None] + np.arange(start, start + _AES_BLOCK)
+        inside = at < offsets[rows + 1, None]
+        block = np.where(inside, data[np.minimum(at, len(data) - 1)], np.uint8(0)).view(np.uint64)
+        state[rows] = _encrypt(cipher, state[rows] ^ block).view(np.uint64)
+    return state
