@@ -156,7 +156,7 @@ class Keyed:
 # bits of a hashed id are added to all of it, by XOR.)
 _CODE_SHIFT, _LANE_SHIFT, _LEVEL_SHIFT = 32, 28, 24
 _AES_BLOCK = 16
-_CHUNK = 1 << 13  # blocks at a time: in, out and compared they stay in the L2 cache
+_CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
 
 class KeyedRows:

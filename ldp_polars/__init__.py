@@ -15,8 +15,10 @@ from ldp_polars.functions import (
     tally,
     unary_encode,
 )
+from ldp_polars.noise import NoiseOptions
 
 __all__ = [
+    "NoiseOptions",
     "estimate",
     "histogram",
     "merge",

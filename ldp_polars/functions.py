@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 from polars import selectors as cs
 
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
+from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
-def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) -> pl.Expr:
-    """One private report a row, under fresh noise.
+def perturb(
+    expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False, **noise: Unpack[NoiseOptions]
+) -> pl.Expr:
+    """One private report a row; under fresh noise, if nothing else is said.
 
     Args:
         expr: the values (or a column's name): Boolean, integer, String, Enum or Categorical, as the
@@ -33,6 +36,8 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
             and each column gets noise of its own.
         mechanism: any mechanism.
         packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
+        noise: ``key=`` and ``id=`` for keyed noise (memoization), ``seed=`` and ``row_id=`` for repeatable runs that
+            are not private, ``tag=``; see `NoiseOptions`.
 
     Returns:
         The reports, without nulls: Boolean, Int64 or Enum for randomized response,
@@ -53,9 +58,10 @@ def perturb(expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False) 
     dtype = report_dtype(_mechanism(mechanism), packed=packed)
     values = _one_value_a_row(_expr(expr))
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
+    keyed, ids = keyed_noise(noise, values)
     reports = pl.map_batches(
-        [values, index],
-        Perturb(mechanism, packed, _constant(values)),
+        [values, index, *([] if ids is None else [_one_value_a_row(ids)])],
+        Perturb(mechanism, packed, _constant(values), keyed),
         return_dtype=physical_report_dtype(mechanism, packed),
         is_elementwise=True,
     )
@@ -68,6 +74,7 @@ def randomized_response(
     *,
     epsilon: float | None = None,
     domain: Domain | Iterable[Label] | None = None,
+    **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """Randomized response: the true value with probability p, any other one with q.
 
@@ -76,6 +83,7 @@ def randomized_response(
         mechanism: a `RandomizedResponse`, or instead of it
         epsilon: what one report spends, and
         domain: the declared values; default the Booleans.
+        noise: see `perturb`.
 
     Returns:
         Boolean, Int64, or Enum of the domain.
@@ -87,8 +95,8 @@ def randomized_response(
     """
     if mechanism is None:
         domain = (False, True) if domain is None else domain
-        return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)))
-    return perturb(expr, _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon))
+        return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)), **noise)
+    return perturb(expr, _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon), **noise)
 
 
 def unary_encode(
@@ -99,6 +107,7 @@ def unary_encode(
     epsilon: float | None = None,
     variant: Variant = "optimized",
     packed: bool = False,
+    **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """Unary encoding: one bit a value of the domain, each perturbed.
 
@@ -109,6 +118,7 @@ def unary_encode(
         epsilon: what one report spends, and
         variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
         packed: as 64-bit words rather than Booleans.
+        noise: see `perturb`.
 
     Returns:
         ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``.
@@ -121,10 +131,11 @@ def unary_encode(
     if mechanism is not None:
         variant_given = None if variant == "optimized" else variant
         only = _only(mechanism, UnaryEncoding, domain=domain, epsilon=epsilon, variant=variant_given)
-        return perturb(expr, only, packed=packed)
+        return perturb(expr, only, packed=packed, **noise)
     if domain is None:
         raise ParameterError("unary_encode needs a mechanism, or a domain and an epsilon")
-    return perturb(expr, UnaryEncoding(domain, epsilon=_required(epsilon), variant=variant), packed=packed)
+    mechanism = UnaryEncoding(domain, epsilon=_required(epsilon), variant=variant)
+    return perturb(expr, mechanism, packed=packed, **noise)
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
@@ -226,13 +237,14 @@ def histogram(
     return estimate(tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous)
 
 
-def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False) -> Frame:
+def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> Frame:
     """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Args:
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
         packed: see `perturb`.
+        noise: see `perturb`; each column's noise has its name for a tag.
 
     Raises:
         PlanError: at once: the frame lacks a planned column, or ``plan`` is not a plan.
@@ -247,7 +259,10 @@ def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False) -> F
         raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}")
     plan.check_columns(frame.collect_schema().names())
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
-    reports = [perturb(cs.by_name(name), mechanism, packed=packed) for name, mechanism in plan.columns.items()]
+    reports = []
+    for name, mechanism in plan.columns.items():
+        options: NoiseOptions = {**noise, "tag": name if noise.get("tag") is None else f"{noise['tag']}/{name}"}
+        reports.append(perturb(cs.by_name(name), mechanism, packed=packed, **options))
     return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
 
 

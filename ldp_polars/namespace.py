@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 
 from ldp_core import Domain, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_polars import functions
+from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
     from ldp_core.domain import Label
@@ -37,8 +38,8 @@ class LdpExpr:
         self._expr = expr
 
     @_sugar_for(functions.perturb)
-    def perturb(self, mechanism: Mechanism, *, packed: bool = False) -> pl.Expr:
-        return functions.perturb(self._expr, mechanism, packed=packed)
+    def perturb(self, mechanism: Mechanism, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> pl.Expr:
+        return functions.perturb(self._expr, mechanism, packed=packed, **noise)
 
     @_sugar_for(functions.randomized_response)
     def randomized_response(
@@ -47,8 +48,9 @@ class LdpExpr:
         *,
         epsilon: float | None = None,
         domain: Domain | Iterable[Label] | None = None,
+        **noise: Unpack[NoiseOptions],
     ) -> pl.Expr:
-        return functions.randomized_response(self._expr, mechanism, epsilon=epsilon, domain=domain)
+        return functions.randomized_response(self._expr, mechanism, epsilon=epsilon, domain=domain, **noise)
 
     @_sugar_for(functions.unary_encode)
     def unary_encode(
@@ -59,9 +61,10 @@ class LdpExpr:
         epsilon: float | None = None,
         variant: Variant = "optimized",
         packed: bool = False,
+        **noise: Unpack[NoiseOptions],
     ) -> pl.Expr:
         return functions.unary_encode(
-            self._expr, mechanism, domain=domain, epsilon=epsilon, variant=variant, packed=packed
+            self._expr, mechanism, domain=domain, epsilon=epsilon, variant=variant, packed=packed, **noise
         )
 
     @_sugar_for(functions.tally)
@@ -89,8 +92,8 @@ class LdpDataFrame:
         self._frame = frame
 
     @_sugar_for(functions.perturb_frame)
-    def perturb(self, plan: PrivacyPlan, *, packed: bool = False) -> pl.DataFrame:
-        return functions.perturb_frame(self._frame, plan, packed=packed)
+    def perturb(self, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> pl.DataFrame:
+        return functions.perturb_frame(self._frame, plan, packed=packed, **noise)
 
 
 @pl.api.register_lazyframe_namespace("ldp")
@@ -101,5 +104,5 @@ class LdpLazyFrame:
         self._frame = frame
 
     @_sugar_for(functions.perturb_frame)
-    def perturb(self, plan: PrivacyPlan, *, packed: bool = False) -> pl.LazyFrame:
-        return functions.perturb_frame(self._frame, plan, packed=packed)
+    def perturb(self, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> pl.LazyFrame:
+        return functions.perturb_frame(self._frame, plan, packed=packed, **noise)

@@ -25,11 +25,12 @@ from ldp_polars.dtypes import (
     tally_dtype,
     value_dtype,
 )
+from ldp_polars.noise import KeyedNoise
 
 
 @dataclass(frozen=True)
 class Perturb:
-    """(values, row index) -> one report a row.
+    """(values, row index[, ids]) -> one report a row.
 
     The row index is not decoration. It gives the true length where the value is a literal of length 1,
     and it keeps the optimizer from evaluating the function on a Parquet file's dictionary, statistics or
@@ -41,9 +42,11 @@ class Perturb:
     packed: bool
     constant: bool
     """The values are a literal, which stands for as many as there are rows; one record's value never does."""
+    noise: KeyedNoise | None = None
+    """Fresh noise if None."""
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
-        values, index = inputs
+        values, index, ids = inputs[0], inputs[1], inputs[-1]
         name, n = values.name, len(index)
         if self.constant and len(values) == 1:
             values = values.new_from_index(0, n)
@@ -52,10 +55,13 @@ class Perturb:
                 f"column {name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
                 "select, repeat or aggregate rows in a step of its own before, then perturb the column"
             )
+        if len(ids) != n:
+            raise ParameterError(f"column {name!r}: keyed noise needs one id a row, got {len(ids)} ids for {n} rows")
         masked = index.null_count() > 0  # in a branch of when/then, lazy engines null the other branch's rows
         if masked:
-            values = values.filter(index.is_not_null())
-        reports = self.mechanism.perturb(arrow(values), packed=self.packed, column=name)
+            values, ids = values.filter(index.is_not_null()), ids.filter(index.is_not_null())
+        randomness = None if self.noise is None else self.noise.randomness(ids, name)
+        reports = self.mechanism.perturb(arrow(values), randomness=randomness, packed=self.packed, column=name)
         if len(reports) != len(values):  # Polars does not check this in every context
             raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = physical_series(name, reports, physical_report_dtype(self.mechanism, self.packed))

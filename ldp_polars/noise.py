@@ -1,0 +1,82 @@
+"""Noise that is not fresh: keyed by a person's id, or seeded for a run that can be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+import polars as pl
+
+from ldp_core import Keyed, ParameterError, Secret
+
+
+class NoiseOptions(TypedDict, total=False):
+    """Where noise comes from; without any of these it is fresh, as it should be where nothing speaks against it.
+
+    Args:
+        key: a `ldp_core.Secret`. The report is then a function of secret, mechanism, ``tag``, ``id`` and value, on
+            every engine and for ever: repeated collection of an unchanged value does not average the noise away.
+        id: with ``key``: whose value it is. An expression or a column's name; integers, String or Binary, no nulls.
+        seed: an integer that makes a run repeatable. **Such reports are not private**: for tests and simulation.
+        row_id: with ``seed``: what identifies a row, as ``id`` does. Default the row's position, which is
+            right in ``select`` and ``with_columns`` only, where no earlier step filters, sorts or samples.
+        tag: name of the noise; different tags are independent. Default the column's name.
+    """
+
+    key: Secret | None
+    id: pl.Expr | str | None
+    seed: int | None
+    row_id: pl.Expr | str | None
+    tag: str | None
+
+
+@dataclass(frozen=True)
+class KeyedNoise:
+    """What a perturbing function needs to make `Keyed` noise from ids."""
+
+    secret: Secret
+    tag: str | None
+    by_position: bool
+    """The ids are row positions, which must not repeat within a call."""
+
+    def randomness(self, ids: pl.Series, column: str) -> Keyed:
+        """The noise of the records with these ids."""
+        tag = column if self.tag is None else self.tag
+        if not tag:
+            raise ParameterError("pass tag= here: Polars does not tell the name of the column, which names the noise")
+        if self.by_position and len(ids) > 1 and not np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0):
+            raise ParameterError("row positions repeat in groups, and so would the seeded noise: pass row_id=")
+        return Keyed(self.secret, ids.to_arrow(), column=tag)
+
+
+def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | None, pl.Expr | None]:
+    """The noise that ``options`` ask for, and the expression of its ids; (None, None) for fresh noise.
+
+    Raises:
+        ParameterError: options that do not go together.
+    """
+    unknown = sorted(options.keys() - NoiseOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"unexpected keyword arguments {unknown}; noise takes {sorted(NoiseOptions.__annotations__)}")
+    key, seed = options.get("key"), options.get("seed")
+    ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
+    if tag is None:
+        tag = values.meta.output_name(raise_if_undetermined=False)
+    if key is not None:
+        if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
+            raise ParameterError("keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id")
+        return KeyedNoise(key, tag, by_position=False), _column(ids)
+    if seed is not None:
+        if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
+            raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")
+        secret = Secret(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
+        return KeyedNoise(secret, tag, by_position=row_id is None), None if row_id is None else _column(row_id)
+    if ids is not None or row_id is not None:
+        raise ParameterError("id= needs key=, and row_id= needs seed=")
+    return None, None
+
+
+def _column(expr: pl.Expr | str) -> pl.Expr:
+    return pl.col(expr) if isinstance(expr, str) else expr

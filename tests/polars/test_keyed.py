@@ -1,0 +1,211 @@
+"""Keyed and seeded noise in Polars: the same reports on every engine, and errors where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from polars import selectors as cs
+
+import ldp_polars
+from ldp_core import DtypeError, Keyed, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+
+SECRET = Secret(bytes(range(32)))
+N = 20_000
+MECHANISMS = {
+    "bits": UnaryEncoding(range(12), epsilon=1.0),
+    "k-ary": RandomizedResponse(range(12), epsilon=1.0),
+}
+
+
+def people() -> pl.DataFrame:
+    rng = np.random.default_rng(3)
+    return pl.DataFrame(
+        {"x": rng.integers(0, 12, N), "user": rng.permutation(N) + 10**12, "g": rng.integers(0, 7, N)}
+    ).with_columns(name=pl.col("user").cast(pl.String), other="x", flag=pl.col("x") < 4, t=pl.int_range(pl.len()))
+
+
+@pytest.fixture(params=MECHANISMS)
+def mechanism(request):
+    return MECHANISMS[request.param]
+
+
+CONTEXTS = {
+    "select": lambda f, e: f.select("user", r=e),
+    "filter before": lambda f, e: f.filter(pl.col("g") > 2).select("user", r=e),
+    "filter after": lambda f, e: f.with_columns(r=e).filter(pl.col("g") > 2).select("user", "r"),
+    "filter on the report": lambda f, e: f.with_columns(r=e).filter(pl.col("r").is_not_null()).select("user", "r"),
+    "shuffle": lambda f, e: f.sort(pl.col("user").hash()).select("user", r=e),
+    "agg": lambda f, e: f.group_by("g").agg("user", r=e).explode("user", "r").select("user", "r"),
+    "over": lambda f, e: f.select("user", r=e.over("g")),
+    "dynamic": lambda f, e: f.group_by_dynamic("t", every="70i").agg("user", r=e).explode("user", "r").drop("t"),
+    "overlapping": lambda f, e: (
+        f.group_by_dynamic("t", every="500i", period="900i").agg("user", r=e).explode("user", "r").drop("t").unique()
+    ),
+    "head": lambda f, e: f.head(100).select("user", r=e),
+    "when": lambda f, e: f.select("user", r=pl.when(pl.col("g") > 3).then(e)).drop_nulls(),
+}
+
+
+@pytest.mark.parametrize("option", ["key", "seed"])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_reports_depend_on_nothing_but_the_id(context, option, mechanism, run):
+    noise = {"key": SECRET, "id": "user"} if option == "key" else {"seed": 11, "row_id": pl.col("user")}
+    df = people()
+    reference = df.select("user", r=pl.col("x").ldp.perturb(mechanism, **noise))
+    out = run(df, lambda f: CONTEXTS[context](f, pl.col("x").ldp.perturb(mechanism, **noise)))
+    assert out.height > 50
+    joined = out.join(reference, on="user", how="left", suffix="_reference")
+    assert out["user"].n_unique() == out.height  # one record, one report, in overlapping windows too
+    assert joined["r"].equals(joined["r_reference"], check_names=False)
+
+
+SCRIPT = """
+import sys, polars as pl, ldp_polars
+from ldp_core import Secret, UnaryEncoding
+df = pl.DataFrame({"x": [i % 12 for i in range(50_000)], "u": range(50_000)}).lazy()
+m = UnaryEncoding(range(12), epsilon=1.0)
+a = pl.col("x").ldp.perturb(m, key=Secret(bytes(range(32))), id="u", packed=True)
+b = pl.col("x").ldp.perturb(m, seed=5, packed=True, tag="again").alias("b")
+for engine in ("in-memory", "streaming"):
+    print(df.select(a, b).collect(engine=engine).select(pl.all().arr.get(0).hash().sum()).row(0))
+"""
+
+
+def test_threads_and_morsels_do_not_matter():
+    seen = set()
+    for threads, morsel in [("1", "999"), ("2", "100000"), ("4", "5000")]:
+        env = {**os.environ, "POLARS_MAX_THREADS": threads, "POLARS_IDEAL_MORSEL_SIZE": morsel}
+        done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True)
+        lines = done.stdout.splitlines()
+        assert len(lines) == 2
+        seen |= set(lines)
+    assert len(seen) == 1
+
+
+def test_sinks_give_the_same_reports(tmp_path, mechanism):
+    df = people()
+    noise = pl.col("x").ldp.perturb(mechanism, key=SECRET, id="user")
+    df.lazy().select("user", noise).sink_parquet(tmp_path / "a.parquet")
+    assert pl.read_parquet(tmp_path / "a.parquet").equals(df.select("user", noise))
+
+
+def test_reports_are_those_of_the_core(mechanism):
+    df = people()
+    ours = df.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="name"))["x"]
+    core = mechanism.perturb(df["x"].to_arrow(), randomness=Keyed(SECRET, df["name"].to_arrow(), column="x"))
+    assert ours.to_list() == core.to_pylist()
+
+
+def test_columns_tags_and_secrets_are_independent():
+    df = people().with_columns(x=pl.lit(1, pl.Int64), other=pl.lit(1, pl.Int64))
+    m = RandomizedResponse(range(12), epsilon=0.1)
+    noise = {"key": SECRET, "id": "user"}
+    out = df.select(
+        pl.col("x").ldp.perturb(m, **noise).alias("a"),
+        pl.col("other").ldp.perturb(m, **noise).alias("b"),
+        pl.col("x").ldp.perturb(m, **noise, tag="second").alias("c"),
+        pl.col("x").ldp.perturb(m, key=Secret.generate(), id="user").alias("d"),
+        pl.col("x").ldp.perturb(m, seed=1, row_id="user").alias("e"),
+        pl.col("x").ldp.perturb(m, **noise).alias("again"),
+        pl.col("other").ldp.perturb(m, **noise, tag="x").alias("same tag"),
+    )
+    assert out["a"].equals(out["again"], check_names=False)
+    assert out["a"].equals(out["same tag"], check_names=False)
+    bound = 6 * np.sqrt(N / 12 * 11 / 12)
+    for one in "abcde":
+        for two in "abcde":
+            agree = (out[one] == out[two]).sum()
+            assert one == two or abs(agree - N * (m.p**2 + 11 * m.q**2)) < bound
+
+
+def test_selectors_give_each_column_noise_of_its_own():
+    df = people().select("user", q_1=pl.lit(value=True), q_2=pl.lit(value=True))
+    out = df.select(cs.starts_with("q_").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user"))
+    assert abs((out["q_1"] == out["q_2"]).mean() - 0.5) < 0.05
+    single = df.select(pl.col("q_1").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user"))
+    assert single["q_1"].equals(out["q_1"])
+
+
+def test_plans(run):
+    df = people()
+    plan = PrivacyPlan({"x": MECHANISMS["bits"], "flag": RandomizedResponse(epsilon=1.0)}, keep=["g"])
+    first = df.ldp.perturb(plan, key=SECRET, id="user")
+    assert first.columns == ["x", "flag", "g"]
+    assert run(df, lambda f: f.ldp.perturb(plan, key=SECRET, id="user")).equals(first)
+    alone = df.select(pl.col("flag").ldp.randomized_response(epsilon=1.0, key=SECRET, id="user"))
+    assert alone["flag"].equals(first["flag"])
+    assert not df.ldp.perturb(plan, key=SECRET, id="user", tag="day 2")["flag"].equals(first["flag"])
+
+
+def test_row_positions_as_ids():
+    df = people()
+    m = MECHANISMS["bits"]
+    seeded = pl.col("x").ldp.perturb(m, seed=3)
+    first = df.select(seeded)
+    assert df.lazy().select(seeded).collect().equals(first)
+    assert (
+        df.lazy()
+        .with_columns(seeded)
+        .filter(pl.col("g") == 1)
+        .select("x")
+        .collect()
+        .equals(df.with_columns(first["x"]).filter(pl.col("g") == 1).select("x"))
+    )
+    assert not df.select(pl.col("x").ldp.perturb(m, seed=4)).equals(first)
+    for grouped in (
+        lambda: df.group_by("g").agg(seeded),
+        lambda: df.select(seeded.over("g")),
+        lambda: df.lazy().group_by("g").agg(seeded).collect(),
+    ):
+        with pytest.raises(ParameterError, match="row_id"):
+            grouped()
+
+
+BAD = {
+    "key without id": {"key": SECRET},
+    "id without key": {"id": "user"},
+    "row_id without seed": {"row_id": "user"},
+    "both": {"key": SECRET, "id": "user", "seed": 1},
+    "key is bytes": {"key": bytes(32), "id": "user"},
+    "seed is text": {"seed": "1"},
+    "seed is true": {"seed": True},
+    "seed with id": {"seed": 1, "id": "user"},
+    "id is one value": {"key": SECRET, "id": pl.col("user").first()},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_options_that_do_not_go_together(name):
+    with pytest.raises(ParameterError):
+        pl.col("x").ldp.perturb(MECHANISMS["bits"], **BAD[name])
+
+
+def test_unknown_options():
+    with pytest.raises(TypeError, match="epsilom"):
+        pl.col("x").ldp.randomized_response(epsilon=1.0, epsilom=2.0)
+
+
+def test_bad_ids(run):
+    df = people()
+    noise = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="id")
+    with pytest.raises(ParameterError, match="ids are null"):
+        run(df.with_columns(id=pl.when(pl.col("g") > 0).then("user")), lambda f: f.select(noise))
+    with pytest.raises(DtypeError, match="ids must be"):
+        run(df.with_columns(id=pl.col("user").cast(pl.Float64)), lambda f: f.select(noise))
+
+
+def test_secrets_do_not_travel_unless_shared():
+    m = MECHANISMS["bits"]
+    assert "Secret(...)" not in str(pl.col("x").ldp.perturb(m, key=SECRET, id="user"))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 (Polars makes its own of it)
+        pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET, id="user"))
+    assert SECRET._key.hex() not in str(caught.value)
+    shared = pickle.loads(pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET.shared(), id="user")))
+    df = people()
+    assert df.select(shared).equals(df.select(ldp_polars.perturb("x", m, key=SECRET, id="user")))
