@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -99,6 +100,37 @@ class PrivacyPlan:
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
         widths = [max(len(row[k]) for row in rows) for k in range(4)]
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+    def explain(self, n: int) -> str:
+        """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
+
+        The error is the standard error of a value that one record in d holds, d being the number of values; a column
+        in which it exceeds that share tells more noise than signal, and the text says what would help.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> print(PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)}).explain(100))
+        column          mechanism       values  epsilon  error (records)  error (share)
+        os              unary_encoding  2       1        20.5             20.5 %
+        total a record                          1
+        """
+        rows = [("column", "mechanism", "values", "epsilon", "error (records)", "error (share)")]
+        warnings = []
+        for name, m in self.columns.items():
+            d = m.domain.size
+            error = math.sqrt(m.variance(n, n / d))
+            share = error / n if n else math.inf
+            rows.append((name, m.name, str(d), f"{m.epsilon:.4g}", f"{error:,.1f}", f"{share:.1%}".replace("%", " %")))
+            if share > 1 / d:
+                enough = math.ceil(m.variance(1, 1 / d) * d**2)
+                warnings.append(
+                    f"{name}: the error exceeds the share of a typical value, {1 / d:.2%}: "
+                    f"take more than {enough:,} reports, a larger epsilon, or fewer values"
+                )
+        rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
+        rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join(lines + warnings)
 
     @property
     def epsilon(self) -> float:

@@ -5,12 +5,12 @@ same operations are typed functions here, which type checkers and completion see
 """
 
 from ldp_polars import namespace as namespace
+from ldp_polars.frames import explain, histograms, perturb_frame, read_plan, sink_parquet
 from ldp_polars.functions import (
     estimate,
     histogram,
     merge,
     perturb,
-    perturb_frame,
     randomized_response,
     tally,
     unary_encode,
@@ -20,11 +20,15 @@ from ldp_polars.noise import NoiseOptions
 __all__ = [
     "NoiseOptions",
     "estimate",
+    "explain",
     "histogram",
+    "histograms",
     "merge",
     "perturb",
     "perturb_frame",
     "randomized_response",
+    "read_plan",
+    "sink_parquet",
     "tally",
     "unary_encode",
 ]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
-from polars import selectors as cs
 
-from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
@@ -21,8 +20,6 @@ from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 if TYPE_CHECKING:
     from ldp_core.domain import Label
     from ldp_core.unary_encoding import Variant
-
-Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
 def perturb(
@@ -235,35 +232,6 @@ def histogram(
     ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
     """
     return estimate(tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous)
-
-
-def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> Frame:
-    """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
-
-    Args:
-        frame: eager or lazy; of a lazy one only the schema is resolved here.
-        plan: mechanisms by column.
-        packed: see `perturb`.
-        noise: see `perturb`; each column's noise has its name for a tag.
-
-    Raises:
-        PlanError: at once: the frame lacks a planned column, or ``plan`` is not a plan.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import PrivacyPlan, RandomizedResponse
-    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
-    >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
-    ['crashed', 'day']
-    """
-    if not isinstance(plan, PrivacyPlan):
-        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}")
-    plan.check_columns(frame.collect_schema().names())
-    # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
-    reports = []
-    for name, mechanism in plan.columns.items():
-        options: NoiseOptions = {**noise, "tag": name if noise.get("tag") is None else f"{noise['tag']}/{name}"}
-        reports.append(perturb(cs.by_name(name), mechanism, packed=packed, **options))
-    return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
 
 
 def _expr(expr: pl.Expr | str) -> pl.Expr:

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 import polars as pl
 
 from ldp_core import Domain, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from ldp_polars import functions
+from ldp_polars import frames, functions
+from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
@@ -84,25 +86,51 @@ class LdpExpr:
         return functions.histogram(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 
 
+class _LdpFrame(Generic[Frame]):
+    """Local differential privacy on a frame, which is the first argument of each method's documentation."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame: Frame = frame
+
+    @_sugar_for(frames.perturb_frame)
+    def perturb(self, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> Frame:
+        return frames.perturb_frame(self._frame, plan, packed=packed, **noise)
+
+    @_sugar_for(frames.histograms)
+    def histograms(
+        self,
+        plan: PrivacyPlan,
+        *,
+        by: str | Iterable[str] = (),
+        window: str | None = None,
+        event_time: str | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Frame:
+        return frames.histograms(
+            self._frame,
+            plan,
+            by=by,
+            window=window,
+            event_time=event_time,
+            confidence=confidence,
+            simultaneous=simultaneous,
+        )
+
+    @_sugar_for(frames.explain)
+    def explain(self, plan: PrivacyPlan) -> str:
+        return frames.explain(self._frame, plan)
+
+    @_sugar_for(frames.sink_parquet)
+    def sink_parquet(self, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:
+        frames.sink_parquet(self._frame, path, plan, **options)
+
+
 @pl.api.register_dataframe_namespace("ldp")
-class LdpDataFrame:
-    """Local differential privacy on a DataFrame, which is the ``frame`` of the method's documentation."""
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
-
-    @_sugar_for(functions.perturb_frame)
-    def perturb(self, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> pl.DataFrame:
-        return functions.perturb_frame(self._frame, plan, packed=packed, **noise)
+class LdpDataFrame(_LdpFrame[pl.DataFrame]):
+    """Local differential privacy on a DataFrame."""
 
 
 @pl.api.register_lazyframe_namespace("ldp")
-class LdpLazyFrame:
-    """Local differential privacy on a LazyFrame, which is the ``frame`` of the method's documentation."""
-
-    def __init__(self, frame: pl.LazyFrame) -> None:
-        self._frame = frame
-
-    @_sugar_for(functions.perturb_frame)
-    def perturb(self, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> pl.LazyFrame:
-        return functions.perturb_frame(self._frame, plan, packed=packed, **noise)
+class LdpLazyFrame(_LdpFrame[pl.LazyFrame]):
+    """Local differential privacy on a LazyFrame."""

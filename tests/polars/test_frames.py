@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -9,7 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import ldp_polars
-from ldp_core import Domain, DomainError, PlanError, PrivacyPlan, RandomizedResponse, Tally, UnaryEncoding
+from ldp_core import (
+    Domain,
+    DomainError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Tally,
+    UnaryEncoding,
+)
 from ldp_polars.dtypes import report_dtype
 
 LABELS = ["ios", "android", "web"]
@@ -173,3 +185,80 @@ def test_schemas_agree_with_the_cores():
         assert theirs.cast(ours.schema).schema == ours.schema
         kinds = {n: d for n, d in ours.schema.items() if d != pl.Enum}
         assert {n: theirs.schema[n] for n in kinds} == kinds
+
+
+# ---- estimates, explanations and files of whole frames
+
+
+def test_histograms_are_the_tidy_form_of_the_expressions(run):
+    df = frame()
+    reports = df.ldp.perturb(PLAN)
+    tidy = run(reports, lambda f: f.ldp.histograms(PLAN, confidence=0.9))
+    assert tidy.columns == ["column", "value", "count", "frequency", "standard_error", "low", "high", "n"]
+    assert tidy["column"].unique(maintain_order=True).to_list() == list(PLAN.columns)
+    for name, mechanism in PLAN.columns.items():
+        expected = reports.select(pl.col(name).ldp.histogram(mechanism, confidence=0.9)).explode(name).unnest(name)
+        part = tidy.filter(pl.col("column") == name).drop("column", "n")
+        assert part.equals(expected.with_columns(pl.col("value").cast(pl.String)))
+
+
+def test_histograms_by_key_and_window(run):
+    m = RandomizedResponse(["a", "b"], epsilon=100.0)  # as good as no noise
+    plan = PrivacyPlan({"x": m}, keep=["g", "t"])
+    df = pl.DataFrame(
+        {
+            "x": ["a", "b", "a", "a", "b", "b", "b"],
+            "g": [1, 1, 1, 2, 2, 2, 2],
+            "t": [dt.datetime(2026, 1, day) for day in (1, 1, 5, 1, 1, 9, 9)],
+        }
+    )
+    tidy = run(df.ldp.perturb(plan), lambda f: f.ldp.histograms(plan, by="g", window="1d", event_time="t"))
+    rows = (
+        tidy.filter(pl.col("value") == "b").select("g", pl.col("window").dt.day(), pl.col("count").round(), "n").rows()
+    )
+    assert rows == [(1, 1, 1, 2), (1, 5, 0, 1), (2, 1, 1, 2), (2, 9, 2, 2)]
+
+
+def test_what_is_not_the_plans_reports_is_refused(tmp_path):
+    df = frame()
+    for call in (lambda: df.ldp.histograms(PLAN), lambda: df.lazy().ldp.sink_parquet(tmp_path / "x.parquet", PLAN)):
+        with pytest.raises(PlanError, match="no reports"):
+            call()
+    assert not (tmp_path / "x.parquet").exists()
+    reports = df.ldp.perturb(PLAN)
+    with pytest.raises(ParameterError, match="go together"):
+        reports.ldp.histograms(PLAN, window="1d")
+    with pytest.raises(PlanError):
+        reports.drop(next(iter(PLAN.columns))).ldp.histograms(PLAN)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_plan_travels_with_the_reports(tmp_path, packed):
+    path = tmp_path / "reports.parquet"
+    df = frame()
+    df.lazy().ldp.perturb(PLAN, packed=packed).ldp.sink_parquet(path, PLAN)
+    assert ldp_polars.read_plan(path) == PLAN
+    assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata or pq.read_metadata(path).metadata) == PLAN
+    reports = pl.read_parquet(path)
+    assert reports.ldp.histograms(ldp_polars.read_plan(path))["n"].unique().to_list() == [df.height]
+    df.write_parquet(tmp_path / "raw.parquet")
+    with pytest.raises(PlanError):
+        ldp_polars.read_plan(tmp_path / "raw.parquet")
+
+
+def test_explain_tells_costs_errors_and_what_would_help():
+    plan = PrivacyPlan(
+        {"rare": UnaryEncoding(range(1000), epsilon=0.5), "yes": RandomizedResponse(epsilon=1.0)}, keep=["g"]
+    )
+    text = pl.DataFrame({"rare": [1] * 100, "yes": [True] * 100}).ldp.explain(plan)
+    assert text == pl.LazyFrame({"rare": [1] * 100, "yes": [True] * 100}).ldp.explain(plan)
+    assert "1.5" in text  # the total
+    assert "unprotected" in text
+    error = np.sqrt(plan["yes"].variance(100, 50))
+    assert f"{error:.1f}" in text
+    warning = next(line for line in text.splitlines() if line.startswith("rare: "))
+    enough = int(re.search(r"more than ([\d,]+) reports", warning)[1].replace(",", ""))
+    m = plan["rare"]
+    assert np.sqrt(m.variance(enough + 1, enough / 1000)) / (enough + 1) < 1 / 1000
+    assert np.sqrt(m.variance(0.9 * enough, 0.9 * enough / 1000)) / (0.9 * enough) > 1 / 1000
+    assert not any(line.startswith("yes: ") for line in text.splitlines())

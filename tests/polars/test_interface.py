@@ -118,13 +118,21 @@ def test_all_errors_are_ours_and_of_the_usual_kind():
 
 # ---- sugar and documentation
 
+ON_EXPRESSIONS = ["estimate", "histogram", "merge", "perturb", "randomized_response", "tally", "unary_encode"]
+ON_FRAMES = {
+    "perturb": ldp_polars.perturb_frame,
+    "histograms": ldp_polars.histograms,
+    "explain": ldp_polars.explain,
+    "sink_parquet": ldp_polars.sink_parquet,
+}
+
 
 @pytest.mark.parametrize(
     ("sugar", "function"),
     [
-        *((getattr(namespace.LdpExpr, n), getattr(ldp_polars, n)) for n in ldp_polars.__all__ if n != "perturb_frame"),
-        (namespace.LdpDataFrame.perturb, ldp_polars.perturb_frame),
-        (namespace.LdpLazyFrame.perturb, ldp_polars.perturb_frame),
+        *((getattr(namespace.LdpExpr, name), getattr(ldp_polars, name)) for name in ON_EXPRESSIONS),
+        *((getattr(namespace.LdpDataFrame, name), function) for name, function in ON_FRAMES.items()),
+        *((getattr(namespace.LdpLazyFrame, name), function) for name, function in ON_FRAMES.items()),
     ],
     ids=lambda f: f.__qualname__,
 )
@@ -139,7 +147,13 @@ def test_methods_document_themselves_and_take_what_the_functions_take(sugar, fun
 
 def test_every_public_function_has_a_method():
     methods = {n for n, f in vars(namespace.LdpExpr).items() if inspect.isfunction(f) and not n.startswith("_")}
-    assert methods == set(ldp_polars.__all__) - {"perturb_frame"}
+    assert methods == set(ON_EXPRESSIONS)
+    assert set(ldp_polars.__all__) == {
+        *ON_EXPRESSIONS,
+        *(f.__name__ for f in ON_FRAMES.values()),
+        "NoiseOptions",
+        "read_plan",
+    }
 
 
 def test_help_is_complete():

@@ -1,0 +1,156 @@
+"""Whole frames: perturb by a plan, estimate every column, explain what a plan costs, keep plan and reports together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+import polars as pl
+from polars import selectors as cs
+
+from ldp_core import ParameterError, PlanError, PrivacyPlan
+from ldp_core.plan import METADATA_KEY
+from ldp_polars.dtypes import report_dtype
+from ldp_polars.functions import histogram, perturb
+from ldp_polars.noise import NoiseOptions
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+
+
+def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> Frame:
+    """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
+
+    Args:
+        frame: eager or lazy; of a lazy one only the schema is resolved here.
+        plan: mechanisms by column.
+        packed: see `perturb`.
+        noise: see `perturb`; each column's noise has its name for a tag.
+
+    Raises:
+        PlanError: at once: the frame lacks a planned column, or ``plan`` is not a plan.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
+    >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
+    ['crashed', 'day']
+    """
+    _plan(plan).check_columns(frame.collect_schema().names())
+    # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
+    reports = []
+    for name, mechanism in plan.columns.items():
+        options: NoiseOptions = {**noise, "tag": name if noise.get("tag") is None else f"{noise['tag']}/{name}"}
+        reports.append(perturb(cs.by_name(name), mechanism, packed=packed, **options))
+    return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
+
+
+def histograms(
+    reports: Frame,
+    plan: PrivacyPlan,
+    *,
+    by: str | Iterable[str] = (),
+    window: str | None = None,
+    event_time: str | None = None,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+) -> Frame:
+    """Estimate all columns of a frame of reports: one tidy frame.
+
+    Args:
+        reports: made by ``plan``, eager or lazy.
+        plan: the plan that made them.
+        by: columns to estimate by.
+        window: length of windows of ``event_time``, as in ``dt.truncate``: ``"7d"``, ``"1h"``.
+        event_time: a Datetime or Date column; needed with ``window``.
+        confidence: see `histogram`.
+        simultaneous: see `histogram`.
+
+    Returns:
+        Columns ``column``, the ``by`` columns, ``window`` (its start, where asked for), ``value`` (as text), ``count``,
+        ``frequency``, ``standard_error``, ``low``, ``high`` and ``n``; sorted, by column in the plan's order.
+
+    Raises:
+        PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports.
+        ParameterError: ``window`` without ``event_time``, or the other way round.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["os"])
+    >>> df = pl.DataFrame({"os": ["ios", "ios", "web"], "crashed": [True, False, True]})
+    >>> df.ldp.perturb(plan).ldp.histograms(plan, by="os").select("column", "os", "value", "n").rows()
+    [('crashed', 'ios', 'false', 2), ('crashed', 'ios', 'true', 2), ('crashed', 'web', 'false', 1), \
+('crashed', 'web', 'true', 1)]
+    """
+    if (window is None) != (event_time is None):
+        raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
+    check_reports(reports, plan)
+    lazy = reports.lazy()
+    keys = [by] if isinstance(by, str) else list(by)
+    if window is not None and event_time is not None:
+        lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias("window"))
+        keys.append("window")
+    parts = []
+    for name, mechanism in plan.columns.items():
+        entries = histogram(
+            cs.by_name(name).alias("entry"), mechanism, confidence=confidence, simultaneous=simultaneous
+        )
+        aggregates = [entries, pl.len().cast(pl.Int64).alias("n")]
+        grouped = lazy.group_by(keys).agg(aggregates).sort(keys) if keys else lazy.select(aggregates)
+        entry = grouped.explode("entry").unnest("entry").with_columns(pl.col("value").cast(pl.String))
+        parts.append(entry.select(pl.lit(name).alias("column"), *keys, *_NUMBERS, "n"))
+    tidy = pl.concat(parts)
+    return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+_NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
+
+
+def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> str:
+    """What a plan costs and gives for as many records as ``frame`` has; see `PrivacyPlan.explain`.
+
+    A lazy frame is run to count its rows.
+    """
+    n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
+    return _plan(plan).explain(n)
+
+
+def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:
+    """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
+
+    Args:
+        reports: made by ``plan``; a lazy frame is streamed.
+        path: of the file.
+        plan: the plan that made them.
+        options: of ``LazyFrame.sink_parquet``.
+
+    Raises:
+        PlanError: a column's dtype is not that of the plan's reports: these are not reports.
+    """
+    check_reports(reports, plan)
+    reports.lazy().sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
+
+
+def read_plan(path: str | Path) -> PrivacyPlan:
+    """The plan in the metadata of a Parquet file of reports.
+
+    Raises:
+        PlanError: there is none.
+    """
+    return PrivacyPlan.from_metadata({k.encode(): v.encode() for k, v in pl.read_parquet_metadata(path).items()})
+
+
+def check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
+    """Raise `PlanError` unless the planned columns are there with the dtypes of the plan's reports."""
+    schema = reports.collect_schema()
+    _plan(plan).check_columns(schema.names())
+    for name, mechanism in plan.columns.items():
+        plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
+        if schema[name] not in (plain, packed):
+            raise PlanError(f"column {name!r}: reports made by this plan are {plain}, got {schema[name]}: no reports")
+
+
+def _plan(plan: PrivacyPlan) -> PrivacyPlan:
+    if not isinstance(plan, PrivacyPlan):
+        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}")
+    return plan
