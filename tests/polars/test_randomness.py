@@ -245,7 +245,8 @@ def test_no_state_in_the_callable():
     from ldp_polars import udfs
 
     udf = udfs.Perturb(RandomizedResponse(epsilon=1.0), packed=False, constant=False)
-    assert set(vars(udf)) == {"mechanism", "packed", "constant"}
+    assert set(vars(udf)) == {"mechanism", "packed", "constant", "noise"}
+    assert udf.noise is None
     before = pickle.dumps(udf)
     udf([pl.Series([True] * 10), pl.Series(range(10))])
     assert pickle.dumps(udf) == before
