@@ -16,9 +16,11 @@ from ldp_polars.functions import (
     unary_encode,
 )
 from ldp_polars.noise import NoiseOptions
+from ldp_polars.typed import Report
 
 __all__ = [
     "NoiseOptions",
+    "Report",
     "estimate",
     "explain",
     "histogram",

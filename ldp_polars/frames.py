@@ -14,17 +14,21 @@ from ldp_core.plan import METADATA_KEY
 from ldp_polars.dtypes import report_dtype
 from ldp_polars.functions import histogram, perturb
 from ldp_polars.noise import NoiseOptions
+from ldp_polars.typed import Report, check_mechanism
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
-def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> Frame:
+def perturb_frame(
+    frame: Frame, plan: PrivacyPlan, *, packed: bool = False, typed: bool = False, **noise: Unpack[NoiseOptions]
+) -> Frame:
     """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Args:
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
         packed: see `perturb`.
+        typed: see `perturb`.
         noise: see `perturb`; each column's noise has its name for a tag.
 
     Raises:
@@ -41,7 +45,7 @@ def perturb_frame(frame: Frame, plan: PrivacyPlan, *, packed: bool = False, **no
     reports = []
     for name, mechanism in plan.columns.items():
         options: NoiseOptions = {**noise, "tag": name if noise.get("tag") is None else f"{noise['tag']}/{name}"}
-        reports.append(perturb(cs.by_name(name), mechanism, packed=packed, **options))
+        reports.append(perturb(cs.by_name(name), mechanism, packed=packed, typed=typed, **options))
     return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
 
 
@@ -141,13 +145,21 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 
 
 def check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
-    """Raise `PlanError` unless the planned columns are there with the dtypes of the plan's reports."""
+    """Raise `PlanError` unless the planned columns are there with the dtypes of the plan's reports.
+
+    Raises:
+        MechanismMismatchError: typed reports of another mechanism.
+    """
     schema = reports.collect_schema()
     _plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():
+        dtype = schema[name]
+        if isinstance(dtype, Report):
+            check_mechanism(dtype, mechanism, name)
+            continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
-        if schema[name] not in (plain, packed):
-            raise PlanError(f"column {name!r}: reports made by this plan are {plain}, got {schema[name]}: no reports")
+        if dtype not in (plain, packed):
+            raise PlanError(f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports")
 
 
 def _plan(plan: PrivacyPlan) -> PrivacyPlan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
@@ -15,6 +16,7 @@ import polars as pl
 from ldp_core import Domain, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, keyed_noise
+from ldp_polars.typed import Report, mechanism_of
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def perturb(
-    expr: pl.Expr | str, mechanism: Mechanism, *, packed: bool = False, **noise: Unpack[NoiseOptions]
+    expr: pl.Expr | str,
+    mechanism: Mechanism,
+    *,
+    packed: bool = False,
+    typed: bool = False,
+    **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """One private report a row; under fresh noise, if nothing else is said.
 
@@ -33,6 +40,8 @@ def perturb(
             and each column gets noise of its own.
         mechanism: any mechanism.
         packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
+        typed: as the extension dtype `Report`, which carries the mechanism: `histogram` then needs no argument, and
+            reports of different mechanisms do not mix.
         noise: ``key=`` and ``id=`` for keyed noise (memoization), ``seed=`` and ``row_id=`` for repeatable runs that
             are not private, ``tag=``; see `NoiseOptions`.
 
@@ -62,7 +71,9 @@ def perturb(
         return_dtype=physical_report_dtype(mechanism, packed),
         is_elementwise=True,
     )
-    return reports.cat.to(dtype) if isinstance(dtype, pl.Enum) else reports
+    if isinstance(dtype, pl.Enum):
+        reports = reports.cat.to(dtype)
+    return reports.ext.to(Report(mechanism, packed=packed)) if typed else reports
 
 
 def randomized_response(
@@ -71,6 +82,7 @@ def randomized_response(
     *,
     epsilon: float | None = None,
     domain: Domain | Iterable[Label] | None = None,
+    typed: bool = False,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """Randomized response: the true value with probability p, any other one with q.
@@ -80,6 +92,7 @@ def randomized_response(
         mechanism: a `RandomizedResponse`, or instead of it
         epsilon: what one report spends, and
         domain: the declared values; default the Booleans.
+        typed: see `perturb`.
         noise: see `perturb`.
 
     Returns:
@@ -92,8 +105,9 @@ def randomized_response(
     """
     if mechanism is None:
         domain = (False, True) if domain is None else domain
-        return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)), **noise)
-    return perturb(expr, _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon), **noise)
+        return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)), typed=typed, **noise)
+    only = _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon)
+    return perturb(expr, only, typed=typed, **noise)
 
 
 def unary_encode(
@@ -104,6 +118,7 @@ def unary_encode(
     epsilon: float | None = None,
     variant: Variant = "optimized",
     packed: bool = False,
+    typed: bool = False,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """Unary encoding: one bit a value of the domain, each perturbed.
@@ -115,6 +130,7 @@ def unary_encode(
         epsilon: what one report spends, and
         variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
         packed: as 64-bit words rather than Booleans.
+        typed: see `perturb`.
         noise: see `perturb`.
 
     Returns:
@@ -128,21 +144,27 @@ def unary_encode(
     if mechanism is not None:
         variant_given = None if variant == "optimized" else variant
         only = _only(mechanism, UnaryEncoding, domain=domain, epsilon=epsilon, variant=variant_given)
-        return perturb(expr, only, packed=packed, **noise)
+        return perturb(expr, only, packed=packed, typed=typed, **noise)
     if domain is None:
         raise ParameterError("unary_encode needs a mechanism, or a domain and an epsilon")
     mechanism = UnaryEncoding(domain, epsilon=_required(epsilon), variant=variant)
-    return perturb(expr, mechanism, packed=packed, **noise)
+    return perturb(expr, mechanism, packed=packed, typed=typed, **noise)
 
 
-def tally(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
+def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     """Aggregate reports to a tally, which `merge` adds and `estimate` debiases.
+
+    Args:
+        expr: a column of reports (or its name).
+        mechanism: the one that made them; not needed for typed reports.
 
     Returns:
         One ``Struct{n: Int64, support: Array(Int64, d), fingerprint: String}`` a group.
 
     Raises:
         ReportError: when run: nulls, or not the shape of this mechanism's reports.
+        MechanismMismatchError: when run: typed reports of another mechanism.
+        DtypeError: when planned: no mechanism, and no typed reports.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -150,6 +172,8 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["support"]
     [1, 2]
     """
+    if mechanism is None:
+        return _expr(expr).pipe_with_dtype(_tally_typed)
     mechanism = _mechanism(mechanism)
     return pl.map_batches(
         [_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
@@ -198,24 +222,22 @@ def estimate(
     [1.0, 1.0]
     """
     mechanism = _mechanism(mechanism)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
     return pl.map_batches(
         [_expr(expr)],
-        Estimate(mechanism, confidence, simultaneous),
+        Estimate(mechanism, _confidence(confidence), simultaneous),
         return_dtype=histogram_dtype(mechanism.domain),
         is_elementwise=True,
     )
 
 
 def histogram(
-    expr: pl.Expr | str, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False
+    expr: pl.Expr | str, mechanism: Mechanism | None = None, *, confidence: float = 0.95, simultaneous: bool = False
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
         expr: a column of reports (or its name).
-        mechanism: the one that made them.
+        mechanism: the one that made them; not needed for reports perturbed with ``typed=True``.
         confidence: of the intervals.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
 
@@ -231,7 +253,20 @@ def histogram(
     >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
     ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
     """
+    if mechanism is None:
+        return _expr(expr).pipe_with_dtype(
+            partial(_histogram_typed, confidence=_confidence(confidence), simultaneous=simultaneous)
+        )
     return estimate(tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous)
+
+
+def _tally_typed(reports: pl.Expr, dtype: Any) -> pl.Expr:
+    return tally(reports, mechanism_of(dtype, reports.meta.output_name()))
+
+
+def _histogram_typed(reports: pl.Expr, dtype: Any, *, confidence: float, simultaneous: bool) -> pl.Expr:
+    mechanism = mechanism_of(dtype, reports.meta.output_name())
+    return histogram(reports, mechanism, confidence=confidence, simultaneous=simultaneous)
 
 
 def _expr(expr: pl.Expr | str) -> pl.Expr:
@@ -271,6 +306,12 @@ def _mechanism(mechanism: Mechanism) -> Mechanism:
     if not isinstance(mechanism, Mechanism):
         raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}")
     return mechanism
+
+
+def _confidence(confidence: float) -> float:
+    if isinstance(confidence, bool) or not 0 < confidence < 1:
+        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
+    return confidence
 
 
 def _required(epsilon: float | None) -> float:

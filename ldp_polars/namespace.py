@@ -40,8 +40,10 @@ class LdpExpr:
         self._expr = expr
 
     @_sugar_for(functions.perturb)
-    def perturb(self, mechanism: Mechanism, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> pl.Expr:
-        return functions.perturb(self._expr, mechanism, packed=packed, **noise)
+    def perturb(
+        self, mechanism: Mechanism, *, packed: bool = False, typed: bool = False, **noise: Unpack[NoiseOptions]
+    ) -> pl.Expr:
+        return functions.perturb(self._expr, mechanism, packed=packed, typed=typed, **noise)
 
     @_sugar_for(functions.randomized_response)
     def randomized_response(
@@ -50,9 +52,12 @@ class LdpExpr:
         *,
         epsilon: float | None = None,
         domain: Domain | Iterable[Label] | None = None,
+        typed: bool = False,
         **noise: Unpack[NoiseOptions],
     ) -> pl.Expr:
-        return functions.randomized_response(self._expr, mechanism, epsilon=epsilon, domain=domain, **noise)
+        return functions.randomized_response(
+            self._expr, mechanism, epsilon=epsilon, domain=domain, typed=typed, **noise
+        )
 
     @_sugar_for(functions.unary_encode)
     def unary_encode(
@@ -63,14 +68,22 @@ class LdpExpr:
         epsilon: float | None = None,
         variant: Variant = "optimized",
         packed: bool = False,
+        typed: bool = False,
         **noise: Unpack[NoiseOptions],
     ) -> pl.Expr:
         return functions.unary_encode(
-            self._expr, mechanism, domain=domain, epsilon=epsilon, variant=variant, packed=packed, **noise
+            self._expr,
+            mechanism,
+            domain=domain,
+            epsilon=epsilon,
+            variant=variant,
+            packed=packed,
+            typed=typed,
+            **noise,
         )
 
     @_sugar_for(functions.tally)
-    def tally(self, mechanism: Mechanism) -> pl.Expr:
+    def tally(self, mechanism: Mechanism | None = None) -> pl.Expr:
         return functions.tally(self._expr, mechanism)
 
     @_sugar_for(functions.merge)
@@ -82,7 +95,9 @@ class LdpExpr:
         return functions.estimate(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 
     @_sugar_for(functions.histogram)
-    def histogram(self, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False) -> pl.Expr:
+    def histogram(
+        self, mechanism: Mechanism | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> pl.Expr:
         return functions.histogram(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 
 
@@ -93,8 +108,10 @@ class _LdpFrame(Generic[Frame]):
         self._frame: Frame = frame
 
     @_sugar_for(frames.perturb_frame)
-    def perturb(self, plan: PrivacyPlan, *, packed: bool = False, **noise: Unpack[NoiseOptions]) -> Frame:
-        return frames.perturb_frame(self._frame, plan, packed=packed, **noise)
+    def perturb(
+        self, plan: PrivacyPlan, *, packed: bool = False, typed: bool = False, **noise: Unpack[NoiseOptions]
+    ) -> Frame:
+        return frames.perturb_frame(self._frame, plan, packed=packed, typed=typed, **noise)
 
     @_sugar_for(frames.histograms)
     def histograms(

@@ -26,6 +26,7 @@ from ldp_polars.dtypes import (
     value_dtype,
 )
 from ldp_polars.noise import KeyedNoise
+from ldp_polars.typed import untyped
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class TallyReports:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         reports = inputs[0]
-        return _tally_series(reports.name, self.mechanism.tally(arrow(reports), column=reports.name))
+        return _tally_series(
+            reports.name, self.mechanism.tally(arrow(untyped(reports, self.mechanism)), column=reports.name)
+        )
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,8 @@ def test_wrong_mechanism():
 @pytest.mark.parametrize("name", ["perturb", "tally", "merge", "estimate", "histogram"])
 @pytest.mark.parametrize("wrong", [None, 1.0, "oue", LABELS, Domain(LABELS), UnaryEncoding, RR.to_dict()], ids=str)
 def test_what_is_no_mechanism(name, wrong):
+    if wrong is None and name in ("tally", "histogram"):  # there None is for typed reports
+        wrong = False
     with pytest.raises(ParameterError, match="expected a mechanism"):
         getattr(X.ldp, name)(wrong)
 
@@ -152,6 +154,7 @@ def test_every_public_function_has_a_method():
         *ON_EXPRESSIONS,
         *(f.__name__ for f in ON_FRAMES.values()),
         "NoiseOptions",
+        "Report",
         "read_plan",
     }
 
