@@ -92,6 +92,25 @@ def check_values(values: Any, domain: Domain, column: str, faults: Faults) -> No
         faults.add(column, UNDECLARED, codes == domain.unmatched_code)
 
 
+def check_ids(ids: Any, column: str, faults: Faults) -> None:
+    """Note the records without an id, or with one of a type that keyed noise does not take.
+
+    Args:
+        ids: n ids, an Arrow array or a list; None if there is no such column.
+    """
+    n = len(faults.first)
+    if ids is None:
+        faults.add(column, NO_COLUMN, np.ones(n, bool))
+        return
+    if isinstance(ids, list):
+        faults.add(column, NULL, np.fromiter((i is None for i in ids), bool, n))
+        kinds = {type(i) for i in ids if i is not None}
+        usual = max(kinds, key=lambda kind: sum(type(i) is kind for i in ids), default=int)
+        faults.add(column, WRONG_TYPE, np.fromiter((type(i) is not usual for i in ids), bool, n))
+        return
+    faults.add(column, NULL, ids.is_null().to_numpy(zero_copy_only=False))
+
+
 def _of_right_type(values: list[Any], domain: Domain) -> tuple[list[Any], Mask]:
     """``values`` with None for those of another type than the labels; and which these are."""
     types = _PYTHON_TYPES[domain.kind]

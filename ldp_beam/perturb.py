@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -15,10 +15,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.batches import Batch, Lot, Part
 from ldp_beam.coders import AnyReports
-from ldp_beam.faults import NO_COLUMN, Faults, check_values
+from ldp_beam.faults import NO_COLUMN, Faults, check_ids, check_values
 from ldp_beam.records import NAMESPACE, RecordsDoFn, RecordsTransform, refuse_reports, refuse_sliding
 from ldp_beam.rows import DeadLetter
-from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core import Domain, Keyed, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core import RandomizedResponse as RandomizedResponseMechanism
 from ldp_core import UnaryEncoding as UnaryEncodingMechanism
 from ldp_core.domain import Label
@@ -39,7 +39,11 @@ class Perturb(RecordsTransform):
         stabilize: end with ``beam.Reshuffle``. A runner may repeat a stage, and every repetition draws
             new noise: without the Reshuffle, a consumer with side effects in the same stage (a write to a file
             or a service) sees several reports of one record, and the record spends epsilon several
-            times. Leave it out only if all that follows before the next shuffle is an aggregation.
+            times. Leave it out only if all that follows before the next shuffle is an aggregation, or with a key.
+        key: for keyed noise, with ``id``: a `Secret`, which then travels with the job, or a function that gets it on
+            the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret, mechanism,
+            column name, id and value: the same after every replay, on every runner, and in Polars.
+        id: with ``key``: the column that says whose record it is; it is not passed on unless the plan keeps it.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
@@ -56,10 +60,24 @@ class Perturb(RecordsTransform):
     {'crashed': True, 'os': 'ios'}
     """
 
-    def __init__(self, plan: PrivacyPlan, *, packed: bool = True, stabilize: bool = True) -> None:
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        *,
+        packed: bool = True,
+        stabilize: bool = True,
+        key: Secret | Callable[[], Secret] | None = None,
+        id: str | None = None,  # noqa: A002 (as in Polars)
+    ) -> None:
         super().__init__()
         if not isinstance(plan, PrivacyPlan):
             raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
+        if (key is None) != (id is None) or not (key is None or isinstance(key, Secret) or callable(key)):
+            raise ParameterError(
+                "keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name"
+            )
+        self._key = key.shared() if isinstance(key, Secret) else key
+        self._id = id
         self._plan = plan
         self._packed = packed
         self._stabilize = stabilize
@@ -67,7 +85,7 @@ class Perturb(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         """See `beam.PTransform`."""
         refuse_sliding(pcoll)
-        fn = _PerturbDoFn(self._plan, self._packed, self._dead_letter_tag)
+        fn = _PerturbDoFn(self._plan, self._packed, self._key, self._id, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
             reports |= "Stabilize" >> beam.Reshuffle()
@@ -161,11 +179,24 @@ def _check_kind(mechanism: Mechanism, kind: type[Mechanism]) -> None:
 class _PerturbDoFn(RecordsDoFn):
     """Draws the reports. Holds no randomness: every call of ``perturb`` takes a fresh key from the OS."""
 
-    def __init__(self, plan: PrivacyPlan, packed: bool, dead_letter_tag: str | None) -> None:
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        packed: bool,
+        key: Secret | Callable[[], Secret] | None,
+        id_column: str | None,
+        dead_letter_tag: str | None,
+    ) -> None:
         super().__init__(dead_letter_tag)
         self._plan = plan
         self._packed = packed
+        self._key = key
+        self._id = id_column
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
+
+    @property
+    def _secret(self) -> Secret | None:
+        return self._key() if callable(self._key) else self._key
 
     def work(self, part: Part) -> list[WindowedValue]:
         reports = self._of_lot(part) if isinstance(part, Lot) else [self._of_batch(part)]
@@ -175,12 +206,19 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_batch(self, batch: Batch) -> WindowedValue:
         refuse_reports(batch.schema, self._plan.columns)
         self._plan.check_columns(batch.schema.names)
-        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed)
+        ids = None if self._id is None else batch.required(self._id)
+        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=self._secret, ids=ids)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:
+        secret, ids = self._secret, None if self._id is None else lot.column(self._id)
         columns = [
-            mechanism.perturb(lot.column(name), packed=self._packed, column=name).tolist()
+            mechanism.perturb(
+                lot.column(name),
+                randomness=None if secret is None else Keyed(secret, ids, column=name),
+                packed=self._packed,
+                column=name,
+            ).tolist()
             for name, mechanism in self._plan.columns.items()
         ]
         columns += [lot.column(name) for name in self._plan.keep]
@@ -197,6 +235,8 @@ class _PerturbDoFn(RecordsDoFn):
         ]
 
     def find_faults(self, part: Part, faults: Faults) -> None:
+        if self._id is not None:
+            check_ids(part.column(self._id), self._id, faults)
         for name, mechanism in self._plan.columns.items():
             check_values(part.column(name), mechanism.domain, name, faults)
         for name in self._plan.keep:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from ldp_core.columns import CONVERSION_ERRORS, combine
-from ldp_core.errors import DtypeError, ParameterError
+from ldp_core.errors import DtypeError, InputError, ParameterError
 
 _MIN_BYTES = 16
 U8: TypeAlias = npt.NDArray[np.uint8]
@@ -120,7 +120,7 @@ class Keyed:
 
     Raises:
         DtypeError: ids of another type.
-        ParameterError: null ids.
+        InputError: null ids.
 
     >>> from ldp_core import RandomizedResponse
     >>> m, secret = RandomizedResponse(epsilon=1.0), Secret.generate()
@@ -258,7 +258,7 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
 
     Raises:
         DtypeError: ids of another type.
-        ParameterError: null ids.
+        InputError: null ids.
     """
     array: pa.Array | None = None
     with suppress(*CONVERSION_ERRORS):
@@ -269,9 +269,7 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
     if array is None or not any(is_kind(kind) for is_kind in _ID_KINDS):
         raise DtypeError(f"ids must be integers, text or binary, got {kind or type(ids).__name__}")
     if array.null_count:
-        raise ParameterError(
-            f"{array.null_count} of {len(array)} ids are null: keyed noise needs an id for each record"
-        )
+        raise InputError(f"{array.null_count} of {len(array)} ids are null: keyed noise needs an id for each record")
     if pa.types.is_dictionary(array.type):
         at = array.indices.to_numpy()
         return tuple(None if w is None else w.take(at) for w in id_words(array.dictionary, key))  # type: ignore[return-value]

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, PlanError
+from ldp_core.keyed import Keyed, Secret
 from ldp_core.mechanism import Mechanism
 
 METADATA_KEY = "ldp.plan"
@@ -159,15 +160,31 @@ class PrivacyPlan:
             [*fields, *(source.field(name) for name in self.keep)], metadata={METADATA_KEY: self.to_json()}
         )
 
-    def perturb(self, batch: pa.RecordBatch, *, packed: bool = True) -> pa.RecordBatch:
+    def perturb(
+        self, batch: pa.RecordBatch, *, packed: bool = True, key: Secret | None = None, ids: Any = None
+    ) -> pa.RecordBatch:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
+
+        Args:
+            batch: the records.
+            packed: bit vectors as 64-bit words.
+            key: for keyed noise, with ``ids``, whose record each is; see `Keyed`. Each column's name is its noise's.
+            ids: one a record.
 
         Raises:
             PlanError: a planned column is missing.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
         """
         schema = self.schema(batch.schema, packed=packed)
-        arrays = [m.perturb(batch.column(name), packed=packed, column=name) for name, m in self.columns.items()]
+        arrays = [
+            m.perturb(
+                batch.column(name),
+                randomness=None if key is None else Keyed(key, ids, column=name),
+                packed=packed,
+                column=name,
+            )
+            for name, m in self.columns.items()
+        ]
         return pa.RecordBatch.from_arrays([*arrays, *(batch.column(name) for name in self.keep)], schema=schema)
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,7 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ldp_core import Domain, DtypeError, Keyed, LdpError, ParameterError, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import (
+    Domain,
+    DtypeError,
+    InputError,
+    Keyed,
+    LdpError,
+    ParameterError,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
 from ldp_core.sampling import ONE
 
 from .checks import FALSE_ALARM, check_binomial
@@ -304,7 +314,7 @@ def test_a_secret_does_not_show_or_leave(tmp_path, monkeypatch):
 )
 def test_bad_secrets_and_ids(make, tmp_path, monkeypatch):
     monkeypatch.setenv("LDP_NOT_HEX", "s3cr3t" * 8)
-    with pytest.raises((ParameterError, DtypeError)) as caught:
+    with pytest.raises((ParameterError, DtypeError, InputError)) as caught:
         make(tmp_path)
     assert isinstance(caught.value, LdpError)
     said = [str(caught.value), repr(caught.value.__cause__), repr(caught.value.__context__)]

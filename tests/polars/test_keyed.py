@@ -13,7 +13,16 @@ import pytest
 from polars import selectors as cs
 
 import ldp_polars
-from ldp_core import DtypeError, Keyed, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import (
+    DtypeError,
+    InputError,
+    Keyed,
+    ParameterError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
 
 SECRET = Secret(bytes(range(32)))
 N = 20_000
@@ -194,7 +203,7 @@ def test_unknown_options():
 def test_bad_ids(run):
     df = people()
     noise = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="id")
-    with pytest.raises(ParameterError, match="ids are null"):
+    with pytest.raises(InputError, match="ids are null"):
         run(df.with_columns(id=pl.when(pl.col("g") > 0).then("user")), lambda f: f.select(noise))
     with pytest.raises(DtypeError, match="ids must be"):
         run(df.with_columns(id=pl.col("user").cast(pl.Float64)), lambda f: f.select(noise))

@@ -1,0 +1,114 @@
+"""Keyed noise in Beam: the reports of the core and of Polars, bit for bit, replayed or not."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from apache_beam.testing.util import assert_that
+
+import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespace)
+from ldp_core import Domain, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+
+SECRET = Secret(bytes(range(32)))
+PLAN = PrivacyPlan(
+    {
+        "os": UnaryEncoding(Domain(["ios", "android"], unmatched="other"), epsilon=1.0),
+        "crashed": RandomizedResponse(epsilon=1.0),
+        "hour": RandomizedResponse(range(24), epsilon=1.0),
+    },
+    keep=["n"],
+)
+N = 500
+
+
+def events() -> pa.RecordBatch:
+    k = np.arange(N)
+    return pa.record_batch(
+        {
+            "n": k,
+            "user": [f"user {i % 100}" for i in range(N)],
+            "os": pa.array([["ios", "android", "web", None][i % 4] for i in range(N)]),
+            "crashed": k % 3 == 0,
+            "hour": k % 24,
+        }
+    )
+
+
+def polars_reports() -> list[tuple]:
+    """What Polars makes of the events: the plan's rows, bit vectors packed."""
+    reports = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, packed=True, key=SECRET, id="user")
+    rows = reports.select("n", "os", "crashed", "hour").rows()
+    return [(n, tuple(os), crashed, hour) for n, os, crashed, hour in rows]
+
+
+def rows_of(report) -> list[tuple]:
+    records = report.to_pylist() if isinstance(report, pa.RecordBatch) else [report]
+    records = [r if isinstance(r, dict) else r._asdict() for r in records]
+    return [(r["n"], tuple(r["os"]), r["crashed"], r["hour"]) for r in records]
+
+
+def check(expected, found):
+    assert sorted(found) == sorted(expected)
+
+
+ELEMENTS = {
+    "batch": lambda: [events()],
+    "batches": lambda: [events()[:123], events()[123:]],
+    "dicts": lambda: events().to_pylist(),
+    "rows": lambda: [beam.Row(**record) for record in events().to_pylist()],
+}
+KEYS = {"secret": SECRET, "from the worker": partial(Secret, bytes(range(32)))}
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("elements", ELEMENTS)
+def test_reports_are_those_of_polars_bit_for_bit(elements, key, repeat):
+    options = beam.options.pipeline_options.PipelineOptions([f"--direct_runner_bundle_repeat={repeat}"])
+    with beam.Pipeline("FnApiRunner", options=options) as pipeline:
+        perturb = ldp_beam.Perturb(PLAN, stabilize=False, key=KEYS[key], id="user")
+        reports = pipeline | beam.Create(ELEMENTS[elements](), reshuffle=False) | perturb
+        assert_that(reports | beam.FlatMap(rows_of), partial(check, polars_reports()))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_records_without_an_id_are_dead_letters(single):
+    batch = events()
+    user = pa.array([None if i % 5 == 0 else f"user {i % 100}" for i in range(N)])
+    batch = batch.set_column(1, "user", user)
+    expected = [row for row in polars_reports() if row[0] % 5]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        source = pipeline | beam.Create(batch.to_pylist() if single else [batch])
+        good, dead = source | ldp_beam.Perturb(PLAN, key=SECRET, id="user").with_exception_handling()
+        assert_that(good | beam.FlatMap(rows_of), partial(check, expected), label="good")
+        counts = dead | beam.Map(lambda d: (d.column, d.reason, d.count))
+        assert_that(counts, partial(check, [("user", "null", N // 5)]), label="dead")
+
+
+def test_a_batch_without_the_id_column_is_dead():
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        source = pipeline | beam.Create([events().drop_columns(["user"])])
+        good, dead = source | ldp_beam.Perturb(PLAN, key=SECRET, id="user").with_exception_handling()
+        assert_that(good, partial(check, []), label="good")
+        counts = dead | beam.Map(lambda d: (d.column, d.count))
+        assert_that(counts, partial(check, [("user", N)]), label="dead")
+
+
+@pytest.mark.parametrize("bad", [{"key": SECRET}, {"id": "user"}, {"key": bytes(32), "id": "user"}])
+def test_bad_options_fail_at_construction(bad):
+    with pytest.raises(ParameterError):
+        ldp_beam.Perturb(PLAN, **bad)
+
+
+def test_the_secret_travels_only_if_it_is_given():
+    given = pickle.dumps(ldp_beam.Perturb(PLAN, key=SECRET, id="user"))
+    assert bytes(range(32)) in given
+    named = pickle.dumps(ldp_beam.Perturb(PLAN, key=partial(Secret.from_env, "LDP_SECRET"), id="user"))
+    assert bytes(range(32)) not in named
