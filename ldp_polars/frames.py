@@ -111,9 +111,19 @@ _NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
 
 
 def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> str:
-    """What a plan costs and gives for as many records as ``frame`` has; see `PrivacyPlan.explain`.
+    """What a plan costs and gives for as many records as there are; see `PrivacyPlan.explain`.
 
-    A lazy frame is run to count its rows.
+    Args:
+        frame: of records or reports; a lazy one is run, to count its rows.
+        plan: mechanisms by column.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    >>> print(pl.DataFrame({"crashed": [True] * 100}).ldp.explain(plan))
+    column          mechanism            values  epsilon  error (records)  error (share)
+    crashed         randomized_response  2       1        9.6              9.6 %
+    total a record                               1
     """
     n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
     return _plan(plan).explain(n)
