@@ -9,9 +9,10 @@ import polars as pl
 
 import ldp_polars  # noqa: F401 (registers the namespace)
 from benchmarks.timing import Row, absolute, compare
-from ldp_core import RandomizedResponse, UnaryEncoding
+from ldp_core import Keyed, RandomizedResponse, Secret, UnaryEncoding
 
 EPSILON = 1.0
+KEY = Secret.generate()
 
 
 def enum_frame(d: int, n: int) -> tuple[pl.DataFrame, np.ndarray]:
@@ -72,7 +73,7 @@ def rows(scale: float) -> Iterator[Row]:
     binary = RandomizedResponse(epsilon=EPSILON)
     values = codes % 3 == 0
     booleans = pl.DataFrame({"x": values})
-    column = booleans["x"].to_arrow()
+    column, ids = booleans["x"].to_arrow(), np.arange(n)
     yield compare(
         "binary RR, Arrow Boolean array, RandomizedResponse.perturb",
         "plain numpy",
@@ -88,6 +89,26 @@ def rows(scale: float) -> Iterator[Row]:
         lambda: plain_binary(values, binary.p),
         n=n,
         bar=8,
+    )
+    for d in (16, 128):
+        frame, codes = enum_frame(d, int(2e6 * scale) * 16 // d)
+        m = UnaryEncoding(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
+        people = frame.with_columns(user=pl.int_range(pl.len()))
+        yield compare(
+            f"OUE d={d} with keyed noise, integer ids",
+            "the same with fresh noise",
+            lambda: people.select(pl.col("x").ldp.unary_encode(m, key=KEY, id="user")),
+            lambda: people.select(pl.col("x").ldp.unary_encode(m)),
+            n=len(codes),
+            bar=0.4,
+        )
+    yield compare(
+        "binary RR with keyed noise, integer ids",
+        "the same with fresh noise",
+        lambda: binary.perturb(column, randomness=Keyed(KEY, ids, column="x")),
+        lambda: binary.perturb(column),
+        n=n,
+        bar=0.4,
     )
     for d in (16, 128):
         count = int(4e6 * scale) * 16 // d

@@ -39,7 +39,7 @@ from ldp_core.sampling import ONE
 
 Variant = Literal["optimized", "symmetric"]
 
-_BLOCK = 1 << 17  # bytes of reports made at a time: the random bits are still in the cache for the true one
+_BLOCK = 1 << 19  # bytes of reports made at a time: the random bits are still in a cache for the true one
 
 
 _OTHER_BITS, _TRUE_BIT = 0, 1  # lanes of noise
