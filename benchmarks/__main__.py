@@ -28,9 +28,9 @@ NOTES = """
 * *OUE d=128 in Beam* is a goal of later work.
 
 **What the threads do.** numpy releases Python's global lock inside each operation, but two threads hand it to each
-other at every one. With arrays of half a megabyte two threads are 1.6 to 1.8 times as fast as one (d=128, 100,000 rows a call);
-at d=16 a call's arrays are 200 KB and two threads gain nothing, which is why the lazy row is behind the eager one
-there. A larger `POLARS_IDEAL_MORSEL_SIZE` helps; a compiled kernel would cure it.
+other at every one. With arrays of half a megabyte two threads are 1.6 to 1.8 times as fast as one (d=128, 100,000
+rows a call); at d=16 a call's arrays are 200 KB and two threads gain nothing, which is why the lazy row is behind
+the eager one there. A larger `POLARS_IDEAL_MORSEL_SIZE` helps; a compiled kernel would cure it.
 """
 
 
