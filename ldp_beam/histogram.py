@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -15,13 +15,27 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from ldp_beam.combine import HistogramCombineFn, check_estimate
+from ldp_beam.keys import noise_key
 from ldp_beam.partials import PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.records import RecordsTransform, refuse_sliding
 from ldp_beam.rows import DeadLetter, HistogramRow
 from ldp_beam.windows import Window, seconds, window_fn
-from ldp_core import Mechanism, ParameterError, Tally
+from ldp_core import Mechanism, ParameterError, Secret, Tally
 
 Keyed = tuple[tuple[str, ...], Tally]
+
+
+class HistogramOptions(TypedDict, total=False):
+    """Keyword arguments of `Histogram`."""
+
+    window: Window
+    event_time: str | None
+    by: Iterable[str]
+    confidence: float
+    simultaneous: bool
+    trigger: TriggerFn | None
+    accumulation_mode: Any
+    allowed_lateness: float | str
 
 
 class _HistogramTransform(RecordsTransform):
@@ -70,7 +84,7 @@ class _HistogramTransform(RecordsTransform):
         self._accumulation_mode = accumulation_mode
         self._lateness = lateness
 
-    def _dofn(self, kind: type[PartialTallies]) -> PartialTallies:
+    def _dofn(self, kind: type[PartialTallies], **options: Any) -> PartialTallies:
         return kind(
             self._column,
             self._mechanism,
@@ -78,6 +92,7 @@ class _HistogramTransform(RecordsTransform):
             event_time=self._event_time,
             by=self._by,
             dead_letter_tag=self._dead_letter_tag,
+            **options,
         )
 
     @abstractmethod
@@ -162,8 +177,9 @@ class Histogram(_HistogramTransform):
 class PrivateHistogram(_HistogramTransform):
     """`Perturb` and `Histogram` in one step: each value is perturbed and tallied at once; reports never leave memory.
 
-    The fast way when nobody stores the reports. Elements hold the raw values; arguments and
-    output are those of `Histogram`. Each record is perturbed once, also where ``window`` is sliding.
+    The fast way when nobody stores the reports. Elements hold the raw values; output and arguments are those of
+    `Histogram`, and ``key`` and ``id`` for keyed noise, as in `Perturb`. Each record is perturbed once, also
+    where ``window`` is sliding.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`, `InputError`; always `MechanismMismatchError` (the column holds reports already).
@@ -185,8 +201,20 @@ class PrivateHistogram(_HistogramTransform):
     {'country': 'it'} android 1
     """
 
+    def __init__(
+        self,
+        column: str,
+        mechanism: Mechanism,
+        *,
+        key: Secret | Callable[[], Secret] | None = None,
+        id: str | None = None,  # noqa: A002 (as in Polars)
+        **options: Unpack[HistogramOptions],
+    ) -> None:
+        super().__init__(column, mechanism, **options)
+        self._key = noise_key(key, id)
+
     def _partial_tallies(self) -> PartialTallies:
-        return self._dofn(PerturbAndTally)
+        return self._dofn(PerturbAndTally, key=self._key)
 
     def expand(self, pcoll: PCollection[Any]) -> Any:
         """See `beam.PTransform`."""

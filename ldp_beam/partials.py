@@ -17,6 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.batches import Batch, Part, as_reports, check_times
 from ldp_beam.faults import NO_COLUMN, NO_TIME, NOT_A_REPORT, WRONG_TYPE, Faults, check_reports, check_values
+from ldp_beam.keys import NoiseKey
 from ldp_beam.records import NAMESPACE, RecordsDoFn, plan_of, refuse_reports
 from ldp_beam.windows import group, slots
 from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
@@ -205,10 +206,11 @@ class TallyReports(PartialTallies):
 
 
 class PerturbAndTally(PartialTallies):
-    """Partial tallies of values, perturbed here under a fresh key for each batch or lot."""
+    """Partial tallies of values, perturbed here, by default under a fresh key for each batch or lot."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, key: NoiseKey | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._key = key
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
 
     def natives(self, part: Part) -> Native:
@@ -216,7 +218,9 @@ class PerturbAndTally(PartialTallies):
         if isinstance(part, Batch):
             refuse_reports(part.schema, (self._column,))
         values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
-        return self._mechanism.perturb_codes(self._mechanism.domain.encode(values, column=self._column), Keystream())
+        codes = self._mechanism.domain.encode(values, column=self._column)
+        randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
+        return self._mechanism.perturb_codes(codes, randomness.bind(self._fingerprint, codes))
 
     def work(self, part: Part) -> list[WindowedValue]:
         """See `RecordsDoFn`."""
@@ -226,6 +230,8 @@ class PerturbAndTally(PartialTallies):
 
     def find_column_faults(self, part: Part, faults: Faults) -> None:
         """See `PartialTallies`."""
+        if self._key is not None:
+            self._key.find_faults(part, faults)
         check_values(part.column(self._column), self._mechanism.domain, self._column, faults)
 
 

@@ -15,10 +15,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.batches import Batch, Lot, Part
 from ldp_beam.coders import AnyReports
-from ldp_beam.faults import NO_COLUMN, Faults, check_ids, check_values
+from ldp_beam.faults import NO_COLUMN, Faults, check_values
+from ldp_beam.keys import NoiseKey, noise_key
 from ldp_beam.records import NAMESPACE, RecordsDoFn, RecordsTransform, refuse_reports, refuse_sliding
 from ldp_beam.rows import DeadLetter
-from ldp_core import Domain, Keyed, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core import RandomizedResponse as RandomizedResponseMechanism
 from ldp_core import UnaryEncoding as UnaryEncodingMechanism
 from ldp_core.domain import Label
@@ -72,12 +73,7 @@ class Perturb(RecordsTransform):
         super().__init__()
         if not isinstance(plan, PrivacyPlan):
             raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
-        if (key is None) != (id is None) or not (key is None or isinstance(key, Secret) or callable(key)):
-            raise ParameterError(
-                "keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name"
-            )
-        self._key = key.shared() if isinstance(key, Secret) else key
-        self._id = id
+        self._key = noise_key(key, id)
         self._plan = plan
         self._packed = packed
         self._stabilize = stabilize
@@ -85,7 +81,7 @@ class Perturb(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         """See `beam.PTransform`."""
         refuse_sliding(pcoll)
-        fn = _PerturbDoFn(self._plan, self._packed, self._key, self._id, self._dead_letter_tag)
+        fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
             reports |= "Stabilize" >> beam.Reshuffle()
@@ -183,20 +179,14 @@ class _PerturbDoFn(RecordsDoFn):
         self,
         plan: PrivacyPlan,
         packed: bool,
-        key: Secret | Callable[[], Secret] | None,
-        id_column: str | None,
+        key: NoiseKey | None,
         dead_letter_tag: str | None,
     ) -> None:
         super().__init__(dead_letter_tag)
         self._plan = plan
         self._packed = packed
         self._key = key
-        self._id = id_column
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
-
-    @property
-    def _secret(self) -> Secret | None:
-        return self._key() if callable(self._key) else self._key
 
     def work(self, part: Part) -> list[WindowedValue]:
         reports = self._of_lot(part) if isinstance(part, Lot) else [self._of_batch(part)]
@@ -206,16 +196,15 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_batch(self, batch: Batch) -> WindowedValue:
         refuse_reports(batch.schema, self._plan.columns)
         self._plan.check_columns(batch.schema.names)
-        ids = None if self._id is None else batch.required(self._id)
-        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=self._secret, ids=ids)
+        key, ids = (None, None) if self._key is None else (self._key.secret, self._key.ids(batch))
+        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=key, ids=ids)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:
-        secret, ids = self._secret, None if self._id is None else lot.column(self._id)
         columns = [
             mechanism.perturb(
                 lot.column(name),
-                randomness=None if secret is None else Keyed(secret, ids, column=name),
+                randomness=None if self._key is None else self._key.randomness(lot, name),
                 packed=self._packed,
                 column=name,
             ).tolist()
@@ -235,8 +224,8 @@ class _PerturbDoFn(RecordsDoFn):
         ]
 
     def find_faults(self, part: Part, faults: Faults) -> None:
-        if self._id is not None:
-            check_ids(part.column(self._id), self._id, faults)
+        if self._key is not None:
+            self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():
             check_values(part.column(name), mechanism.domain, name, faults)
         for name in self._plan.keep:

@@ -78,6 +78,28 @@ def test_reports_are_those_of_polars_bit_for_bit(elements, key, repeat):
         assert_that(reports | beam.FlatMap(rows_of), partial(check, polars_reports()))
 
 
+@pytest.mark.parametrize("elements", ELEMENTS)
+@pytest.mark.parametrize("column", PLAN.columns)
+def test_private_histograms_are_those_of_polars_exactly(column, elements):
+    mechanism = PLAN[column]
+    frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, key=SECRET, id="user")
+    table = frame.select(pl.col(column).ldp.histogram(mechanism)).explode(column).unnest(column)
+    expected = [(text, count, N) for text, count in zip(mechanism.domain.texts, table["count"], strict=True)]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        source = pipeline | beam.Create(ELEMENTS[elements](), reshuffle=False)
+        rows = source | ldp_beam.PrivateHistogram(column, mechanism, key=SECRET, id="user")
+        assert_that(rows | beam.Map(lambda r: (r.value, r.count, r.n)), partial(check, expected))
+
+
+def test_private_histograms_without_ids_are_dead_letters():
+    batch = events().set_column(1, "user", pa.array([None if i % 5 == 0 else f"user {i}" for i in range(N)]))
+    job = ldp_beam.PrivateHistogram("hour", PLAN["hour"], key=SECRET, id="user").with_exception_handling()
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        rows, dead = pipeline | beam.Create([batch]) | job
+        assert_that(rows | beam.Map(lambda r: r.n), partial(check, [N - N // 5] * 24), label="rows")
+        assert_that(dead | beam.Map(tuple), partial(check, [("user", "null", N // 5)]), label="dead")
+
+
 @pytest.mark.parametrize("single", [False, True])
 def test_records_without_an_id_are_dead_letters(single):
     batch = events()
@@ -105,6 +127,8 @@ def test_a_batch_without_the_id_column_is_dead():
 def test_bad_options_fail_at_construction(bad):
     with pytest.raises(ParameterError):
         ldp_beam.Perturb(PLAN, **bad)
+    with pytest.raises(ParameterError):
+        ldp_beam.PrivateHistogram("os", PLAN["os"], **bad)
 
 
 def test_the_secret_travels_only_if_it_is_given():

@@ -115,7 +115,7 @@ def test_dead_letters_metrics_and_logs(kind, logged):
 @pytest.mark.parametrize("kind", list(TRANSFORMS))
 def test_pickles_carry_configuration_only(kind):
     fn = TRANSFORMS[kind]
-    fn = fn._partial_tallies() if kind != "Perturb" else _PerturbDoFn(PLAN, True, None, None, None)
+    fn = fn._partial_tallies() if kind != "Perturb" else _PerturbDoFn(PLAN, True, None, None)
     before = cloudpickle.dumps(fn)
     fn.start_bundle()
     list(fn.process({**GOOD, "v": SECRET}, Timestamp(0), GlobalWindow()))  # now it is in the lot
