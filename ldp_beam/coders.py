@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude=apache_beam
 """Stable wire formats: Arrow IPC for batches, `Tally.to_bytes` for tallies."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude=apache_beam
 """Tallies as a Beam CombineFn: the combiner holds the logic, accumulators hold the data."""
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.batches import as_reports
-from ldp_core import Histogram, Mechanism, MechanismMismatchError, ParameterError, Tally
+from ldp_core import Histogram, Mechanism, ParameterError, Tally
+from ldp_core.tally import check_same_mechanism
 
 
 class Accumulator:
@@ -31,10 +31,7 @@ class Accumulator:
         Raises:
             MechanismMismatchError: it is of another mechanism.
         """
-        if other.fingerprint != self.fingerprint or other.support.shape != self.support.shape:
-            raise MechanismMismatchError(
-                f"cannot add tallies of different mechanisms: fingerprints {self.fingerprint} and {other.fingerprint}"
-            )
+        check_same_mechanism(self, other)
         self.n += other.n
         self.support += other.support
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ldp_beam.rows import DeadLetter
 from ldp_core import Domain, DtypeError, LdpError, Mechanism
+from ldp_core.columns import PYTHON_TYPES
 
 NULL = "null"
 UNDECLARED = "not in the domain"
@@ -20,12 +21,6 @@ NO_TIME = "no event time"
 NOT_A_REPORT = "not a report of this mechanism"
 
 Mask = npt.NDArray[np.bool_]
-
-_PYTHON_TYPES: dict[str, frozenset[type]] = {
-    "bool": frozenset((bool, np.bool_)),
-    "int": frozenset((int, *(np.dtype(f"{kind}{size}").type for kind in "iu" for size in (1, 2, 4, 8)))),
-    "str": frozenset((str, np.str_)),
-}
 
 
 class Faults:
@@ -113,7 +108,7 @@ def check_ids(ids: Any, column: str, faults: Faults) -> None:
 
 def _of_right_type(values: list[Any], domain: Domain) -> tuple[list[Any], Mask]:
     """``values`` with None for those of another type than the labels; and which these are."""
-    types = _PYTHON_TYPES[domain.kind]
+    types = PYTHON_TYPES[domain.kind]
     if domain.kind == "int":
         right = [v is None or (type(v) in types and -(2**63) <= v < 2**63) for v in values]
     else:

@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude=apache_beam
 """Reports, or values, to estimated histograms per window and key."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude=apache_beam
 """The heavy part of the histograms: records to partial tallies, one for each slot of time and key in a batch."""
 
 from __future__ import annotations

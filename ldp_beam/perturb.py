@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude=apache_beam
 """Values to private reports."""
 
 from __future__ import annotations

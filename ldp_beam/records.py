@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude=apache_beam
 """The DoFn under all transforms: batches at once, single records in lots, unusable ones as dead letters."""
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ldp_core.errors import DomainError, DtypeError
 
 _NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U"}
-_PYTHON_TYPES: dict[str, set[type]] = {
+PYTHON_TYPES: dict[str, set[type]] = {
     "bool": {bool, np.bool_},
     "int": {int, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))},
     "str": {str, np.str_},
@@ -73,7 +73,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
         types = {type(item) for item in items} - {type(None)}
-        if types <= _PYTHON_TYPES[kind]:
+        if types <= PYTHON_TYPES[kind]:
             if kind == "int":  # beyond 64 bits there are no labels
                 items = [None if v is None or not -(2**63) <= v < 2**63 else v for v in items]
             with suppress(*CONVERSION_ERRORS):

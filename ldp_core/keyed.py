@@ -236,9 +236,9 @@ class KeyedRows:
         return _encrypt(self._cipher, blocks)
 
 
-def _place(lane: int, *, level: int = 0, counter: int = 0) -> int:
+def _place(lane: int, *, level: int = 0) -> int:
     """The low 32 bits of a block. A draw that is rejected 15 times (2^-15 each at most) wraps into the counter."""
-    return lane << _LANE_SHIFT | (level & 15) << _LEVEL_SHIFT | counter | (level >> 4)
+    return lane << _LANE_SHIFT | (level & 15) << _LEVEL_SHIFT | level >> 4
 
 
 def _cipher(key: bytes) -> CipherContext:

@@ -209,6 +209,14 @@ class Mechanism(ABC):
         p, q = self.support_probabilities()
         return float(p[-1] - q[-1])
 
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        """float64[d] each: Q; a / n and b of the variance a + b c of an estimated count, c the true one."""
+        exact_p, exact_q = self.support_probabilities()
+        q = np.array(exact_q, float)
+        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / self._difference
+        return q, q * (1 - q) / self._difference**2, b
+
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
 
@@ -265,11 +273,9 @@ class Mechanism(ABC):
         """
         if not 0 < confidence < 1:
             raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
-        exact_p, exact_q = self.support_probabilities()
-        q, difference = np.array(exact_q, float), self._difference
+        q, difference = self._rates[0], self._difference
         counts: F64 = (support - n * q) / difference
-        a = n * (q * (1 - q)) / difference**2
-        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / difference
+        a, b = n * self._rates[1], self._rates[2]
         errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
         z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
         shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -99,8 +99,7 @@ class PrivacyPlan:
         rows += [(c, m.name, str(m.domain.size), f"{m.epsilon:.4g}") for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
-        widths = [max(len(row[k]) for row in rows) for k in range(4)]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join(_lines(rows))
 
     def explain(self, n: int) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
@@ -129,9 +128,7 @@ class PrivacyPlan:
                 )
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join(lines + warnings)
+        return "\n".join(_lines(rows) + warnings)
 
     @property
     def epsilon(self) -> float:
@@ -258,6 +255,12 @@ class PrivacyPlan:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise PlanError(f"the plan is not valid TOML: {error}") from None
+
+
+def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows of cells as aligned lines."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _toml(value: Any) -> str:

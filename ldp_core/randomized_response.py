@@ -175,9 +175,8 @@ class RandomizedResponse(Mechanism):
         else:
             reports &= ~truth
             reports |= truth & noise.bernoulli(p1, 8 * n_bytes, _SECOND)
-        reports[0] &= (
-            0xFF << first & 0xFF
-        )  # the bits around a slice are other records', which have reports of their own
+        # The bits around a slice are other records', which have reports of their own.
+        reports[0] &= 0xFF << first & 0xFF
         reports[-1] &= 0xFF >> -(first + n) % 8
         return pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(reports)], offset=first)
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +53,6 @@ class Tally:
         object.__setattr__(self, "n", int(self.n))
         object.__setattr__(self, "support", support)
 
-    def _check(self, other: Tally) -> None:
-        if self.fingerprint != other.fingerprint or self.support.shape != other.support.shape:
-            raise MechanismMismatchError(
-                f"cannot add tallies of different mechanisms: fingerprints {self.fingerprint} and {other.fingerprint}"
-            )
-
     def __add__(self, other: Tally) -> Tally:
         """Add tallies.
 
@@ -67,7 +61,7 @@ class Tally:
         """
         if not isinstance(other, Tally):
             return NotImplemented
-        self._check(other)
+        check_same_mechanism(self, other)
         return Tally(self.n + other.n, self.support + other.support, self.fingerprint)
 
     @staticmethod
@@ -123,3 +117,25 @@ class Tally:
             raise ReportError(f"a tally of {d} counts in {width} bytes each has another length than {len(data)} bytes")
         support = np.frombuffer(data, f"<u{width}", offset=_HEADER.size)
         return cls(n, support.astype(np.int64), fingerprint.decode("latin1"))
+
+
+class Counts(Protocol):
+    """What a `Tally` and an accumulator of one have in common."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the mechanism."""
+        ...
+
+    @property
+    def support(self) -> npt.NDArray[np.int64]:
+        """Support counts."""
+        ...
+
+
+def check_same_mechanism(one: Counts, other: Counts) -> None:
+    """Raise `MechanismMismatchError` unless two tallies may be added."""
+    if one.fingerprint != other.fingerprint or one.support.shape != other.support.shape:
+        raise MechanismMismatchError(
+            f"cannot add tallies of different mechanisms: fingerprints {one.fingerprint} and {other.fingerprint}"
+        )

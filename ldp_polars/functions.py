@@ -66,7 +66,7 @@ def perturb(
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     keyed, ids = keyed_noise(noise, values)
     reports = pl.map_batches(
-        [values, index, *([] if ids is None else [_one_value_a_row(ids)])],
+        [values, index, *([] if ids is None else [_one_value_a_row(_expr(ids))])],
         Perturb(mechanism, packed, _constant(values), keyed),
         return_dtype=physical_report_dtype(mechanism, packed),
         is_elementwise=True,

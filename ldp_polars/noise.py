@@ -51,8 +51,8 @@ class KeyedNoise:
         return Keyed(self.secret, ids.to_arrow(), column=tag)
 
 
-def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | None, pl.Expr | None]:
-    """The noise that ``options`` ask for, and the expression of its ids; (None, None) for fresh noise.
+def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
+    """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
 
     Raises:
         ParameterError: options that do not go together.
@@ -67,16 +67,12 @@ def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | No
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
             raise ParameterError("keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id")
-        return KeyedNoise(key, tag, by_position=False), _column(ids)
+        return KeyedNoise(key, tag, by_position=False), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
             raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")
         secret = Secret(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
-        return KeyedNoise(secret, tag, by_position=row_id is None), None if row_id is None else _column(row_id)
+        return KeyedNoise(secret, tag, by_position=row_id is None), row_id
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None
-
-
-def _column(expr: pl.Expr | str) -> pl.Expr:
-    return pl.col(expr) if isinstance(expr, str) else expr
