@@ -16,6 +16,7 @@ import hmac
 import os
 import secrets
 from contextlib import suppress
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -139,7 +140,13 @@ class Keyed:
             raise ParameterError(f"expected a Secret, got {type(secret).__name__}")
         self._secret = secret
         self._column = column
-        self._high, self._low = id_words(ids, secret.derive("id", column))
+        self._high, self._low = id_words(ids, secret.derive("id"))
+
+    def named(self, column: str) -> Keyed:
+        """The noise of the same records for another column."""
+        other = copy(self)
+        other._column = column
+        return other
 
     def __len__(self) -> int:
         return len(self._high)
@@ -153,8 +160,10 @@ class Keyed:
 
 
 # An AES block is 128 bits: a 64-bit id, then 32 bits of value, 4 of lane, 4 of level and 24 of counter. (The 128
-# bits of a hashed id are added to all of it, by XOR.)
+# bits of a hashed id are added to all of it, by XOR.) Two lanes of single draws share a block, a word each.
 _CODE_SHIFT, _LANE_SHIFT, _LEVEL_SHIFT = 32, 28, 24
+_REDRAWS = 8  # levels 0 to 7: a draw, and what is drawn again after a rejection
+_ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
 _AES_BLOCK = 16
 _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
@@ -162,10 +171,11 @@ _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 c
 class KeyedRows:
     """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
 
-    __slots__ = ("_cipher", "_codes", "_high", "_low")
+    __slots__ = ("_cipher", "_codes", "_drawn", "_high", "_low")
 
     def __init__(self, cipher: CipherContext, high: U64, low: U64 | None, codes: npt.NDArray[Any]) -> None:
         self._cipher, self._high, self._low, self._codes = cipher, high, low, codes
+        self._drawn: tuple[int, U64] | None = None
 
     def rows(self, start: int, stop: int) -> KeyedRows:
         """See `Noise`."""
@@ -181,50 +191,79 @@ class KeyedRows:
             low ^= self._low[rows]
         return low
 
-    def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
-        """See `Noise`. The first 64 bits of a block, compared exactly."""
-        less = np.empty(n, bool)
-        for start in range(0, n, _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            word = self._blocks(self._high[chunk], self._places(_place(lane), chunk)).view(np.uint64)[:, 0]
-            np.less(word, np.uint64(threshold), out=less[start : start + _CHUNK])
-        return np.packbits(less, bitorder="little")
+    def _words(self, lane: int) -> U64:
+        """A 64-bit word a record. The block that two lanes share is drawn once, for whichever is asked first."""
+        pair = lane & ~1
+        if self._drawn is None or self._drawn[0] != pair:
+            words = np.empty((len(self._codes), 2), np.uint64)
+            for start in range(0, len(words), _CHUNK):
+                chunk = slice(start, start + _CHUNK)
+                words[chunk] = self._blocks(self._high[chunk], self._places(_place(pair), chunk)).view(np.uint64)
+            self._drawn = pair, words
+        return self._drawn[1][:, lane & 1]
 
-    def bernoulli_rows(self, threshold: int, n: int, width: int, lane: int) -> U8:
+    def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
+        """See `Noise`. A word of 64 bits, compared exactly."""
+        return np.packbits(self._words(lane) < np.uint64(threshold), bitorder="little")
+
+    def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
         """See `Noise`. A byte a decision settles all but 1 in 256; a block of its own settles each of those."""
+        n = len(position)
         out = np.empty((n, width), np.uint8)
         step = max(_CHUNK * _AES_BLOCK // (8 * width), 1)
         for start in range(0, n, step):
-            part = out[start : start + step]
-            part[:] = self.rows(start, start + step)._bernoulli_rows(threshold, len(part), width, lane)
+            chunk = slice(start, start + step)
+            out[chunk] = self.rows(start, start + step)._one_hot_rows(p, q, position[chunk], width, lane)
         return out
 
-    def _bernoulli_rows(self, threshold: int, n: int, width: int, lane: int) -> U8:
-        head, tail = divmod(threshold, 1 << 56)
+    def _one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
+        n = len(position)
         counters = np.arange(-(-8 * width // _AES_BLOCK), dtype=np.uint64)
-        draws = self._blocks(self._high[:, None], self._places(_place(lane))[:, None] ^ counters).reshape(n, -1)
-        less = draws < head
-        if tail:  # 56 more bits decide where the leading 8 are equal
-            equal = (draws == head).view(np.uint64).reshape(-1)  # eight decisions at a time
+        low = self._places(_place(lane, _ROWS))
+        draws = self._blocks(self._high[:, None], low[:, None] ^ counters).reshape(n, -1)
+        flat, columns = draws.reshape(-1), draws.shape[1]
+        head, tail = divmod(q, 1 << 56)
+        less = flat < head
+        if tail:
+            equal = (flat == head).view(np.uint64)  # eight decisions at a time
             words = np.flatnonzero(equal != 0)
-            word, at = np.nonzero(equal[words].view(bool).reshape(-1, 8))
-            row, column = np.divmod(8 * words[word] + at, draws.shape[1])
-            places = self._places(column.astype(np.uint64) | np.uint64(_place(lane, level=1)), row)
-            more = self._blocks(self._high[row], places).view(np.uint64)[:, 0] >> np.uint64(8)
-            less[row, column] = more < np.uint64(tail)
-        return np.packbits(less[:, : 8 * width].reshape(-1), bitorder="little").reshape(n, width)
+            at = np.flatnonzero(equal[words].view(bool))
+            at = 8 * words[at >> 3] + (at & 7)
+            less[at] = self._tie_is_less(at, columns, tail, lane)
+        own = np.arange(0, n * columns, columns)
+        if n and position.max() >= 8 * width:
+            inside = np.flatnonzero(position < 8 * width)
+            own, position = own[inside], position[inside]
+        own += position
+        draw = flat[own]
+        head, tail = divmod(p, 1 << 56)
+        less[own] = draw < head
+        if tail:
+            at = own[draw == head]
+            less[at] = self._tie_is_less(at, columns, tail, lane)
+        if columns > 8 * width:
+            less = less.reshape(n, columns)[:, : 8 * width].reshape(-1)
+        return np.packbits(less, bitorder="little").reshape(n, width)
 
-    def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[np.uint32]:
+    def _tie_is_less(self, at: npt.NDArray[np.int64], columns: int, tail: int, lane: int) -> npt.NDArray[np.bool_]:
+        """Whether 56 more bits are below ``tail``, for decisions of which the leading 8 bits equal the threshold's."""
+        row = at // columns
+        place = (at - row * columns).astype(np.uint64) | np.uint64(_place(lane, _TIES))
+        more = self._blocks(self._high[row], self._places(place, row)).view(np.uint64)[:, 0] >> np.uint64(8)
+        less: npt.NDArray[np.bool_] = more < np.uint64(tail)
+        return less
+
+    def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
         """See `Noise`. Multiply and shift on 32 bits; what is rejected draws again, on the next level."""
-        out = np.empty(n, np.uint32)
-        rows = np.arange(n)
-        level = 0
-        while len(rows):
-            places = self._places(_place(lane, level=level), rows)
-            word = self._blocks(self._high[rows], places).view(np.uint32)[:, 0]
-            wide = word.astype(np.uint64) * np.uint64(d)
-            out[rows] = wide >> np.uint64(32)
-            rows = rows[(wide & np.uint64(0xFFFFFFFF)) < (1 << 32) % d]
+        out: npt.NDArray[Any] = np.empty(n, np.uint8 if d <= _BYTE else np.uint32)
+        rejected = _scaled(self._words(lane), d, out)
+        level = 1
+        while len(rejected):
+            places = self._places(_place(lane, level % _REDRAWS, level // _REDRAWS), rejected)
+            part = np.empty(len(rejected), out.dtype)
+            again = _scaled(self._blocks(self._high[rejected], places).view(np.uint64)[:, 0], d, part)
+            out[rejected] = part
+            rejected = rejected[again]
             level += 1
         return out
 
@@ -236,9 +275,21 @@ class KeyedRows:
         return _encrypt(self._cipher, blocks)
 
 
-def _place(lane: int, *, level: int = 0) -> int:
-    """The low 32 bits of a block. A draw that is rejected 15 times (2^-15 each at most) wraps into the counter."""
-    return lane << _LANE_SHIFT | (level & 15) << _LEVEL_SHIFT | level >> 4
+_BYTE = 256
+
+
+def _scaled(words: U64, d: int, out: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The low halves of words as integers below ``d``, into ``out``; returns where they must be drawn again."""
+    wide = words & np.uint64(0xFFFFFFFF)
+    wide *= np.uint64(d)
+    np.right_shift(wide, 32, out=out, casting="unsafe")
+    biased = (1 << 32) % d
+    return np.flatnonzero(wide.astype(np.uint32) < biased) if biased else np.empty(0, np.int64)
+
+
+def _place(lane: int, level: int = 0, count: int = 0) -> int:
+    """The low 32 bits of a block."""
+    return lane << _LANE_SHIFT | level << _LEVEL_SHIFT | count
 
 
 def _cipher(key: bytes) -> CipherContext:

@@ -173,10 +173,11 @@ class PrivacyPlan:
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
         """
         schema = self.schema(batch.schema, packed=packed)
+        keyed = None if key is None else Keyed(key, ids, column="")
         arrays = [
             m.perturb(
                 batch.column(name),
-                randomness=None if key is None else Keyed(key, ids, column=name),
+                randomness=None if keyed is None else keyed.named(name),
                 packed=packed,
                 column=name,
             )

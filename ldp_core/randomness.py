@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from ldp_core import sampling
+from ldp_core import bits, sampling
 
-_ZEROS = bytes(1 << 18)
+_ZEROS = bytes(1 << 22)  # what a block of decisions takes at once; never written, so it is one page of memory
 _AES_BLOCK = 16
 
 
@@ -34,8 +34,12 @@ class Noise(Protocol):
         """``n`` packed bits (little-endian), one a record, each 1 with probability ``threshold / 2**64``."""
         ...
 
-    def bernoulli_rows(self, threshold: int, n: int, width: int, lane: int) -> npt.NDArray[np.uint8]:
-        """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``threshold / 2**64``."""
+    def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
+        """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``q / 2**64``.
+
+        The one at ``position`` (unsigned integers, one a record), if the row has it, is 1 with probability
+        ``p / 2**64`` instead.
+        """
         ...
 
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
@@ -96,9 +100,14 @@ class Keystream:
         """See `Noise`."""
         return sampling.bernoulli_bits(threshold, -(-n // 8), self)
 
-    def bernoulli_rows(self, threshold: int, n: int, width: int, lane: int = 0) -> npt.NDArray[np.uint8]:
+    def one_hot_rows(
+        self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int = 0
+    ) -> npt.NDArray[np.uint8]:
         """See `Noise`."""
-        return sampling.bernoulli_bits(threshold, n * width, self).reshape(n, width)
+        n = len(position)
+        rows = sampling.bernoulli_bits(q, n * width, self).reshape(n, width)
+        bits.overwrite_bit(rows, position, np.unpackbits(self.bernoulli(p, n), count=n, bitorder="little"))
+        return rows
 
     def uniform_below(self, d: int, n: int, lane: int = 0) -> npt.NDArray[Any]:
         """See `Noise`."""

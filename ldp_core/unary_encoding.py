@@ -42,7 +42,7 @@ Variant = Literal["optimized", "symmetric"]
 _BLOCK = 1 << 19  # bytes of reports made at a time: the random bits are still in a cache for the true one
 
 
-_OTHER_BITS, _TRUE_BIT = 0, 1  # lanes of noise
+_BITS = 0  # lane of noise
 
 
 @dataclass(frozen=True, init=False)
@@ -139,10 +139,7 @@ class UnaryEncoding(Mechanism):
         step = max(_BLOCK // width, 1)
         for start in range(0, n, step):
             stop = min(start + step, n)
-            block, own, m = rows[start:stop], noise.rows(start, stop), stop - start
-            block[:] = own.bernoulli_rows(q, m, width, _OTHER_BITS)
-            kept = np.unpackbits(own.bernoulli(p, m, _TRUE_BIT), count=m, bitorder="little")
-            bits.overwrite_bit(block, codes[start:stop], kept)
+            rows[start:stop] = noise.rows(start, stop).one_hot_rows(p, q, codes[start:stop], width, _BITS)
         bits.clear_padding(rows, d)
         return rows
 

@@ -152,8 +152,9 @@ def almost_tied(threshold: int, seed: int, agree: float) -> Scripted:
 def decisions_from_planes(threshold: int, given: list[np.ndarray], n_bytes: int) -> Iterator[tuple[int, int, int]]:
     """(decision number, least U, greatest U) of each decision, from the bytes that one block of decisions consumed.
 
-    A request for more bytes is for those bytes of output in which some decision agrees with the threshold
-    in all the bits of the last request (not: of all requests, so that a few are drawn needlessly).
+    A request for more bytes is for those words of output (four bytes if their number is a multiple of four, else
+    one) in which some decision agrees with the threshold in all the bits of the last request (not: of all
+    requests, so that a few are drawn needlessly).
     """
     prefixes = [0] * (8 * n_bytes)
     lengths = [0] * (8 * n_bytes)
@@ -169,11 +170,12 @@ def decisions_from_planes(threshold: int, given: list[np.ndarray], n_bytes: int)
                     prefixes[at] = prefixes[at] << 1 | (1 - (int(plane) >> bit & 1))
                     lengths[at] += 1
         last = (1 << depth) - 1
-        active = [
-            byte
+        tied = [
+            any((prefixes[at] ^ threshold >> (64 - lengths[at])) & last == 0 for at in range(8 * byte, 8 * byte + 8))
             for byte in active
-            if any((prefixes[at] ^ threshold >> (64 - lengths[at])) & last == 0 for at in range(8 * byte, 8 * byte + 8))
         ]
+        word = 1 if len(active) % 4 else 4
+        active = [byte for k, byte in enumerate(active) if any(tied[k - k % word : k - k % word + word])]
     for at, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
         assert length <= 64
         low = prefix << (64 - length)
