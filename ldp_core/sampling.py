@@ -82,7 +82,8 @@ def _less_than(threshold: int, bits: int, out: U8, source: Source) -> None:
             equal = equal.view(word)[tied].view(np.uint8)
             more = np.empty(len(equal), np.uint8)
             _less_than(tail, bits - _STEP, more, source)
-            out.view(word)[tied] |= (more & equal).view(word)
+            words = out.view(word)
+            words[tied] |= (more & equal).view(word)
 
 
 def uniform_below(d: int, n: int, source: Source) -> UInts:
