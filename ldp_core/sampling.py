@@ -76,7 +76,7 @@ def _less_than(threshold: int, bits: int, out: U8, source: Source) -> None:
     if tail:
         assert equal is not None  # noqa: S101 (of at least one step)
         # Four bytes at a time: the search is a quarter as long, and most words with a tie have just one.
-        word = np.uint8 if len(out) % 4 else np.uint32
+        word: type[np.unsignedinteger[Any]] = np.uint8 if len(out) % 4 else np.uint32
         tied = np.flatnonzero(equal.view(word) != 0)
         if len(tied):
             equal = equal.view(word)[tied].view(np.uint8)
