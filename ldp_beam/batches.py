@@ -16,6 +16,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from ldp_beam.faults import Mask
 from ldp_core import DtypeError, InputError, Mechanism, PlanError, ReportError
+from ldp_core.columns import plain
 
 I64 = npt.NDArray[np.int64]
 
@@ -46,7 +47,7 @@ class Batch:
         if index < 0:
             return None
         column = self.table.column(index)
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return plain(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
     def select(self, names: Iterable[str]) -> pa.RecordBatch:
         """The columns of these names as one record batch, metadata kept.

@@ -21,6 +21,7 @@ from ldp_beam.records import NAMESPACE, RecordsDoFn, plan_of, refuse_reports
 from ldp_beam.windows import group, slots
 from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
 from ldp_core.mechanism import Native
+from ldp_core.report_type import check_made_by
 
 I64 = npt.NDArray[np.int64]
 
@@ -157,20 +158,23 @@ class PartialTallies(RecordsDoFn):
 class TallyReports(PartialTallies):
     """Partial tallies of reports."""
 
-    _checked: Any = None
+    _checked: pa.Schema | None = None
 
     def natives(self, part: Part) -> Native:
         """See `PartialTallies`."""
-        self._check_plan(part.schema)
+        self._check_schema(part.schema)
         reports = (
             part.required(self._column) if isinstance(part, Batch) else part.reports(self._column, self._mechanism)
         )
         return self._mechanism.from_arrow(reports, column=self._column)
 
-    def _check_plan(self, schema: pa.Schema) -> None:
-        """Refuse reports that another mechanism made, if the metadata tell."""
-        if schema.metadata == self._checked:
+    def _check_schema(self, schema: pa.Schema) -> None:
+        """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
+        if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
+        at = schema.get_field_index(self._column)
+        if at >= 0:
+            check_made_by(schema.field(at), self._mechanism)
         plan = plan_of(schema)
         if plan is not None and self._column in plan.keep:
             raise MechanismMismatchError(
@@ -183,7 +187,7 @@ class TallyReports(PartialTallies):
                 f"{made_by.fingerprint}, says the plan in the data's metadata, not {self._fingerprint}: "
                 "estimate with the mechanism that made them"
             )
-        self._checked = schema.metadata
+        self._checked = schema
 
     def find_column_faults(self, part: Part, faults: Faults) -> None:
         """See `PartialTallies`."""

@@ -43,13 +43,14 @@ class Perturb(RecordsTransform):
         key: for keyed noise, with ``id``: a `Secret`, which then travels with the job, or a function that gets it on
             the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret, mechanism,
             column name, id and value: the same after every replay, on every runner, and in Polars.
-        id: with ``key``: the column that says whose record it is; it is not passed on unless the plan keeps it.
+        id: with ``key``: the column that says whose record it is; it is not passed on unless the plan keeps it. With
+            a seeded plan, the column that tells the records apart.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
 
     Raises:
-        PlanError: ``plan`` is not a plan.
+        PlanError: ``plan`` is not a plan, or a seeded one without ``id`` or with a key.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times.
 
     >>> from ldp_core import RandomizedResponse
@@ -72,6 +73,10 @@ class Perturb(RecordsTransform):
         super().__init__()
         if not isinstance(plan, PrivacyPlan):
             raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
+        if plan.seed is not None:
+            if key is not None or id is None:
+                raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
+            key = Secret.from_seed(plan.seed)
         self._key = noise_key(key, id)
         self._plan = plan
         self._packed = packed
@@ -195,7 +200,8 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_batch(self, batch: Batch) -> WindowedValue:
         refuse_reports(batch.schema, self._plan.columns)
         self._plan.check_columns(batch.schema.names)
-        key, ids = (None, None) if self._key is None else (self._key.secret, self._key.ids(batch))
+        ids = None if self._key is None else self._key.ids(batch)
+        key = None if self._key is None or self._plan.seed is not None else self._key.secret
         reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=key, ids=ids)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 

@@ -34,8 +34,7 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     """
     if isinstance(values, pa.ChunkedArray):
         values = combine(values)
-    if not isinstance(values, pa.Array):
-        values = _from_python(values, kind, column)
+    values = plain(values) if isinstance(values, pa.Array) else _from_python(values, kind, column)
     found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_null(found):
         return pa.nulls(len(values), ARROW_TYPES[kind])
@@ -49,6 +48,11 @@ def combine(chunks: pa.ChunkedArray) -> pa.Array:
     with suppress(pa.ArrowException):
         return chunks.combine_chunks()
     return chunks.cast(chunks.type.value_type).combine_chunks()
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The array itself, or what an extension type stores."""
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def null_count(array: pa.Array) -> int:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ldp_core.columns import CONVERSION_ERRORS, as_arrow, combine
+from ldp_core.columns import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.domain import Codes, Domain
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.histogram import F64, Histogram
@@ -179,9 +179,9 @@ class Mechanism(ABC):
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
         if isinstance(reports, pa.ChunkedArray):
-            return combine(reports)
+            reports = combine(reports)
         if isinstance(reports, pa.Array):
-            return reports
+            return plain(reports)
         array: pa.Array | None = None
         with suppress(*CONVERSION_ERRORS):
             rows = np.asarray(reports)

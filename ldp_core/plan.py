@@ -30,9 +30,11 @@ class PrivacyPlan:
         columns: column name to mechanism.
         keep: columns that pass through **unchanged and unprotected**: event time, a group. A column that
             is in neither is dropped.
+        seed: an integer makes every run with this plan repeatable. **Its reports are not private**: for tests
+            and simulation, which the plan says wherever it travels. See `seeded`.
 
     Raises:
-        PlanError: no columns, or a column both perturbed and kept.
+        PlanError: no columns, a column both perturbed and kept, or a seed that is not an integer.
 
     >>> from ldp_core import RandomizedResponse, UnaryEncoding
     >>> plan = PrivacyPlan(
@@ -47,8 +49,9 @@ class PrivacyPlan:
 
     columns: Mapping[str, Mechanism]
     keep: tuple[str, ...]
+    seed: int | None
 
-    def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = ()) -> None:
+    def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = (), seed: int | None = None) -> None:
         if isinstance(keep, str) or not isinstance(keep, Iterable):
             raise PlanError(f"keep is a list of column names, got {type(keep).__name__}")
         columns, keep = dict(columns), tuple(keep)
@@ -62,6 +65,9 @@ class PrivacyPlan:
         both = sorted(columns.keys() & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise PlanError(f"seed must be an integer or None, got {type(seed).__name__}")
+        object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_items", tuple(columns.items()))
         object.__setattr__(self, "columns", MappingProxyType(columns))
         object.__setattr__(self, "keep", keep)
@@ -78,10 +84,25 @@ class PrivacyPlan:
         return PrivacyPlan.from_dict, (self.to_dict(),)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrivacyPlan) and (self._items, self.keep) == (other._items, other.keep)
+        return isinstance(other, PrivacyPlan) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self._items, self.keep))
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._items, self.keep, self.seed
+
+    def seeded(self, seed: int | None) -> PrivacyPlan:
+        """The plan with a seed, whose reports are repeatable and **not private**; or with None, without one.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)
+        column          mechanism            values  epsilon
+        crashed         randomized_response  2       1
+        total a record                               1
+        seeded with 7: repeatable, and therefore NOT private
+        """
+        return PrivacyPlan(self.columns, keep=self.keep, seed=seed)
 
     def __iter__(self) -> Iterator[str]:
         """Names of the columns of a report: the perturbed ones, then the kept ones."""
@@ -99,7 +120,10 @@ class PrivacyPlan:
         rows += [(c, m.name, str(m.domain.size), f"{m.epsilon:.4g}") for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
-        return "\n".join(_lines(rows))
+        return "\n".join(_lines(rows) + self._seed_warning())
+
+    def _seed_warning(self) -> list[str]:
+        return [] if self.seed is None else [f"seeded with {self.seed}: repeatable, and therefore NOT private"]
 
     def explain(self, n: int) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
@@ -128,7 +152,7 @@ class PrivacyPlan:
                 )
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
-        return "\n".join(_lines(rows) + warnings)
+        return "\n".join(_lines(rows) + warnings + self._seed_warning())
 
     @property
     def epsilon(self) -> float:
@@ -166,13 +190,17 @@ class PrivacyPlan:
             batch: the records.
             packed: bit vectors as 64-bit words.
             key: for keyed noise, with ``ids``, whose record each is; see `Keyed`. Each column's name is its noise's.
-            ids: one a record.
+            ids: one a record; with a seeded plan too, and without ``key``.
 
         Raises:
-            PlanError: a planned column is missing.
+            PlanError: a planned column is missing; or the plan is seeded, and there are no ids or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
         """
         schema = self.schema(batch.schema, packed=packed)
+        if self.seed is not None:
+            if key is not None or ids is None:
+                raise PlanError("a seeded plan takes ids, which tell the records apart, and no key")
+            key = Secret.from_seed(self.seed)
         keyed = None if key is None else Keyed(key, ids, column="")
         arrays = [
             m.perturb(
@@ -187,7 +215,8 @@ class PrivacyPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
-        return {"keep": list(self.keep), "columns": {name: m.to_dict() for name, m in self.columns.items()}}
+        seed = {} if self.seed is None else {"seed": self.seed}
+        return {"keep": list(self.keep), **seed, "columns": {name: m.to_dict() for name, m in self.columns.items()}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PrivacyPlan:
@@ -196,9 +225,9 @@ class PrivacyPlan:
         Raises:
             PlanError: keys are missing or unknown, or a column's mechanism is not valid.
         """
-        unknown = sorted(data.keys() - {"keep", "columns"})
+        unknown = sorted(data.keys() - {"keep", "seed", "columns"})
         if unknown or not isinstance(data.get("columns"), Mapping):
-            raise PlanError(f'a plan has a table "columns" and a list "keep", got {sorted(data)}')
+            raise PlanError(f'a plan has a table "columns", a list "keep" and perhaps a "seed", got {sorted(data)}')
         columns = {}
         for name, spec in data["columns"].items():
             if not isinstance(spec, Mapping):
@@ -207,7 +236,7 @@ class PrivacyPlan:
                 columns[name] = Mechanism.from_dict(spec)
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
-        return cls(columns, keep=data.get("keep", ()))
+        return cls(columns, keep=data.get("keep", ()), seed=data.get("seed"))
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -233,6 +262,8 @@ class PrivacyPlan:
     def to_toml(self) -> str:
         """The plan as TOML, which `from_toml` reads."""
         lines = [f"keep = {_toml(list(self.keep))}"]
+        if self.seed is not None:
+            lines.append(f"seed = {self.seed}  # repeatable, and therefore NOT private")
         for name, mechanism in self.columns.items():
             lines += ["", f"[columns.{_toml(name)}]"]
             lines += [f"{key} = {_toml(value)}" for key, value in mechanism.to_dict().items()]

@@ -11,10 +11,11 @@ from polars import selectors as cs
 
 from ldp_core import ParameterError, PlanError, PrivacyPlan
 from ldp_core.plan import METADATA_KEY
+from ldp_core.report_type import check_same
 from ldp_polars.dtypes import report_dtype
 from ldp_polars.functions import histogram, perturb
 from ldp_polars.noise import NoiseOptions
-from ldp_polars.typed import Report, check_mechanism
+from ldp_polars.typed import Report
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -29,10 +30,11 @@ def perturb_frame(
         plan: mechanisms by column.
         packed: see `perturb`.
         typed: see `perturb`.
-        noise: see `perturb`; each column's noise has its name for a tag.
+        noise: see `perturb`; each column's noise has its name for a tag. A seeded plan brings its ``seed``; give
+            ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
 
     Raises:
-        PlanError: at once: the frame lacks a planned column, or ``plan`` is not a plan.
+        PlanError: at once: the frame lacks a planned column, ``plan`` is not a plan, or has another seed.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -42,9 +44,13 @@ def perturb_frame(
     """
     _plan(plan).check_columns(frame.collect_schema().names())
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
-    reports = []
+    if plan.seed is not None:
+        if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
+            raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
+        noise["seed"] = plan.seed
+    reports, tag = [], noise.get("tag")
     for name, mechanism in plan.columns.items():
-        options: NoiseOptions = {**noise, "tag": name if noise.get("tag") is None else f"{noise['tag']}/{name}"}
+        options: NoiseOptions = {**noise, "tag": name if tag is None else f"{tag}/{name}"}
         reports.append(perturb(cs.by_name(name), mechanism, packed=packed, typed=typed, **options))
     return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
 
@@ -165,7 +171,9 @@ def check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> No
     for name, mechanism in plan.columns.items():
         dtype = schema[name]
         if isinstance(dtype, Report):
-            check_mechanism(dtype, mechanism, name)
+            check_same(dtype.mechanism, mechanism, name)
+            if dtype.seeded and plan.seed is None:
+                raise PlanError(f"column {name!r} holds seeded reports, which are not private: use plan.seeded(seed)")
             continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
         if dtype not in (plain, packed):

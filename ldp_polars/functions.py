@@ -6,21 +6,22 @@ every evaluation of a perturbing expression draws again, and each draw spends ep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
-from ldp_core import Domain, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, DtypeError, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, keyed_noise
+from ldp_polars.planned import at_plan_time
 from ldp_polars.typed import Report, mechanism_of
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
-    from ldp_core.domain import Label
+    from ldp_core.domain import Label, Unmatched
     from ldp_core.unary_encoding import Variant
 
 
@@ -73,7 +74,11 @@ def perturb(
     )
     if isinstance(dtype, pl.Enum):
         reports = reports.cat.to(dtype)
-    return reports.ext.to(Report(mechanism, packed=packed)) if typed else reports
+    if not typed:
+        return reports
+    if isinstance(dtype, pl.Enum):
+        reports = reports.cast(pl.String)
+    return reports.ext.to(Report(mechanism, packed=packed, seeded=noise.get("seed") is not None))
 
 
 def randomized_response(
@@ -82,6 +87,7 @@ def randomized_response(
     *,
     epsilon: float | None = None,
     domain: Domain | Iterable[Label] | None = None,
+    unmatched: Unmatched = "error",
     typed: bool = False,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
@@ -91,12 +97,17 @@ def randomized_response(
         expr: the values, or a column's name.
         mechanism: a `RandomizedResponse`, or instead of it
         epsilon: what one report spends, and
-        domain: the declared values; default the Booleans.
+        domain: the declared values; default those that the column's dtype declares: the Booleans, or the categories of
+            an Enum (also that of ``bin_intervals``).
+        unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         typed: see `perturb`.
         noise: see `perturb`.
 
     Returns:
         Boolean, Int64, or Enum of the domain.
+
+    Raises:
+        DtypeError: when planned: no domain, and a dtype that declares none.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"os": ["ios", "android"]})
@@ -104,9 +115,9 @@ def randomized_response(
     Enum(categories=['ios', 'android'])
     """
     if mechanism is None:
-        domain = (False, True) if domain is None else domain
-        return perturb(expr, RandomizedResponse(domain, epsilon=_required(epsilon)), typed=typed, **noise)
-    only = _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon)
+        make = partial(RandomizedResponse, epsilon=_required(epsilon))
+        return _perturb_over(expr, make, domain, unmatched, typed=typed, **noise)
+    only = _only(mechanism, RandomizedResponse, domain=domain, epsilon=epsilon, unmatched=_given(unmatched, "error"))
     return perturb(expr, only, typed=typed, **noise)
 
 
@@ -117,6 +128,7 @@ def unary_encode(
     domain: Domain | Iterable[Label] | None = None,
     epsilon: float | None = None,
     variant: Variant = "optimized",
+    unmatched: Unmatched = "error",
     packed: bool = False,
     typed: bool = False,
     **noise: Unpack[NoiseOptions],
@@ -126,9 +138,10 @@ def unary_encode(
     Args:
         expr: the values, or a column's name.
         mechanism: a `UnaryEncoding`, or instead of it
-        domain: the declared values,
-        epsilon: what one report spends, and
-        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
+        epsilon: what one report spends,
+        domain: the declared values; default the categories of an Enum column (also that of ``bin_intervals``),
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
+        unmatched: what becomes of values outside the domain, nulls included: see `ldp_core.Domain`.
         packed: as 64-bit words rather than Booleans.
         typed: see `perturb`.
         noise: see `perturb`.
@@ -136,19 +149,20 @@ def unary_encode(
     Returns:
         ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``.
 
+    Raises:
+        DtypeError: when planned: no domain, and a dtype that declares none.
+
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"os": ["ios", "android"]})
     >>> df.select(ldp_polars.unary_encode("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
     Array(Boolean, shape=(2,))
     """
-    if mechanism is not None:
-        variant_given = None if variant == "optimized" else variant
-        only = _only(mechanism, UnaryEncoding, domain=domain, epsilon=epsilon, variant=variant_given)
-        return perturb(expr, only, packed=packed, typed=typed, **noise)
-    if domain is None:
-        raise ParameterError("unary_encode needs a mechanism, or a domain and an epsilon")
-    mechanism = UnaryEncoding(domain, epsilon=_required(epsilon), variant=variant)
-    return perturb(expr, mechanism, packed=packed, typed=typed, **noise)
+    if mechanism is None:
+        make = partial(UnaryEncoding, epsilon=_required(epsilon), variant=variant)
+        return _perturb_over(expr, make, domain, unmatched, packed=packed, typed=typed, **noise)
+    given = {"variant": _given(variant, "optimized"), "unmatched": _given(unmatched, "error")}
+    only = _only(mechanism, UnaryEncoding, domain=domain, epsilon=epsilon, **given)
+    return perturb(expr, only, packed=packed, typed=typed, **noise)
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
@@ -173,7 +187,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     [1, 2]
     """
     if mechanism is None:
-        return _expr(expr).pipe_with_dtype(_tally_typed)
+        return at_plan_time(_expr(expr), _tally_typed)
     mechanism = _mechanism(mechanism)
     return pl.map_batches(
         [_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
@@ -254,10 +268,48 @@ def histogram(
     ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
     """
     if mechanism is None:
-        return _expr(expr).pipe_with_dtype(
-            partial(_histogram_typed, confidence=_confidence(confidence), simultaneous=simultaneous)
-        )
+        choose = partial(_histogram_typed, confidence=_confidence(confidence), simultaneous=simultaneous)
+        return at_plan_time(_expr(expr), choose)
     return estimate(tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous)
+
+
+def _perturb_over(
+    expr: pl.Expr | str,
+    make: Callable[[Domain], Mechanism],
+    domain: Domain | Iterable[Label] | None,
+    unmatched: Unmatched,
+    **options: Any,
+) -> pl.Expr:
+    """`perturb` by the mechanism that ``make`` makes over a domain; without one, over that of the column's dtype."""
+    if domain is not None:
+        return perturb(expr, make(_domain(domain, unmatched)), **options)
+    make(Domain((False, True), unmatched=unmatched))  # bad parameters are refused now, not when planned
+    values = _one_value_a_row(_expr(expr))
+    return at_plan_time(values, partial(_perturb_declared, make=make, unmatched=unmatched, options=options))
+
+
+def _perturb_declared(
+    values: pl.Expr, dtype: Any, *, make: Callable[[Domain], Mechanism], unmatched: Unmatched, options: dict[str, Any]
+) -> pl.Expr:
+    if isinstance(dtype, pl.Enum):
+        labels = dtype.categories.to_list()
+    elif dtype == pl.Boolean:
+        labels = [False, True]
+    else:
+        raise DtypeError(f"column {values.meta.output_name()!r}: pass domain=: a column of {dtype} declares none")
+    return perturb(values, make(Domain(labels, unmatched=unmatched)), **options)
+
+
+def _domain(domain: Domain | Iterable[Label], unmatched: Unmatched) -> Domain:
+    if not isinstance(domain, Domain):
+        return Domain(domain, unmatched=unmatched)
+    if unmatched != "error":
+        raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
+    return domain
+
+
+def _given(value: str, default: str) -> str | None:
+    return None if value == default else value
 
 
 def _tally_typed(reports: pl.Expr, dtype: Any) -> pl.Expr:
@@ -285,15 +337,20 @@ def _one_value_a_row(expr: pl.Expr) -> pl.Expr:
     """
     if expr.meta.is_column_selection() or _constant(expr):
         return expr
-    keeps_rows = False
-    with suppress(pl.exceptions.PolarsError):
-        keeps_rows = expr.meta.is_length_preserving()
-    if not keeps_rows:
+    if not _keeps_rows(expr):
         raise ParameterError(
             "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
             "tell: compute it in a with_columns or select of its own before, then perturb the column"
         )
     return expr
+
+
+def _keeps_rows(expr: pl.Expr) -> bool:
+    with suppress(pl.exceptions.PolarsError):
+        return expr.meta.is_length_preserving()
+    # Polars 2.1 does not know the dtype of bins before it knows the column's, and gives up; they are elementwise.
+    inputs = expr.meta.pop()
+    return len(inputs) == 1 and str(expr) == f"{inputs[0]}.bin_intervals()" and _keeps_rows(inputs[0])
 
 
 def _constant(expr: pl.Expr) -> bool:

@@ -16,7 +16,7 @@ from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
-    from ldp_core.domain import Label
+    from ldp_core.domain import Label, Unmatched
     from ldp_core.unary_encoding import Variant
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -52,11 +52,12 @@ class LdpExpr:
         *,
         epsilon: float | None = None,
         domain: Domain | Iterable[Label] | None = None,
+        unmatched: Unmatched = "error",
         typed: bool = False,
         **noise: Unpack[NoiseOptions],
     ) -> pl.Expr:
         return functions.randomized_response(
-            self._expr, mechanism, epsilon=epsilon, domain=domain, typed=typed, **noise
+            self._expr, mechanism, epsilon=epsilon, domain=domain, unmatched=unmatched, typed=typed, **noise
         )
 
     @_sugar_for(functions.unary_encode)
@@ -67,6 +68,7 @@ class LdpExpr:
         domain: Domain | Iterable[Label] | None = None,
         epsilon: float | None = None,
         variant: Variant = "optimized",
+        unmatched: Unmatched = "error",
         packed: bool = False,
         typed: bool = False,
         **noise: Unpack[NoiseOptions],
@@ -77,6 +79,7 @@ class LdpExpr:
             domain=domain,
             epsilon=epsilon,
             variant=variant,
+            unmatched=unmatched,
             packed=packed,
             typed=typed,
             **noise,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -71,8 +70,7 @@ def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | No
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
             raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")
-        secret = Secret(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
-        return KeyedNoise(secret, tag, by_position=row_id is None), row_id
+        return KeyedNoise(Secret.from_seed(seed), tag, by_position=row_id is None), row_id
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None

@@ -7,16 +7,13 @@ its extension types unstable, so this is opt-in.)
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
-from ldp_core import DtypeError, Mechanism, MechanismMismatchError
+from ldp_core import DtypeError, Mechanism
+from ldp_core.report_type import NAME, check_same, describe, described
 from ldp_polars.dtypes import report_dtype
-
-NAME = "ldp.report"
 
 
 class Report(pl.BaseExtension):
@@ -27,24 +24,30 @@ class Report(pl.BaseExtension):
     RandomizedResponse(domain=Domain([False, True]), epsilon=1.0, coins=None)
     """
 
-    def __init__(self, mechanism: Mechanism, *, packed: bool = False) -> None:
-        super().__init__(NAME, report_dtype(mechanism, packed=packed), json.dumps(mechanism.to_dict()))
+    def __init__(self, mechanism: Mechanism, *, packed: bool = False, seeded: bool = False) -> None:
+        super().__init__(NAME, storage_dtype(mechanism, packed=packed), describe(mechanism, seeded=seeded))
 
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism that made the reports."""
-        return _mechanism(self.ext_metadata() or "{}")
+        return described(self.ext_metadata() or "{}")[0]
+
+    @property
+    def seeded(self) -> bool:
+        """Whether they were made under ``seed=``: such reports are **not private**."""
+        return described(self.ext_metadata() or "{}")[1]
 
     def _string_repr(self) -> str:
         return NAME
 
 
+def storage_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
+    """What typed reports are stored as: text as String, because Polars 2.1 cannot export an extension of an Enum."""
+    dtype = report_dtype(mechanism, packed=packed)
+    return pl.String() if isinstance(dtype, pl.Enum) else dtype
+
+
 pl.register_extension_type(NAME, Report)
-
-
-@lru_cache(maxsize=256)
-def _mechanism(metadata: str) -> Mechanism:
-    return Mechanism.from_dict(json.loads(metadata))
 
 
 def mechanism_of(dtype: Any, column: str) -> Mechanism:
@@ -68,15 +71,5 @@ def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
     """
     if not isinstance(reports.dtype, Report):
         return reports
-    check_mechanism(reports.dtype, mechanism, reports.name)
+    check_same(reports.dtype.mechanism, mechanism, reports.name)
     return reports.ext.storage()
-
-
-def check_mechanism(dtype: Report, mechanism: Mechanism, column: str) -> None:
-    """Raise `MechanismMismatchError` unless reports of ``dtype`` were made by ``mechanism``."""
-    made_by = dtype.mechanism.fingerprint
-    if made_by != mechanism.fingerprint:
-        raise MechanismMismatchError(
-            f"column {column!r}: the reports were made by the mechanism with fingerprint {made_by}, says their dtype, "
-            f"not by {mechanism.fingerprint}: estimate with the mechanism that made them"
-        )

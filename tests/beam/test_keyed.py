@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespace)
-from ldp_core import Domain, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 SECRET = Secret(bytes(range(32)))
 PLAN = PrivacyPlan(
@@ -136,3 +136,17 @@ def test_the_secret_travels_only_if_it_is_given():
     assert bytes(range(32)) in given
     named = pickle.dumps(ldp_beam.Perturb(PLAN, key=partial(Secret.from_env, "LDP_SECRET"), id="user"))
     assert bytes(range(32)) not in named
+
+
+def test_a_seeded_plan_gives_the_reports_of_polars():
+    seeded = PLAN.seeded(3)
+    frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(seeded, packed=True, row_id="n")
+    rows = frame.select("n", "os", "crashed", "hour").rows()
+    expected = [(n, tuple(os), crashed, hour) for n, os, crashed, hour in rows]
+    for inputs in ([events()], events().to_pylist()):
+        with beam.Pipeline("FnApiRunner") as p:
+            reports = p | beam.Create(inputs) | ldp_beam.Perturb(seeded, id="n") | beam.FlatMap(rows_of)
+            assert_that(reports, partial(check, expected))
+    for options in ({}, {"key": SECRET, "id": "n"}):
+        with pytest.raises(PlanError, match="seeded plan"):
+            ldp_beam.Perturb(seeded, **options)

@@ -19,6 +19,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
 )
 
@@ -240,3 +241,46 @@ def test_an_empty_batch():
     )
     assert plan.perturb(batch).num_rows == 0
     assert np.array_equal(plan["a"].tally(plan.perturb(batch).column("a")).support, [0, 0])
+
+
+# ---- seeded plans
+
+
+def test_a_seeded_plan_says_wherever_it_travels_that_it_is_not_private(tmp_path):
+    plan = PrivacyPlan({"x": UnaryEncoding(["a", "b"], epsilon=1.0)}, keep=["t"])
+    seeded = plan.seeded(7)
+    assert seeded != plan
+    assert seeded.fingerprint != plan.fingerprint
+    assert seeded.seeded(None) == plan
+    assert "NOT private" in repr(seeded)
+    assert "NOT private" in seeded.explain(1000)
+    assert "NOT private" in seeded.to_toml()
+    assert "NOT private" not in repr(plan) + plan.explain(1000) + plan.to_toml()
+    for copy in (
+        PrivacyPlan.from_toml(seeded.to_toml()),
+        PrivacyPlan.from_dict(seeded.to_dict()),
+        PrivacyPlan.from_metadata({b"ldp.plan": seeded.to_json().encode()}),
+        pickle.loads(pickle.dumps(seeded)),
+    ):
+        assert copy == seeded
+        assert copy.seed == 7
+
+
+@pytest.mark.parametrize("seed", [True, 1.5, "7"])
+def test_bad_seeds(seed):
+    with pytest.raises(PlanError, match="seed"):
+        PrivacyPlan({"x": UnaryEncoding(["a", "b"], epsilon=1.0)}, seed=seed)
+
+
+def test_a_seeded_plan_perturbs_by_ids():
+    plan = PrivacyPlan({"x": UnaryEncoding(range(9), epsilon=1.0), "y": UnaryEncoding(range(9), epsilon=1.0)}).seeded(7)
+    values = pa.array(np.arange(90) % 9)
+    batch = pa.record_batch({"x": values, "y": values})
+    first = plan.perturb(batch, ids=np.arange(90))
+    order = np.random.default_rng(0).permutation(90)
+    assert plan.perturb(batch.take(pa.array(order)), ids=order).equals(first.take(pa.array(order)))
+    assert not first["x"].equals(first["y"])
+    assert not plan.seeded(8).perturb(batch, ids=np.arange(90)).equals(first)
+    for options in ({}, {"key": Secret.generate(), "ids": np.arange(90)}):
+        with pytest.raises(PlanError, match="seeded plan takes ids"):
+            plan.perturb(batch, **options)

@@ -55,7 +55,6 @@ def test_missing_parameters():
         lambda: X.ldp.randomized_response(domain=LABELS),
         X.ldp.unary_encode,
         lambda: X.ldp.unary_encode(domain=LABELS),
-        lambda: X.ldp.unary_encode(epsilon=1.0),
     ):
         with pytest.raises(ParameterError, match="mechanism"):
             build()

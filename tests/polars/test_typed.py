@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +14,7 @@ from ldp_core import (
     Domain,
     DtypeError,
     MechanismMismatchError,
+    PlanError,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
@@ -86,6 +90,74 @@ def test_the_type_survives_files_and_other_readers(mechanism, kind, tmp_path):
     if kind == "parquet":
         plain = pq.read_table(path)["x"]
         assert mechanism.tally(plain) == mechanism.tally(back["x"].ext.storage().to_arrow())
+
+
+REGISTERED = """
+import sys
+import polars as pl, pyarrow as pa, pyarrow.parquet as pq
+import apache_beam as beam
+import ldp_beam, ldp_polars
+from ldp_core import Mechanism, MechanismMismatchError, RandomizedResponse
+
+class Report(pa.ExtensionType):
+    def __init__(self, storage, metadata):
+        self.metadata = metadata
+        super().__init__(storage, "ldp.report")
+    def __arrow_ext_serialize__(self):
+        return self.metadata
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, metadata):
+        return cls(storage, metadata)
+
+if sys.argv[2] == "registered":
+    pa.register_extension_type(Report(pa.bool_(), b""))
+table = pq.read_table(sys.argv[1])
+assert isinstance(table.schema.field("x").type, Report) == (sys.argv[2] == "registered")
+frame = pl.read_parquet(sys.argv[1])
+mechanism = frame.schema["x"].mechanism
+for data in (table, frame.to_arrow(), pa.table(frame)):
+    back = pl.from_arrow(data)
+    assert back.schema == frame.schema and back.equals(frame)
+    assert mechanism.tally(data["x"]) == mechanism.tally(table["x"])
+    assert back.select(pl.col("x").ldp.tally()).item()["support"] == mechanism.tally(table["x"]).support.tolist()
+    with beam.Pipeline("FnApiRunner") as p:
+        rows = p | beam.Create(data.to_batches()) | ldp_beam.Histogram("x", mechanism)
+        rows | beam.combiners.ToList() | beam.Map(lambda rows: print(rows[0].n))
+    try:
+        with beam.Pipeline("FnApiRunner") as p:
+            p | beam.Create(data.to_batches()) | ldp_beam.Histogram("x", RandomizedResponse(epsilon=0.123))
+    except Exception as error:
+        assert "MechanismMismatchError" in str(error) or isinstance(error, MechanismMismatchError), error
+    else:
+        raise AssertionError("tallied with another mechanism")
+"""
+
+
+@pytest.mark.parametrize("known", ["registered", "unknown"])
+def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
+    """Whether or not pyarrow knows the type: there and back, tallied by the core and by Beam, and never mistaken."""
+    path = tmp_path / "reports.parquet"
+    frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True)).write_parquet(path)
+    done = subprocess.run(
+        [sys.executable, "-c", REGISTERED, str(path), known], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(N)] * 3
+
+
+def test_seeded_reports_say_so(mechanism):
+    df = frame(mechanism)
+    plan = PrivacyPlan({"x": mechanism})
+    seeded = df.ldp.perturb(plan.seeded(7), typed=True)
+    assert seeded.schema["x"].seeded
+    assert seeded.equals(df.ldp.perturb(plan, typed=True, seed=7))
+    assert not df.ldp.perturb(plan, typed=True).schema["x"].seeded
+    assert seeded["x"].ext.storage().equals(df.ldp.perturb(plan.seeded(7), typed=True)["x"].ext.storage())
+    with pytest.raises(pl.exceptions.SchemaError):
+        pl.concat([seeded, df.ldp.perturb(plan, typed=True)])
+    with pytest.raises(PlanError, match="not private"):
+        seeded.ldp.histograms(plan)
+    assert seeded.ldp.histograms(plan.seeded(1)).height == mechanism.domain.size
 
 
 def test_reports_of_two_mechanisms_do_not_mix(mechanism):

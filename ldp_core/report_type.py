@@ -1,0 +1,59 @@
+"""Reports that know how they were made: the Arrow extension type ``ldp.report``.
+
+The type's metadata are the mechanism's JSON. They travel in Arrow, Parquet and IPC; a program that knows nothing of
+them sees the plain reports. `ldp_polars` makes such columns (``typed=True``); whoever tallies them checks.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import lru_cache
+
+import pyarrow as pa
+
+from ldp_core.errors import MechanismMismatchError
+from ldp_core.mechanism import Mechanism
+
+NAME = "ldp.report"
+
+
+def describe(mechanism: Mechanism, *, seeded: bool) -> str:
+    """The type's metadata: the mechanism, and whether its noise was seeded, which is not private."""
+    return json.dumps(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
+
+
+@lru_cache(maxsize=256)
+def described(metadata: str) -> tuple[Mechanism, bool]:
+    """Inverse of `describe`."""
+    made = json.loads(metadata)
+    seeded = bool(made.pop("seeded", False))
+    return Mechanism.from_dict(made), seeded
+
+
+def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
+    """Raise if a column says that it holds the reports of another mechanism; most columns say nothing.
+
+    Args:
+        field: with the extension type, where pyarrow knows it, or else with its metadata.
+
+    Raises:
+        MechanismMismatchError: it does.
+    """
+    metadata = field.metadata or {}
+    name, text = metadata.get(b"ARROW:extension:name"), metadata.get(b"ARROW:extension:metadata")
+    if isinstance(field.type, pa.BaseExtensionType):
+        name = field.type.extension_name.encode()
+        with suppress(AttributeError):  # a type that is not Python's
+            text = field.type.__arrow_ext_serialize__()
+    if name == NAME.encode() and text is not None:
+        check_same(described(text.decode())[0], mechanism, field.name)
+
+
+def check_same(made_by: Mechanism, mechanism: Mechanism, column: str) -> None:
+    """Raise `MechanismMismatchError` unless the two mechanisms are the same."""
+    if made_by.fingerprint != mechanism.fingerprint:
+        raise MechanismMismatchError(
+            f"column {column!r}: the reports were made by the mechanism with fingerprint {made_by.fingerprint}, says "
+            f"their type, not by {mechanism.fingerprint}: estimate with the mechanism that made them"
+        )

@@ -1,0 +1,35 @@
+"""Expressions that are chosen when the plan is made, and the dtypes of the columns are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+Choice = Callable[[pl.Expr, Any], pl.Expr]
+"""From an expression and its dtype to the expression that takes its place."""
+
+
+class _Chosen:
+    """What Polars calls back; unlike the closure that ``Expr.pipe_with_dtype`` makes, it pickles by reference."""
+
+    def __init__(self, choose: Choice) -> None:
+        self._choose = choose
+
+    def __call__(self, inputs: tuple[list[Any], list[Any]]) -> Any:
+        (expr,), (dtype,) = inputs
+        return self._choose(pl.Expr._from_pyexpr(expr), dtype)._pyexpr
+
+
+def at_plan_time(expr: pl.Expr, choose: Choice) -> pl.Expr:
+    """``expr.pipe_with_dtype(choose)`` that serialises without cloudpickle, if ``choose`` is a module's function.
+
+    The public method wraps its function in a closure. Where Polars moves what is under it, the public one is used.
+    """
+    try:
+        from polars._plr import pipe_with_dtype  # noqa: PLC0415 (private: it may go)
+
+        return pl.Expr._from_pyexpr(pipe_with_dtype([expr._pyexpr], _Chosen(choose)))
+    except (ImportError, AttributeError):
+        return expr.pipe_with_dtype(choose)
