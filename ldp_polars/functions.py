@@ -278,13 +278,19 @@ def _perturb_over(
     make: Callable[[Domain], Mechanism],
     domain: Domain | Iterable[Label] | None,
     unmatched: Unmatched,
-    **options: Any,
+    *,
+    packed: bool = False,
+    typed: bool,
+    **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """`perturb` by the mechanism that ``make`` makes over a domain; without one, over that of the column's dtype."""
     if domain is not None:
-        return perturb(expr, make(_domain(domain, unmatched)), **options)
-    make(Domain((False, True), unmatched=unmatched))  # bad parameters are refused now, not when planned
+        return perturb(expr, make(_domain(domain, unmatched)), packed=packed, typed=typed, **noise)
     values = _one_value_a_row(_expr(expr))
+    # Bad parameters are refused now, not when planned.
+    make(Domain((False, True), unmatched=unmatched))
+    keyed_noise(noise, values)
+    options = {"packed": packed, "typed": typed, **noise}
     return at_plan_time(values, partial(_perturb_declared, make=make, unmatched=unmatched, options=options))
 
 
