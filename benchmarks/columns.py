@@ -102,6 +102,15 @@ def rows(scale: float) -> Iterator[Row]:
             n=len(codes),
             bar=0.4,
         )
+    people = enum_frame(16, n)[0].with_columns(user=pl.int_range(pl.len()))
+    yield compare(
+        "k-ary RR d=16 with keyed noise, integer ids",
+        "the same with fresh noise",
+        lambda: people.select(pl.col("x").ldp.randomized_response(k, key=KEY, id="user")),
+        lambda: people.select(pl.col("x").ldp.randomized_response(k)),
+        n=n,
+        bar=0.4,
+    )
     yield compare(
         "binary RR with keyed noise, integer ids",
         "the same with fresh noise",
