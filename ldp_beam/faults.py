@@ -19,6 +19,7 @@ WRONG_TYPE = "wrong type"
 NO_COLUMN = "no such column"
 NO_TIME = "no event time"
 NOT_A_REPORT = "not a report of this mechanism"
+LATE = "late"
 
 Mask = npt.NDArray[np.bool_]
 

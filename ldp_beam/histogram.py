@@ -14,7 +14,9 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from ldp_beam.combine import HistogramCombineFn, check_estimate
+from ldp_beam.fill import EmptyTallies, Fill
 from ldp_beam.keys import noise_key
+from ldp_beam.late import LateRecords, knows_late
 from ldp_beam.partials import PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.records import RecordsTransform, refuse_sliding
 from ldp_beam.rows import DeadLetter, HistogramRow
@@ -35,6 +37,8 @@ class HistogramOptions(TypedDict, total=False):
     trigger: TriggerFn | None
     accumulation_mode: Any
     allowed_lateness: float | str
+    fill: Fill | None
+    fill_keys: Iterable[tuple[str, ...]] | None
 
 
 class _HistogramTransform(RecordsTransform):
@@ -53,6 +57,8 @@ class _HistogramTransform(RecordsTransform):
         trigger: TriggerFn | None = None,
         accumulation_mode: Any = None,
         allowed_lateness: float | str = 0,
+        fill: Fill | None = None,
+        fill_keys: Iterable[tuple[str, ...]] | None = None,
     ) -> None:
         super().__init__()
         check_estimate(mechanism, confidence)
@@ -73,6 +79,11 @@ class _HistogramTransform(RecordsTransform):
             accumulation_mode = AccumulationMode.ACCUMULATING
         if accumulation_mode not in modes:
             raise ParameterError("accumulation_mode must be AccumulationMode.ACCUMULATING or DISCARDING")
+        self._fill = None
+        if fill is not None:
+            self._fill = EmptyTallies(self._windows, fill, _keys(fill_keys, by), mechanism.empty_tally())
+        elif fill_keys is not None:
+            raise ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._column = column
         self._mechanism = mechanism
         self._event_time = event_time
@@ -102,6 +113,14 @@ class _HistogramTransform(RecordsTransform):
         """See `beam.PTransform`."""
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), Keyed)
         if self._windows is not None:
+            if not pcoll.is_bounded and knows_late(self._windows):
+                late = partials | "Late" >> LateRecords(self._windows, self._lateness, self._event_time or self._column)
+                if dead_letters is not None:
+                    late |= "As the input" >> beam.WindowInto(pcoll.windowing)
+                    dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
+            if self._fill is not None:
+                empty = pcoll.pipeline | "Empty windows" >> self._fill
+                partials = (partials, empty) | "Filled" >> beam.Flatten()
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
                 trigger=self._trigger,
@@ -145,10 +164,15 @@ class Histogram(_HistogramTransform):
             counts elements counts partial tallies, of which a batch makes one per slot and key.
         accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
             the pane before. DISCARDING: each pane has only the new ones.
+        fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
+            with ``n`` 0. ``end`` None: for as long as the job runs (needs a runner with Beam's ``PeriodicImpulse``).
+        fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
-    A window without reports gives no row. Records carry their own time, so those in one batch may be older than
-    the batch's timestamp: in a streaming pipeline Beam drops, silently, records that are older than the
-    watermark by more than ``allowed_lateness``. Give batches the timestamp of their oldest record, or allow lateness.
+    A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
+    than the batch's timestamp: in a streaming pipeline Beam drops records of windows whose end the watermark has
+    passed by more than ``allowed_lateness``. Give batches the timestamp of their oldest record, or allow lateness.
+    What is dropped from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
+    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError`, `DomainError` or
     `DtypeError` (not reports of this mechanism), `PlanError` (no such column), `InputError` (no event
@@ -219,6 +243,18 @@ class PrivateHistogram(_HistogramTransform):
         """See `beam.PTransform`."""
         refuse_sliding(pcoll)
         return super().expand(pcoll)
+
+
+def _keys(keys: Iterable[tuple[str, ...]] | None, by: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The keys to fill, one text for each name in ``by``."""
+    if keys is None and by:
+        raise ParameterError(
+            f"fill= with by={by} needs fill_keys=, tuples of {len(by)} texts: they are not known before"
+        )
+    out = ((),) if keys is None else tuple(keys)
+    if not all(isinstance(key, tuple) and len(key) == len(by) and all(isinstance(k, str) for k in key) for key in out):
+        raise ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
+    return out
 
 
 class _EstimateDoFn(beam.DoFn):

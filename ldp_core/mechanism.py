@@ -309,10 +309,14 @@ class Mechanism(ABC):
         raise ParameterError(f"{name}: {message}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Mechanism.from_dict, (self.to_dict(),)
+        return _from_dict, (self.to_dict(),)
 
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify mechanism, parameters and domain."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _from_dict(data: dict[str, Any]) -> Mechanism:
+    return Mechanism.from_dict(data)  # (cloudpickle would take a static method apart, code and all)
