@@ -47,7 +47,9 @@ class Batch:
         if index < 0:
             return None
         column = self.table.column(index)
-        return plain(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+        if isinstance(column, pa.ChunkedArray):  # combine_chunks would copy a single one
+            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return plain(column)
 
     def select(self, names: Iterable[str]) -> pa.RecordBatch:
         """The columns of these names as one record batch, metadata kept.

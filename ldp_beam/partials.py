@@ -18,7 +18,7 @@ from ldp_beam.batches import Batch, Part, as_reports, check_times
 from ldp_beam.faults import NO_COLUMN, NO_TIME, NOT_A_REPORT, WRONG_TYPE, Faults, check_reports, check_values
 from ldp_beam.keys import NoiseKey
 from ldp_beam.records import NAMESPACE, RecordsDoFn, plan_of, refuse_reports
-from ldp_beam.windows import group, slots
+from ldp_beam.windows import Groups, group, slots
 from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
 from ldp_core.mechanism import Native
 from ldp_core.report_type import check_made_by
@@ -78,7 +78,7 @@ class PartialTallies(RecordsDoFn):
         out = [
             WindowedValue((texts[key], tally), _seconds(stamp), window)
             for tally, key, stamp in zip(
-                self._tallies(natives, groups.of_record, len(stamps)), groups.key.tolist(), stamps.tolist(), strict=True
+                self._tallies(natives, groups), groups.key.tolist(), stamps.tolist(), strict=True
             )
         ]
         empty = self._mechanism.empty_tally()
@@ -95,7 +95,7 @@ class PartialTallies(RecordsDoFn):
         return [
             WindowedValue((texts[key], tally), _seconds(int(earliest[number])), (windows[number],))
             for tally, key, number in zip(
-                self._tallies(natives, groups.of_record, len(groups.key)),
+                self._tallies(natives, groups),
                 groups.key.tolist(),
                 groups.slot.tolist(),
                 strict=True,
@@ -114,22 +114,22 @@ class PartialTallies(RecordsDoFn):
         rows = zip(*([texts[i] for i in codes[first].tolist()] for codes, texts in columns), strict=True)
         return number, list(rows)
 
-    def _tallies(self, natives: Native, groups: I64, n_groups: int) -> Iterator[Tally]:
+    def _tallies(self, natives: Native, groups: Groups) -> Iterator[Tally]:
         """One tally for each group, of a bounded number of groups at a time."""
+        of_record, n_groups = groups.of_record, len(groups.key)
         at_once = max(_CELLS // self._mechanism.domain.size, 1)
-        if n_groups > at_once and np.any(groups[1:] < groups[:-1]):
-            order = np.argsort(groups, kind="stable")
-            natives, groups = natives.take(order, axis=0), groups.take(order)
+        if n_groups > at_once and np.any(of_record[1:] < of_record[:-1]):
+            order = np.argsort(of_record, kind="stable")
+            natives, of_record = natives.take(order, axis=0), of_record.take(order)
         for first in range(0, n_groups, at_once):
             last = min(first + at_once, n_groups)
-            some, numbers = natives, groups
+            some, numbers = natives, of_record
             if n_groups > at_once:
-                start, stop = np.searchsorted(groups, (first, last))
-                some, numbers = natives[start:stop], groups[start:stop] - first
+                start, stop = np.searchsorted(of_record, (first, last))
+                some, numbers = natives[start:stop], of_record[start:stop] - first
             counts = self._mechanism.support_counts(some, numbers, last - first)
-            sizes = np.bincount(numbers, minlength=last - first) if last - first > 1 else [len(some)]
-            for n, support in zip(sizes, counts, strict=True):
-                yield Tally(int(n), support, self._fingerprint)
+            for n, support in zip(groups.size[first:last].tolist(), counts, strict=True):
+                yield Tally(n, support, self._fingerprint)
 
     def find_faults(self, part: Part, faults: Faults) -> None:
         """See `RecordsDoFn`."""

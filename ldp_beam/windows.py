@@ -141,16 +141,18 @@ class Groups(NamedTuple):
     """int64[g]: the slot of each pair."""
     key: I64
     """int64[g]: the key of each pair."""
+    size: I64
+    """int64[g]: the number of records of each pair, at least 1."""
 
 
 def group(index: I64, keys: I64, n_keys: int) -> Groups:
     """Number the (slot, key) pairs that occur in at least one record: 0 to g - 1."""
     if not len(index):
-        return Groups(index, index, index)
+        return Groups(index, index, index, index)
     low = int(index.min())
     span = int(index.max()) - low + 1
     if span == n_keys == 1:
-        return Groups(np.zeros_like(index), index[:1], np.zeros(1, np.int64))
+        return Groups(np.zeros_like(index), index[:1], np.zeros(1, np.int64), np.full(1, len(index)))
     room = 4 * len(index) + 1024  # up to this many cells a table is faster than sorting
     if span * n_keys <= room:
         slot_of = low + np.arange(span)
@@ -161,10 +163,11 @@ def group(index: I64, keys: I64, n_keys: int) -> Groups:
     if n_keys > 1:
         number = number * n_keys + keys
     if cells > room:
-        occupied, number = np.unique(number, return_inverse=True)
+        occupied, number, size = np.unique(number, return_inverse=True, return_counts=True)
     else:
-        there = np.bincount(number, minlength=cells) > 0
-        occupied = np.flatnonzero(there)
+        size = np.bincount(number, minlength=cells)
+        occupied = np.flatnonzero(size)
         if len(occupied) < cells:
-            number = (np.cumsum(there) - 1)[number]
-    return Groups(number, slot_of[occupied // n_keys], occupied % n_keys)
+            number = (np.cumsum(size > 0) - 1)[number]
+            size = size[occupied]
+    return Groups(number, slot_of[occupied // n_keys], occupied % n_keys, size)

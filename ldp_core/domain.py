@@ -244,7 +244,9 @@ class Domain:
             codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
             return codes
         if self._first is not None and not array.null_count:
-            offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False) - self._first
+            offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            if self._first:
+                offset = offset - self._first
             if array.type == pa.uint64():  # from 2**63 on the cast has wrapped, perhaps onto a label
                 offset = np.where(array.to_numpy() >> np.uint64(63), -1, offset)
             inside: npt.NDArray[np.uint64] = np.minimum(offset.view(np.uint64), np.uint64(missing))

@@ -183,7 +183,10 @@ class RandomizedResponse(Mechanism):
     def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """A report supports the value that it names."""
         d = self.domain.size
-        cells = reports if n_groups == 1 else groups * d + reports
+        cells: npt.NDArray[Any] = reports
+        if n_groups > 1:
+            cells = groups * d
+            cells += reports
         return np.bincount(cells, minlength=n_groups * d).reshape(n_groups, d)
 
     def report_type(self, *, packed: bool = False) -> pa.DataType:
