@@ -1,0 +1,37 @@
+"""Sources and sinks: whatever they read or write, elements are Arrow batches.
+
+ReadKafka, ReadPubSub, WatchFolder -> batches       DecodeMessages: messages of any other queue -> batches
+batches or rows -> WriteKafka, WritePubSub          rows -> WriteHistograms, HistogramBatches
+"""
+
+from ldp_beam.io.folder import WatchFolder
+from ldp_beam.io.histograms import (
+    BIGQUERY_SCHEMA,
+    HISTOGRAM_SCHEMA,
+    HistogramBatches,
+    WriteHistograms,
+    bigquery_row,
+    histogram_batch,
+    histogram_line,
+)
+from ldp_beam.io.kafka import ReadKafka, WriteKafka
+from ldp_beam.io.messages import DecodeMessages, decode, encode
+from ldp_beam.io.pubsub import ReadPubSub, WritePubSub
+
+__all__ = [
+    "BIGQUERY_SCHEMA",
+    "HISTOGRAM_SCHEMA",
+    "DecodeMessages",
+    "HistogramBatches",
+    "ReadKafka",
+    "ReadPubSub",
+    "WatchFolder",
+    "WriteHistograms",
+    "WriteKafka",
+    "WritePubSub",
+    "bigquery_row",
+    "decode",
+    "encode",
+    "histogram_batch",
+    "histogram_line",
+]

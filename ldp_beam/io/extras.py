@@ -1,0 +1,30 @@
+"""Clients of outside systems: imported when they are used, and missed with a clear word."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from ldp_core import LdpError
+
+
+class MissingExtraError(LdpError, ImportError):
+    """A package is missing that an extra of this project brings."""
+
+
+def need(module: str, extra: str) -> ModuleType:
+    """Import ``module``.
+
+    Raises:
+        MissingExtraError: it is not installed; says which extra brings it.
+
+    >>> need("no_such_client", "kafka")
+    Traceback (most recent call last):
+        ...
+    ldp_beam.io.extras.MissingExtraError: no_such_client is not installed: pip install 'ldp-telemetry[kafka]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        pass
+    raise MissingExtraError(f"{module} is not installed: pip install 'ldp-telemetry[{extra}]'")

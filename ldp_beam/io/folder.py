@@ -1,0 +1,135 @@
+"""A watched folder: files that appear in it, as batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.watch import PollFn, PollResult, Watch, after_total_of, never
+from apache_beam.pvalue import PBegin
+from apache_beam.utils.timestamp import Timestamp
+
+from ldp_beam.io.files import ReadFileDoFn, file_format
+from ldp_beam.records import RecordsTransform
+from ldp_beam.rows import DeadLetter
+from ldp_beam.windows import seconds
+from ldp_core import ParameterError
+
+
+class WatchFolder(RecordsTransform):
+    """Parquet, NDJSON and CSV files that match a pattern, now and later -> ``pyarrow.RecordBatch``; each file once.
+
+    A file must be complete when it gets its name: write it under another one and rename it. Names that begin with a
+    dot or an underscore, and those that do not end like a data file (``.parquet``, ``.ndjson``,
+    ``.jsonl``, ``.json``, ``.csv``; text also compressed, ``.gz``, ``.bz2``, ``.zst``), are never matched. A file
+    is known by its path: it is not read again when it changes. The runner remembers a hash of each path.
+
+    A batch's timestamp, and the watermark, are the time of the poll that found its file, less ``max_delay``.
+
+    With `with_exception_handling`: ``(batches, dead_letters)``; a line, or a whole file, that cannot be read is
+    counted as `DeadLetter`, with a reason of `ldp_beam.io.files` or `ldp_beam.io.messages`.
+
+    Args:
+        pattern: a glob, on any file system that Beam knows.
+        poll_interval: between two looks, in seconds or as text like ``"10s"``.
+        stop_after: seconds, or text like ``"1h"``: look no longer than that (once at least); None: never end.
+        max_delay: how much older than the moment its file is found a record may be; older ones may be late.
+        schema: of text files: the columns, nullable ones may be missing in NDJSON; of Parquet files the columns to
+            read, or None for all. Times in CSV have a zone if the schema's type has one.
+
+    Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`.
+
+    Raises:
+        ParameterError: no pattern, times out of range, or a pattern for text files without ``schema``.
+
+    >>> WatchFolder("in/*.ndjson")
+    Traceback (most recent call last):
+        ...
+    ldp_core.errors.ParameterError: files of ndjson need schema=, a pyarrow.Schema: types are declared, not guessed
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        poll_interval: float | str = 10.0,
+        stop_after: float | str | None = None,
+        max_delay: float | str = 60.0,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(pattern, str) or not pattern:
+            raise ParameterError(f"pattern must be text, got {type(pattern).__name__}")
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise ParameterError(f"schema must be a pyarrow.Schema, got {type(schema).__name__}")
+        kind = file_format(pattern)
+        if schema is None and kind not in (None, "parquet"):
+            raise ParameterError(f"files of {kind} need schema=, a pyarrow.Schema: types are declared, not guessed")
+        self._pattern = pattern
+        self._interval = seconds(poll_interval, name="poll_interval")
+        if not self._interval:
+            raise ParameterError("poll_interval must be longer than 0 seconds")
+        self._stop_after = None if stop_after is None else seconds(stop_after, name="stop_after")
+        self._max_delay = seconds(max_delay, name="max_delay")
+        self._schema = schema
+
+    def expand(self, pbegin: PBegin) -> Any:
+        """See `beam.PTransform`."""
+        watch = Watch(
+            Poll(self._interval, self._max_delay),
+            poll_interval=self._interval,
+            termination=never() if self._stop_after is None else after_total_of(self._stop_after),
+        )
+        paths = (
+            pbegin
+            | "Pattern" >> beam.Create([self._pattern])
+            | "Watch" >> watch
+            | "Path" >> beam.Values().with_output_types(str)
+            | "Spread" >> beam.Reshuffle()
+        )
+        fn: Any = ReadFileDoFn(self._schema, self._dead_letter_tag)
+        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
+        if dead_letters is None:
+            return batches
+        dead_letters.element_type = DeadLetter
+        return batches, dead_letters
+
+    def display_data(self) -> dict[str, Any]:
+        """For the runner's user interface."""
+        return {"pattern": self._pattern}
+
+
+class Poll(PollFn):
+    """One look: the paths of the complete files.
+
+    Waits until ``interval`` seconds have gone since the last look by itself, because Beam's local runner
+    calls again at once; on runners that wait it does not.
+    """
+
+    def __init__(self, interval: float, max_delay: float) -> None:
+        self._interval = interval
+        self._max_delay = max_delay
+        self._last = -interval
+
+    def __call__(self, element: str) -> PollResult[str]:
+        """Find the files of a pattern."""
+        time.sleep(max(0.0, self._last + self._interval - time.monotonic()))
+        self._last = time.monotonic()
+        when = Timestamp.now() - self._max_delay  # before looking: a file that comes now is found later
+        return PollResult.incomplete(list(complete_files(element)), timestamp=when).with_watermark(when)
+
+    def default_output_coder(self) -> beam.coders.Coder:
+        """Of paths."""
+        return beam.coders.StrUtf8Coder()
+
+
+def complete_files(pattern: str) -> Iterator[str]:
+    """Paths of the files that match ``pattern`` and have a finished file's name."""
+    for file in FileSystems.match([pattern])[0].metadata_list:
+        name = FileSystems.split(file.path)[1]
+        if name and not name.startswith((".", "_")) and file_format(name):
+            yield file.path

@@ -1,0 +1,236 @@
+"""Histogram rows as Arrow batches, lines of JSON, rows of BigQuery, and files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import PCollection
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from ldp_beam.io.stable import Stable
+from ldp_beam.rows import HistogramRow
+from ldp_core import DtypeError, ParameterError
+
+FileFormat: TypeAlias = Literal["parquet", "ndjson"]
+
+HISTOGRAM_SCHEMA = pa.schema(
+    [
+        ("window_start", pa.timestamp("us", "UTC")),
+        ("window_end", pa.timestamp("us", "UTC")),
+        ("pane_index", pa.int64()),
+        ("pane_timing", pa.string()),
+        ("column", pa.string()),
+        ("key", pa.map_(pa.string(), pa.string())),
+        ("value", pa.string()),
+        ("count", pa.float64()),
+        ("frequency", pa.float64()),
+        ("standard_error", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("n", pa.int64()),
+        ("confidence", pa.float64()),
+        ("epsilon", pa.float64()),
+        ("fingerprint", pa.string()),
+    ]
+)
+"""Of `histogram_batch`: fields of `HistogramRow`. The ends of the global window are null."""
+
+_BIGQUERY_TYPES = (
+    (pa.types.is_timestamp, "TIMESTAMP"),
+    (pa.types.is_integer, "INTEGER"),
+    (pa.types.is_floating, "FLOAT"),
+    (pa.types.is_boolean, "BOOLEAN"),
+    (pa.types.is_string, "STRING"),
+)
+_YEAR_1, _YEAR_10000 = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6
+_TIME = "%Y%m%dT%H%M%S.%fZ"
+_TEMPORARY = ".part-"  # a dot file: those who watch the folder do not see it before it is complete
+
+
+def histogram_batch(rows: Sequence[HistogramRow]) -> pa.RecordBatch:
+    """Rows as one batch of `HISTOGRAM_SCHEMA`."""
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in HISTOGRAM_SCHEMA.names}
+    for name in ("window_start", "window_end"):
+        columns[name] = [_micros(time) for time in columns[name]]
+    columns["key"] = [list(key.items()) for key in columns["key"]]
+    arrays = [pa.array(columns[field.name], field.type) for field in HISTOGRAM_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=HISTOGRAM_SCHEMA)
+
+
+def _micros(time: Timestamp) -> int | None:
+    """Microseconds since the epoch; None for what no calendar has, the ends of the global window among them."""
+    return int(time.micros) if _YEAR_1 <= time.micros < _YEAR_10000 else None
+
+
+def histogram_dict(row: HistogramRow) -> dict[str, Any]:
+    """A row as JSON's types, the fields of `HISTOGRAM_SCHEMA`: times in ISO 8601, UTC; null for what is not a number.
+
+    >>> from apache_beam.utils.timestamp import Timestamp
+    >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
+    ...                    0.0, float("nan"), 0.0, 0.0, 0.0, 0, 0.95, 1.0, "f" * 16)
+    >>> line = histogram_dict(row)
+    >>> line["window_end"], line["key"], line["value"], line["frequency"]
+    ('1970-01-01T00:01:00Z', {'app': 'mail'}, 'ios', None)
+    """
+    values = row._asdict()
+    out: dict[str, Any] = {name: values[name] for name in HISTOGRAM_SCHEMA.names}
+    for name in ("window_start", "window_end"):
+        out[name] = None if _micros(out[name]) is None else out[name].to_utc_datetime().isoformat() + "Z"
+    out = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in out.items()}
+    return {**out, "key": dict(row.key)}
+
+
+def histogram_line(row: HistogramRow) -> str:
+    """A row as a line of JSON, without its end; see `histogram_dict`."""
+    return json.dumps(histogram_dict(row), allow_nan=False)
+
+
+def bigquery_schema(schema: pa.Schema) -> dict[str, Any]:
+    """What ``beam.io.WriteToBigQuery`` takes as ``schema``, for a flat Arrow schema with maps of text.
+
+    Raises:
+        DtypeError: a type that has no counterpart here.
+
+    >>> bigquery_schema(pa.schema([("n", pa.int64())]))
+    {'fields': [{'name': 'n', 'type': 'INTEGER', 'mode': 'NULLABLE'}]}
+    """
+    return {"fields": [_bigquery_field(field.name, field.type) for field in schema]}
+
+
+def _bigquery_field(name: str, kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_map(kind):
+        fields = [_bigquery_field("key", kind.key_type), _bigquery_field("value", kind.item_type)]
+        return {"name": name, "type": "RECORD", "mode": "REPEATED", "fields": fields}
+    for is_kind, bigquery_type in _BIGQUERY_TYPES:
+        if is_kind(kind):
+            return {"name": name, "type": bigquery_type, "mode": "NULLABLE"}
+    raise DtypeError(f"field {name!r}: {kind} has no counterpart in BigQuery here")
+
+
+BIGQUERY_SCHEMA = bigquery_schema(HISTOGRAM_SCHEMA)
+"""Of `bigquery_row`: ``rows | beam.Map(bigquery_row) | beam.io.WriteToBigQuery(table, schema=BIGQUERY_SCHEMA)``."""
+
+
+def bigquery_row(row: HistogramRow) -> dict[str, Any]:
+    """A row as ``beam.io.WriteToBigQuery`` takes it: `histogram_dict`, the key as repeated records."""
+    return {**histogram_dict(row), "key": [{"key": name, "value": value} for name, value in row.key.items()]}
+
+
+class HistogramBatches(beam.PTransform[Any, Any]):
+    """`HistogramRow` s -> batches of `HISTOGRAM_SCHEMA`: one a window and bundle, at the window's end."""
+
+    def expand(self, rows: PCollection[HistogramRow]) -> Any:
+        """See `beam.PTransform`."""
+        return rows | "Gather" >> beam.ParDo(_Gather(histogram_batch)).with_output_types(pa.RecordBatch)
+
+
+class _Gather(beam.DoFn):
+    """Rows -> what ``make`` makes of the rows of one window in one bundle."""
+
+    def __init__(self, make: Callable[[Sequence[HistogramRow]], Any]) -> None:
+        self._make = make
+        self._rows: dict[Any, list[HistogramRow]] = {}
+
+    def start_bundle(self) -> None:
+        self._rows = {}
+
+    def process(self, row: HistogramRow, window: Any = beam.DoFn.WindowParam) -> None:
+        if not isinstance(row, HistogramRow):
+            raise DtypeError(f"elements must be HistogramRow, got {type(row).__name__}")
+        self._rows.setdefault(window, []).append(row)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        gathered, self._rows = self._rows, {}
+        for window, rows in gathered.items():
+            yield WindowedValue(self._make(rows), window.max_timestamp(), (window,))
+
+
+def _parquet(rows: Sequence[HistogramRow]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, HISTOGRAM_SCHEMA) as writer:
+        writer.write_batch(histogram_batch(rows))
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _ndjson(rows: Sequence[HistogramRow]) -> bytes:
+    return "".join(histogram_line(row) + "\n" for row in rows).encode()
+
+
+_FILES: dict[FileFormat, Callable[[Sequence[HistogramRow]], bytes]] = {"parquet": _parquet, "ndjson": _ndjson}
+
+
+def _file(rows: Sequence[HistogramRow], format: FileFormat) -> tuple[str, bytes]:  # noqa: A002
+    """Name and content of the file of one window's rows."""
+    content = _FILES[format](rows)
+    ends = [_micros(time) for time in (rows[0].window_start, rows[0].window_end)]
+    times = [
+        "all" if end is None else f"{datetime.fromtimestamp(0, UTC) + timedelta(microseconds=end):{_TIME}}"
+        for end in ends
+    ]
+    return f"{'_'.join(times)}_{hashlib.sha256(content).hexdigest()[:16]}.{format}", content
+
+
+def _write(file: tuple[str, bytes], folder: str) -> str:
+    """Write a file beside its final name, then rename it; the path."""
+    name, content = file
+    path, unfinished = (FileSystems.join(folder, n) for n in (name, f"{_TEMPORARY}{uuid.uuid4().hex}"))
+    with suppress(OSError):  # it is there, which some file systems say by an error
+        FileSystems.mkdirs(folder)
+    with FileSystems.create(unfinished, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
+        stream.write(content)
+    FileSystems.rename([unfinished], [path])
+    return str(path)
+
+
+class WriteHistograms(beam.PTransform[Any, Any]):
+    """`HistogramRow` s into files of a folder, one a window and bundle; for bounded and for streaming pipelines.
+
+    A file's name has the ends of the window and a digest of the content: a repeated write makes the same file again,
+    and no pane overwrites another's. Each is written under a dot name and renamed when it is complete. In
+    accumulating mode a later pane replaces an earlier one: take the highest ``pane_index`` of each
+    window, column, key and value.
+
+    The result is a PCollection of the files' paths.
+
+    Args:
+        path: a folder, on any file system that Beam knows.
+        format: ``"parquet"``, of `HISTOGRAM_SCHEMA`; or ``"ndjson"``, see `histogram_line`.
+
+    Raises:
+        ParameterError: another format.
+
+    >>> WriteHistograms("out", format="csv")
+    Traceback (most recent call last):
+        ...
+    ldp_core.errors.ParameterError: format must be one of ['parquet', 'ndjson'], got 'csv'
+    """
+
+    def __init__(self, path: str, format: FileFormat = "parquet") -> None:  # noqa: A002 (as in DecodeMessages)
+        super().__init__()
+        if format not in _FILES:
+            raise ParameterError(f"format must be one of {list(_FILES)}, got {format!r}")
+        self._path = str(path)
+        self._format = format
+
+    def expand(self, rows: PCollection[HistogramRow]) -> Any:
+        """See `beam.PTransform`."""
+        return (
+            rows
+            | "Gather" >> beam.ParDo(_Gather(partial(_file, format=self._format))).with_output_types(tuple[str, bytes])
+            | "Stabilize" >> Stable()
+            | "Write" >> beam.Map(_write, self._path).with_output_types(str)
+        )

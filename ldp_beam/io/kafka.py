@@ -1,0 +1,223 @@
+"""Kafka: batches out of a topic and into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.pvalue import PBegin, PCollection
+
+from ldp_beam.io.extras import need
+from ldp_beam.io.kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
+from ldp_beam.io.messages import DecodeMessages, Format, message_of
+from ldp_beam.io.stable import Stable
+from ldp_beam.records import RecordsTransform
+from ldp_beam.windows import seconds
+from ldp_core import LdpError, ParameterError
+
+_OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
+_BUNDLE_POLLS = 100
+_BUNDLE_SECONDS = 1.0
+
+
+class ReadKafka(RecordsTransform):
+    """Messages of a topic -> ``pyarrow.RecordBatch``; many small messages of one poll become one batch.
+
+    A partition is read by one worker at a time, from a checkpoint of the runner after a restart: every message is in
+    the result once. Offsets are committed to the consumer group when the runner has made a bundle durable, for
+    those who watch the group's lag, and for ``start="committed"``.
+
+    A batch's timestamp is the time of the oldest message in it. The watermark follows the message times of each
+    partition (the broker's with ``LogAppendTime``, else the producer's), less ``max_delay``; a partition
+    that has been read to its end follows the clock, less ``max_delay``, as long as the brokers answer.
+
+    With `with_exception_handling`: ``(batches, dead_letters)``, see `DecodeMessages`.
+
+    Args:
+        bootstrap_servers: ``"host:port,..."``.
+        topic: to read.
+        group: the consumer group; other members of it do not take partitions away.
+        partitions: which; None: all that there are when the pipeline starts.
+        start: without a checkpoint begin at the ``"earliest"`` message, at the ``"latest"`` (only what comes after),
+            or where the group ``"committed"`` (without a commit: the earliest).
+        stop_at: ``"latest"``: end where each partition ended when its reading began; or the offset to stop before,
+            by partition; None: never end.
+        max_batch: messages in one poll, at most.
+        max_delay: seconds, or text like ``"1m"``: how much older than its predecessors in the partition a message may
+            be (several producers, transactions), and how much clocks may differ. Older ones may be late.
+        consumer_config: more options of ``confluent_kafka.Consumer``: security, fetching. They travel with the job.
+            If offsets are gone (retention), reading fails, unless ``auto.offset.reset`` says where to go on.
+        format, schema: see `DecodeMessages`.
+
+    Errors while the pipeline runs: `InputError`: a message cannot be read (unless `with_exception_handling` is used),
+    or the brokers refuse. Needs ``pip install 'ldp-telemetry[kafka]'``.
+
+    Raises:
+        MissingExtraError: ``confluent-kafka`` is not installed.
+        ParameterError: an argument out of its range, or an option that is set by this class.
+
+    >>> ReadKafka("localhost:9092", "reports", start="newest")
+    Traceback (most recent call last):
+        ...
+    ldp_core.errors.ParameterError: start must be one of ['earliest', 'latest', 'committed'], got 'newest'
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        group: str = "ldp_beam",
+        partitions: Iterable[int] | None = None,
+        start: Start = "earliest",
+        stop_at: Literal["latest"] | Mapping[int, int] | None = None,
+        max_batch: int = 1000,
+        max_delay: float | str = 10.0,
+        consumer_config: Mapping[str, Any] | None = None,
+        format: Format = "arrow",  # noqa: A002 (as in DecodeMessages)
+        schema: pa.Schema | None = None,
+    ) -> None:
+        super().__init__()
+        _check_names(bootstrap_servers=bootstrap_servers, topic=topic, group=group)
+        starts = ["earliest", "latest", "committed"]
+        if start not in starts:
+            raise ParameterError(f"start must be one of {starts}, got {start!r}")
+        if not (stop_at is None or stop_at == "latest" or isinstance(stop_at, Mapping)):
+            raise ParameterError(f'stop_at must be None, "latest" or offsets by partition, got {stop_at!r}')
+        if isinstance(max_batch, bool) or not isinstance(max_batch, int) or not 1 <= max_batch <= 1_000_000:
+            raise ParameterError(f"max_batch must be an integer in [1, 1000000], got {max_batch!r}")
+        partitions = None if partitions is None else tuple(partitions)
+        if partitions == ():
+            raise ParameterError("partitions must be at least one, or None for all")
+        config = {
+            "auto.offset.reset": "error",
+            **_options(consumer_config, "consumer_config"),
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+        delay = seconds(max_delay, name="max_delay")
+        stops = dict(stop_at) if isinstance(stop_at, Mapping) else stop_at
+        self._source = KafkaSource(config, topic, partitions, start, stops, max_batch, delay)
+        self._decode = DecodeMessages(format, schema=schema)
+        need("confluent_kafka", "kafka")
+
+    def expand(self, pbegin: PBegin) -> Any:
+        """See `beam.PTransform`."""
+        polls = pbegin | "Poll" >> ReadFromUnboundedSource(
+            self._source, max_records_per_bundle=_BUNDLE_POLLS, max_read_time_seconds=_BUNDLE_SECONDS
+        )
+        decode = self._decode
+        if self._dead_letter_tag is not None:
+            decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
+        return polls | "Decode" >> decode
+
+    def display_data(self) -> dict[str, Any]:
+        """For the runner's user interface."""
+        return {"topic": self._source.topic}
+
+
+class WriteKafka(beam.PTransform[Any, Any]):
+    """Messages into a topic, one for each element; see `ldp_beam.io.messages.message_of`.
+
+    The messages are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle may send a message again, but
+    never another report of the same record. Each is acknowledged by all in-sync replicas before its bundle ends.
+
+    Args:
+        bootstrap_servers: ``"host:port,..."``.
+        topic: to write to.
+        producer_config: more options of ``confluent_kafka.Producer``. They travel with the job.
+
+    Errors while the pipeline runs: `LdpError`: messages were not acknowledged; says how many and why.
+    Needs ``pip install 'ldp-telemetry[kafka]'``.
+
+    Raises:
+        MissingExtraError: ``confluent-kafka`` is not installed.
+        ParameterError: an option that is set by this class.
+
+    >>> WriteKafka("localhost:9092", "reports", producer_config={"enable.idempotence": False})
+    Traceback (most recent call last):
+        ...
+    ldp_core.errors.ParameterError: producer_config must not set ['enable.idempotence']
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, *, producer_config: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        _check_names(bootstrap_servers=bootstrap_servers, topic=topic)
+        self._config = {
+            **_options(producer_config, "producer_config"),
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+        }
+        self._topic = topic
+        need("confluent_kafka", "kafka")
+
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        """See `beam.PTransform`."""
+        return (
+            pcoll
+            | "To messages" >> beam.Map(message_of).with_output_types(bytes)
+            | "Stabilize" >> Stable()
+            | "Produce" >> beam.ParDo(_Produce(self._config, self._topic))
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        """For the runner's user interface."""
+        return {"topic": self._topic}
+
+
+class _Produce(beam.DoFn):
+    """Sends messages; at the end of the bundle all have arrived, or it fails."""
+
+    def __init__(self, config: Mapping[str, Any], topic: str) -> None:
+        self._config = dict(config)
+        self._topic = topic
+        self._producer: Any = None
+        self._failed: list[str] = []
+
+    def setup(self) -> None:
+        self._producer = client("Producer", self._config)
+
+    def start_bundle(self) -> None:
+        self._failed = []
+
+    def process(self, message: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, message, on_delivery=self._delivered)
+            except BufferError:  # the client's queue is full
+                self._producer.poll(POLL_SECONDS)
+                continue
+            break
+        self._producer.poll(0)
+
+    def _delivered(self, error: Any, _: Any) -> None:
+        if error is not None:
+            self._failed.append(error.str())
+
+    def finish_bundle(self) -> None:
+        self._producer.flush()  # ends: each message arrives, or times out (message.timeout.ms)
+        if self._failed:
+            failed, self._failed = self._failed, []
+            raise LdpError(f"Kafka: {len(failed)} messages did not reach topic {self._topic!r}: {failed[0]}")
+
+    def teardown(self) -> None:
+        if self._producer is not None:
+            self._producer.flush(REQUEST_SECONDS)
+
+
+def _options(config: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    taken = sorted(_OURS & set(config or {}))
+    if taken:
+        raise ParameterError(f"{name} must not set {taken}")
+    return dict(config or {})
+
+
+def _check_names(**names: Any) -> None:
+    for name, value in names.items():
+        if not isinstance(value, str) or not value:
+            raise ParameterError(f"{name} must be text, got {type(value).__name__}")

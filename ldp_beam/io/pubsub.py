@@ -1,0 +1,106 @@
+"""Pub/Sub: batches out of a subscription and into a topic; thin over Beam's own transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import PBegin, PCollection
+
+from ldp_beam.io.extras import need
+from ldp_beam.io.messages import DecodeMessages, Format, message_of
+from ldp_beam.io.stable import Stable
+from ldp_beam.records import RecordsTransform
+from ldp_core import ParameterError
+
+
+class ReadPubSub(RecordsTransform):
+    """Messages -> ``pyarrow.RecordBatch``: ``beam.io.ReadFromPubSub``, then `DecodeMessages`.
+
+    With `with_exception_handling`: ``(batches, dead_letters)``, see `DecodeMessages`; also messages that cannot be
+    read are acknowledged then, and not delivered again.
+
+    Args:
+        subscription, topic: ``"projects/<project>/subscriptions/<name>"``, or ``"projects/<project>/topics/<name>"``
+            (Beam then makes a subscription of its own); one of them.
+        timestamp_attribute: the message attribute with the time of the message, in milliseconds or RFC 3339; without,
+            the time of publishing. No record of the message should be older, or it may be late.
+        id_label: the attribute that tells repeated messages from new ones, on runners that know it.
+        format, schema: see `DecodeMessages`.
+
+    Needs ``pip install 'ldp-telemetry[gcp]'``.
+
+    Raises:
+        MissingExtraError: Beam's ``gcp`` extra is not installed.
+        ParameterError: both or neither of subscription and topic, or one of another form.
+    """
+
+    def __init__(
+        self,
+        subscription: str | None = None,
+        *,
+        topic: str | None = None,
+        timestamp_attribute: str | None = None,
+        id_label: str | None = None,
+        format: Format = "arrow",  # noqa: A002 (as in DecodeMessages)
+        schema: pa.Schema | None = None,
+    ) -> None:
+        super().__init__()
+        need("google.cloud.pubsub", "gcp")
+        if (subscription is None) == (topic is None):
+            raise ParameterError("give either a subscription or a topic")
+        _check_path(subscription, "subscription")
+        _check_path(topic, "topic")
+        self._read = beam.io.ReadFromPubSub(
+            topic=topic, subscription=subscription, id_label=id_label, timestamp_attribute=timestamp_attribute
+        )
+        self._decode = DecodeMessages(format, schema=schema)
+
+    def expand(self, pbegin: PBegin) -> Any:
+        """See `beam.PTransform`."""
+        decode = self._decode
+        if self._dead_letter_tag is not None:
+            decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
+        return pbegin | "Messages" >> self._read | "Decode" >> decode
+
+
+class WritePubSub(beam.PTransform[Any, Any]):
+    """Messages into a topic, one for each element; see `ldp_beam.io.messages.message_of`.
+
+    The messages are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle may send a message again, but
+    never another report of the same record.
+
+    Args:
+        topic: ``"projects/<project>/topics/<name>"``.
+
+    Needs ``pip install 'ldp-telemetry[gcp]'``.
+
+    Raises:
+        MissingExtraError: Beam's ``gcp`` extra is not installed.
+        ParameterError: ``topic`` is of another form.
+    """
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        need("google.cloud.pubsub", "gcp")
+        _check_path(topic, "topic")
+        self._topic = topic
+
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        """See `beam.PTransform`."""
+        return (
+            pcoll
+            | "To messages" >> beam.Map(message_of).with_output_types(bytes)
+            | "Stabilize" >> Stable()
+            | "Publish" >> beam.io.WriteToPubSub(self._topic)
+        )
+
+
+def _check_path(path: str | None, kind: str) -> None:
+    """Raise unless ``path`` is None or of the form that Beam takes."""
+    if path is None:
+        return
+    parts = path.split("/") if isinstance(path, str) else []
+    if len(parts) != 4 or parts[0] != "projects" or parts[2] != f"{kind}s" or not all(parts):
+        raise ParameterError(f"{kind} must be like projects/<project>/{kind}s/<name>, got {path!r}")

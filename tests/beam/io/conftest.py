@@ -1,0 +1,45 @@
+"""Brokers shared by the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from .kafka_broker import KafkaBroker, MockBroker, NoBrokerError
+
+topics = (f"topic-{i}" for i in count())
+"""Names that no test has used yet."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "kafka: needs Java and Apache Kafka's jars; skipped without")
+
+
+@pytest.fixture(scope="session")
+def real_broker() -> Iterator[KafkaBroker]:
+    try:
+        broker = KafkaBroker().__enter__()
+    except NoBrokerError as reason:
+        pytest.skip(str(reason))
+    try:
+        yield broker
+    finally:
+        broker.__exit__()
+
+
+@pytest.fixture(params=["mock", pytest.param("real", marks=pytest.mark.kafka)])
+def broker(request: pytest.FixtureRequest) -> Any:
+    """Both kinds of broker, one after the other."""
+    return request.getfixturevalue("real_broker") if request.param == "real" else MockBroker()
+
+
+@pytest.fixture
+def topic(broker: Any) -> str:
+    """A new topic with partitions 0 and 1."""
+    name = next(topics)
+    if isinstance(broker, KafkaBroker):
+        broker.create_topic(name, 2)
+    return name

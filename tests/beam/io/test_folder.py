@@ -1,0 +1,238 @@
+"""A watched folder: complete files, each once, and what cannot be read."""
+
+import threading
+from datetime import UTC, datetime
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.utils.timestamp import Timestamp
+
+import ldp_beam
+from ldp_beam import DeadLetter
+from ldp_beam.io import WatchFolder, files
+from ldp_beam.io.files import NOT_A_LINE, UNREADABLE
+from ldp_beam.io.folder import Poll
+from ldp_beam.io.messages import NOT_A_RECORD
+from ldp_core import InputError, ParameterError, PrivacyPlan
+
+from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result
+from ..test_secrets import SECRET, assert_clean, everything_about
+
+PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t"])
+EVENTS = pa.record_batch({"v": ["a", "b"] * 50, "w": ["c", "a"] * 50, "t": range(100)})
+REPORTS = PLAN.perturb(EVENTS)
+SCHEMA = pa.schema([("v", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def put(path, content):
+    """Write under another name, then rename: as producers must."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    if isinstance(content, bytes):
+        unfinished.write_bytes(content)
+    else:
+        pq.write_table(pa.Table.from_batches([content]), unfinished, row_group_size=30)
+    unfinished.rename(path)
+
+
+def watched(folder, pattern="*", **options):
+    return WatchFolder(str(folder / pattern), **{"stop_after": 0, "poll_interval": 0.05, **options})
+
+
+def read(transform):
+    good, bad = run_parts(transform.with_exception_handling())
+    return good, bad
+
+
+def run_parts(transform):
+    p = beam.Pipeline("FnApiRunner")
+    outputs = p | transform
+    sinks = [Collector() for _ in outputs]
+    for i, (output, sink) in enumerate(zip(outputs, sinks, strict=True)):
+        _ = output | f"Collect {i}" >> sink
+    p.run().wait_until_finish()
+    return [sink.elements for sink in sinks]
+
+
+def values(batches, name):
+    return sorted(value for batch in batches for value in batch.column(name).to_pylist())
+
+
+def test_reports_on_disk_become_an_exact_histogram(tmp_path):
+    for i in range(10):
+        put(tmp_path / f"part-{i}.parquet", REPORTS.slice(i * 10, 10))
+    histogram = ldp_beam.Histogram("w", SURE_BITS, window=50, event_time="t")
+    rows = run(histogram, watched(tmp_path, "*.parquet"))
+    assert {(row.window_start.seconds(), row.n) for row in rows} == {(0, 50), (50, 50)}
+    assert sum(row.count for row in rows if row.value == "a") == pytest.approx(50)
+
+
+def test_the_plan_travels_with_parquet(tmp_path):
+    put(tmp_path / "a.parquet", REPORTS)
+    batches, dead = read(watched(tmp_path))
+    whole = pa.Table.from_batches(batches).combine_chunks()
+    assert whole.equals(pa.Table.from_batches([REPORTS]))
+    assert PrivacyPlan.from_metadata(batches[0].schema.metadata) == PLAN
+    assert dead == []
+    [part], _ = read(watched(tmp_path, schema=pa.schema([("t", pa.int64())])))
+    assert part.schema.names == ["t"]
+
+
+def test_text_files(tmp_path):
+    put(tmp_path / "a.ndjson", b'{"v": "a", "n": 1, "at": "2024-01-01T00:00:00Z"}\n{"v": "b"}\n')
+    put(tmp_path / "b.csv", b"at,n,other,v\n2024-01-01T01:00:00+01:00,2,x,c\n,,x,d\n")
+    put(tmp_path / "c.jsonl", b'{"n": 3}')
+    batches, dead = read(watched(tmp_path, schema=SCHEMA))
+    assert all(batch.schema.equals(SCHEMA) for batch in batches)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert sorted(rows, key=str) == sorted(
+        [
+            {"v": "a", "n": 1, "at": AT},
+            {"v": "b", "n": None, "at": None},
+            {"v": "c", "n": 2, "at": AT},
+            {"v": "d", "n": None, "at": None},
+            {"v": None, "n": 3, "at": None},
+        ],
+        key=str,
+    )
+    assert dead == []
+
+
+def test_compressed_text(tmp_path):
+    import gzip
+
+    put(tmp_path / "a.ndjson.gz", gzip.compress(b'{"n": 1}\n{"n": 2}'))
+    batches, dead = read(watched(tmp_path, schema=SCHEMA))
+    assert (values(batches, "n"), dead) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("name", [".a.ndjson", "_a.ndjson", "a.ndjson.tmp", "a.ndjson.part", "a.txt", ".a.ndjson.tmp"])
+def test_unfinished_files_are_never_read(tmp_path, name):
+    (tmp_path / name).write_bytes(b'{"n": 1}')
+    put(tmp_path / "b.ndjson", b'{"n": 2}')
+    (tmp_path / "folder.ndjson").mkdir()
+    batches, dead = read(watched(tmp_path, "*", schema=SCHEMA))
+    batches_of_dots, _ = read(watched(tmp_path, ".*", schema=SCHEMA))
+    assert values(batches, "n") == [2]
+    assert batches_of_dots == []
+    assert dead == []
+
+
+def test_files_that_come_later_are_read_and_each_once(tmp_path, monkeypatch):
+    """A new file is put into the folder after each look, until nine are there."""
+    looks = threading.Semaphore(0)
+    call = Poll.__call__
+    names = iter(range(9))
+
+    def look_and_add(self, element):
+        found = call(self, element)
+        number = next(names, None)
+        if number is not None:
+            put(tmp_path / f"{number}.ndjson", b'{"n": %d}' % number)
+        looks.release()
+        return found
+
+    monkeypatch.setattr(Poll, "__call__", look_and_add)
+    batches, _ = read(watched(tmp_path, schema=SCHEMA, poll_interval=0.02, stop_after=2))
+    looked = 0
+    while looks.acquire(blocking=False):
+        looked += 1
+    assert looked > 10, "too few looks for nine files to be seen twice"
+    assert values(batches, "n") == list(range(9))
+
+
+def test_it_waits_between_looks():
+    poll = Poll(0.2, 0)
+    before = Timestamp.now()
+    poll("nothing/*")
+    poll("nothing/*")
+    assert Timestamp.now() - before >= 0.2
+
+
+def test_the_time_of_a_batch_is_that_of_the_look_less_the_delay(tmp_path):
+    put(tmp_path / "a.ndjson", b'{"n": 1}')
+    before = Timestamp.now()
+    [sink], _ = run_with_result(beam.Map(lambda x: x), watched(tmp_path, schema=SCHEMA, max_delay="1h"))
+    [(_, at, _)] = sink.stamped
+    # Beam's coders cut timestamps to milliseconds
+    assert before - 3600.001 <= at <= Timestamp.now() - 3600
+
+
+CORRUPT = {
+    "a.parquet": b"PAR1" + SECRET.encode(),
+    "b.parquet": b"",
+    "c.csv": b"v,n\nx,1\n",
+    "d.csv": b"",
+    "e.ndjson.gz": SECRET.encode(),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPT)
+def test_files_that_cannot_be_read(tmp_path, name):
+    put(tmp_path / name, CORRUPT[name])
+    put(tmp_path / "good.ndjson", b'{"n": 1}')
+    batches, dead = read(watched(tmp_path, schema=SCHEMA))
+    assert values(batches, "n") == [1]
+    assert dead == [DeadLetter("", UNREADABLE, 1)]
+    with pytest.raises(InputError, match=UNREADABLE) as caught:
+        run(beam.Map(lambda x: x), watched(tmp_path, schema=SCHEMA))
+    assert_clean(everything_about(caught.value))
+
+
+def test_a_parquet_file_lacks_a_column(tmp_path):
+    put(tmp_path / "a.parquet", REPORTS)
+    assert read(watched(tmp_path, schema=SCHEMA)) == ([], [DeadLetter("", UNREADABLE, 1)])
+
+
+def test_text_in_a_folder_of_parquet_is_a_dead_letter(tmp_path):
+    put(tmp_path / "a.ndjson", b'{"n": 1}')
+    assert read(watched(tmp_path)) == ([], [DeadLetter("", UNREADABLE, 1)])
+
+
+def test_lines_that_cannot_be_read(tmp_path):
+    put(tmp_path / "a.ndjson", b'{"n": 1}\nnull\n{"n": "x"}\n\n{"n": 2}')
+    lines = [b"v,n,at", b"a,3,", b"a,b,", b"a", b"a,4,yesterday", b"\xff,5,", b"a,6,2024-01-01", b"a,7,"]
+    put(tmp_path / "b.csv", b"\n".join(lines))
+    batches, dead = read(watched(tmp_path, schema=SCHEMA))
+    assert values(batches, "n") == [1, 2, 3, 7]
+    assert sorted(dead) == [DeadLetter("", NOT_A_RECORD, 2), DeadLetter("", NOT_A_LINE, 5)]
+
+
+@pytest.mark.parametrize("text", [b'{"n": "%b"}\n', b"v,n,at\nx,%b,\n"], ids=["ndjson", "csv"])
+def test_errors_and_logs_tell_nothing(tmp_path, text, caplog):
+    caplog.set_level("INFO")
+    put(tmp_path / ("a.csv" if text.startswith(b"v") else "a.ndjson"), text % SECRET.encode())
+    with pytest.raises(InputError) as caught:
+        run(beam.Map(lambda x: x), watched(tmp_path, schema=SCHEMA))
+    assert_clean(everything_about(caught.value))
+    assert_clean("\n".join(record.getMessage() + str(record.exc_text) for record in caplog.records))
+
+
+def test_large_files_come_in_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "BATCH_ROWS", 40)
+    put(tmp_path / "a.parquet", REPORTS)
+    batches, _ = read(watched(tmp_path))
+    assert max(batch.num_rows for batch in batches) <= 40
+    assert values(batches, "t") == list(range(100))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pattern": ""},
+        {"pattern": 5},
+        {"pattern": "*.csv"},
+        {"pattern": "*.ndjson.gz"},
+        {"poll_interval": 0},
+        {"poll_interval": -1},
+        {"stop_after": "soon"},
+        {"max_delay": float("nan")},
+        {"schema": {"v": "str"}},
+    ],
+    ids=str,
+)
+def test_configuration_is_checked_at_once(arguments):
+    with pytest.raises(ParameterError):
+        WatchFolder(**{"pattern": "in/*", **arguments})

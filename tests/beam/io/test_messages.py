@@ -1,0 +1,239 @@
+"""The wire format: what goes in comes out, and what is none is refused without a word of it."""
+
+import random
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.window import FixedWindows
+
+from ldp_beam import DeadLetter
+from ldp_beam.io.messages import NOT_A_BATCH, NOT_A_RECORD, DecodeMessages, Decoder, decode, encode, message_of
+from ldp_beam.io.ndjson import parse_lines, parse_stream
+from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
+
+from ..helpers import SURE, SURE_BITS, Collector, counters, run, run_with_result, stamped
+from ..test_secrets import SECRET, assert_clean, everything_about
+
+PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t", "s"])
+EVENTS = pa.record_batch({"v": ["a", "b"] * 20, "w": ["c", "a"] * 20, "t": range(40), "s": [None, "é"] * 20})
+REPORTS = PLAN.perturb(EVENTS)
+SCHEMA = pa.schema([("os", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+
+
+def one(array):
+    return pa.record_batch({"a": array})
+
+
+def test_a_batch_and_its_plan_survive():
+    for batch in (REPORTS, REPORTS.slice(3, 5), REPORTS.slice(0, 0), EVENTS, one(pa.array(["x"]).dictionary_encode())):
+        back = decode(encode(batch))
+        assert back.equals(batch, check_metadata=True)
+    assert PrivacyPlan.from_metadata(decode(encode(REPORTS)).schema.metadata) == PLAN
+
+
+def several(n):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, EVENTS.schema) as stream:
+        for _ in range(n):
+            stream.write_batch(EVENTS)
+    return sink.getvalue().to_pybytes()
+
+
+BAD_TEXT = pa.array([SECRET.encode() + b"\xff"]).view(pa.string())
+NOT_BATCHES: dict[str, Any] = {
+    "empty": b"",
+    "text": SECRET.encode(),
+    "str": SECRET,
+    "a path": __file__,
+    "none": None,
+    "no batch": several(0),
+    "two batches": several(2),
+    "cut": encode(EVENTS)[:-200],
+    "a file, not a stream": b"ARROW1\0\0" + encode(EVENTS),
+    "no UTF-8": encode(one(BAD_TEXT)),
+    "no UTF-8 in a dictionary": encode(one(pa.DictionaryArray.from_arrays(pa.array([0]), BAD_TEXT))),
+    "no such dictionary value": encode(one(pa.DictionaryArray.from_arrays(pa.array([5]), ["x"], safe=False))),
+    "no UTF-8 in a name": encode(pa.record_batch({"qqqq": [1]})).replace(b"qqqq", b"\xff\xfe\xff\xff"),
+    "no UTF-8 in a nested name": encode(one(pa.array([{"qqqq": 1}]))).replace(b"qqqq", b"\xff\xfe\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("message", NOT_BATCHES.values(), ids=NOT_BATCHES)
+def test_what_is_no_batch_is_refused(message):
+    with pytest.raises(InputError) as caught:
+        decode(message)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    assert_clean(everything_about(caught.value))
+
+
+def test_damaged_messages_do_no_harm():
+    """Whatever is taken can be read and worked with; a wrong offset that slips through would end the process."""
+    rng = random.Random(7)
+    nested = one(pa.array([{"a": [1, 2], "b": "x"}, None] * 9))
+    sound = [
+        encode(batch) for batch in (REPORTS, EVENTS, nested, one(pa.array(["a", "b", None] * 9, pa.string_view())))
+    ]
+    taken = refused = 0
+    for _ in range(3000):
+        message = bytearray(rng.choice(sound))
+        for _ in range(rng.randrange(1, 6)):
+            message[rng.randrange(len(message))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
+        cut = rng.choice([None, None, rng.randrange(len(message))])
+        try:
+            batch = decode(bytes(message[:cut]))
+        except InputError:
+            refused += 1
+            continue
+        str(batch.schema)
+        for column in batch.columns:
+            column.to_pylist()
+        taken += 1
+    assert taken > 100
+    assert refused > 100
+
+
+def test_messages_of_a_poll_become_one_batch_a_schema():
+    other = EVENTS.replace_schema_metadata({"k": "v"})
+    parts = [EVENTS.slice(i, 4) for i in range(0, 40, 4)]
+    messages = [encode(part) for part in parts] + [b"noise"] + [encode(other)] * 2
+    batches, unusable, total = Decoder().decode(messages)
+    assert [batch.num_rows for batch in batches] == [40, 80]
+    assert batches[0].equals(EVENTS, check_metadata=True)
+    assert batches[1].schema.metadata == {b"k": b"v"}
+    assert (unusable, total) == (1, 13)
+
+
+def test_dictionaries_are_joined():
+    a, b = (one(pa.array(values).dictionary_encode()) for values in (["x", "y"], ["z", "x"]))
+    [batch], _, _ = Decoder().decode([encode(a), encode(b)])
+    assert batch.to_pydict() == {"a": ["x", "y", "z", "x"]}
+
+
+def test_the_transform_keeps_times_and_windows():
+    messages = [(encode(EVENTS.slice(0, 3)), 5), (b"noise", 6), ([encode(EVENTS)] * 2, 15)]
+    windowed = stamped(messages) | beam.WindowInto(FixedWindows(10))
+    [good, bad], result = run_with_result(DecodeMessages().with_exception_handling(), windowed)
+    seen = sorted((batch.num_rows, at.seconds(), window.start.seconds()) for batch, at, window in good.stamped)
+    assert seen == [(3, 5, 0), (80, 15, 10)]
+    [(letter, at, window)] = bad.stamped
+    assert (letter, at.seconds(), window.start.seconds()) == (DeadLetter("", NOT_A_BATCH, 1), 6, 0)
+    assert counters(result) == {"messages_read": 4, "dead_lettered": 1}
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [(DecodeMessages(), SECRET.encode()), (DecodeMessages("ndjson", schema=SCHEMA), f'{{"n": "{SECRET}"}}'.encode())],
+    ids=["arrow", "ndjson"],
+)
+def test_without_handling_the_pipeline_stops_and_tells_nothing(transform, message, caplog):
+    caplog.set_level("INFO")
+    with pytest.raises(InputError, match="1 of 1") as caught:
+        run(transform, [message])
+    assert_clean(everything_about(caught.value))
+    assert_clean("\n".join(record.getMessage() + str(record.exc_text) for record in caplog.records))
+
+
+LINES = [
+    b'{"os": "ios", "n": 1, "at": "2024-01-01T00:00:00Z"}',
+    b'{"os": "mac", "other": [1, {"x": null}], "at": "2024-01-01T02:00:00+02:00"}',
+    b"  ",
+    b'{"n": 9223372036854775807}\r',
+]
+BROKEN = [
+    b"null",
+    b"[]",
+    b"17",
+    b"{",
+    b"}",
+    b'{"n": 1} null',
+    b'{"n": 1}{"n": 2}',
+    b'{"n": "1"}',
+    b'{"n": 1.5}',
+    b'{"n": 9223372036854775808}',
+    b'{"n": 1, "n": 2}',
+    b'{"os": 5}',
+    b'{"os": "\xff"}',
+    b'{"at": "today"}',
+    b'{"at": 5}',
+    b"\xff",
+    b"{" * 5000 + b"}" * 5000,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
+@pytest.mark.parametrize("place", [0, 2, 4], ids=["first", "between", "last"])
+def test_a_broken_line_is_counted_and_the_others_are_read(broken, place):
+    batches, bad = parse_lines([*LINES[:place], broken, *LINES[place:]], SCHEMA)
+    assert bad == 1
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["os"] for row in rows] == ["ios", "mac", None]
+    assert [row["n"] for row in rows] == [1, None, 2**63 - 1]
+    assert rows[0]["at"] == rows[1]["at"]
+    assert all(batch.schema.equals(SCHEMA) for batch in batches)
+
+
+def test_alone_too():
+    for broken in BROKEN:
+        assert parse_lines([broken], SCHEMA) == ([], 1)
+
+
+def test_a_field_that_must_be_there():
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)], {"k": "v"})
+    [batch], bad = parse_lines([b'{"n": 1}', b"{}", b'{"n": null}'], schema)
+    assert (batch.to_pydict(), bad) == ({"n": [1]}, 2)
+    assert batch.schema.equals(schema, check_metadata=True)
+
+
+def test_a_stream_of_many_blocks(monkeypatch):
+    import io
+
+    from ldp_beam.io import ndjson
+
+    monkeypatch.setattr(ndjson, "_READ_BYTES", 7)
+    text = b"\n".join(b'{"n": %d}' % i for i in range(100)) + b"\nnull\n" + b'{"n": 100}'
+    rows, bad = [], 0
+    for batches, broken in parse_stream(io.BytesIO(text), pa.schema([("n", pa.int64())])):
+        rows += [row["n"] for batch in batches for row in batch.to_pylist()]
+        bad += broken
+    assert rows == list(range(101))
+    assert bad == 1
+
+
+def test_lines_are_dead_letters():
+    transform = DecodeMessages("ndjson", schema=SCHEMA).with_exception_handling()
+    message = b"\n".join(LINES + BROKEN)
+    good, bad = run(transform, [message, [LINES[0], LINES[1] + b"\n" + BROKEN[0], None]])
+    assert sorted(batch.num_rows for batch in good) == [2, 3]
+    assert sorted(letter.count for letter in bad) == [2, len(BROKEN)]
+    assert {(letter.column, letter.reason) for letter in bad} == {("", NOT_A_RECORD)}
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"format": "avro"}, {"format": "ndjson"}, {"schema": SCHEMA}, {"format": "ndjson", "schema": {}}]
+)
+def test_configuration_is_checked_at_once(arguments):
+    with pytest.raises(ParameterError):
+        DecodeMessages(**arguments)
+
+
+def test_what_sinks_send():
+    assert message_of(b"x") == b"x"
+    assert decode(message_of(EVENTS)).equals(EVENTS)
+    for other in (SECRET, pa.table(EVENTS), {"v": SECRET}):
+        with pytest.raises(DtypeError) as caught:
+            message_of(other)
+        assert_clean(everything_about(caught.value))
+
+
+def test_one_of_two_consumers_may_be_a_collector():
+    """The element type is declared: what follows is encoded as Arrow, not pickled."""
+    sink = Collector()
+    p = beam.Pipeline("FnApiRunner")
+    batches = p | beam.Create([encode(EVENTS)]) | DecodeMessages()
+    assert batches.element_type == pa.RecordBatch
+    _ = batches | beam.Reshuffle() | sink.sink()
+    p.run().wait_until_finish()
+    assert sink.elements[0].equals(EVENTS)
