@@ -20,6 +20,7 @@ NO_COLUMN = "no such column"
 NO_TIME = "no event time"
 NOT_A_REPORT = "not a report of this mechanism"
 LATE = "late"
+OTHER_PLAN = "its metadata name another plan, or none that can be read"
 
 Mask = npt.NDArray[np.bool_]
 

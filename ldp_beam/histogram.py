@@ -176,7 +176,7 @@ class Histogram(_HistogramTransform):
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError`, `DomainError` or
     `DtypeError` (not reports of this mechanism), `PlanError` (no such column), `InputError` (no event
-    time); and always `MechanismMismatchError`.
+    time), `MechanismMismatchError` (the batch says that another mechanism made its reports).
 
     Raises:
         ParameterError: bad arguments.
@@ -205,7 +205,7 @@ class PrivateHistogram(_HistogramTransform):
     where ``window`` is sliding.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
-    `PlanError`, `InputError`; always `MechanismMismatchError` (the column holds reports already).
+    `PlanError`, `InputError`, `MechanismMismatchError` (the column holds reports already).
 
     Raises:
         ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed

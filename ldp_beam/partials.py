@@ -162,13 +162,13 @@ class TallyReports(PartialTallies):
 
     def natives(self, part: Part) -> Native:
         """See `PartialTallies`."""
-        self._check_schema(part.schema)
+        self.check_schema(part.schema)
         reports = (
             part.required(self._column) if isinstance(part, Batch) else part.reports(self._column, self._mechanism)
         )
         return self._mechanism.from_arrow(reports, column=self._column)
 
-    def _check_schema(self, schema: pa.Schema) -> None:
+    def check_schema(self, schema: pa.Schema) -> None:
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
@@ -218,12 +218,15 @@ class PerturbAndTally(PartialTallies):
 
     def natives(self, part: Part) -> Native:
         """See `PartialTallies`."""
-        if isinstance(part, Batch):
-            refuse_reports(part.schema, (self._column,))
+        self.check_schema(part.schema)
         values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
         codes = self._mechanism.domain.encode(values, column=self._column)
         randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
         return self._mechanism.perturb_codes(codes, randomness.bind(self._fingerprint, codes))
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Refuse a column of reports."""
+        refuse_reports(schema, (self._column,))
 
     def work(self, part: Part) -> list[WindowedValue]:
         """See `RecordsDoFn`."""

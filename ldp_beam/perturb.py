@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
@@ -18,6 +17,7 @@ from ldp_beam.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.keys import NoiseKey, noise_key
 from ldp_beam.records import NAMESPACE, RecordsDoFn, RecordsTransform, refuse_reports, refuse_sliding
 from ldp_beam.rows import DeadLetter
+from ldp_beam.stable import Stable
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core import RandomizedResponse as RandomizedResponseMechanism
 from ldp_core import UnaryEncoding as UnaryEncodingMechanism
@@ -88,7 +88,7 @@ class Perturb(RecordsTransform):
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
-            reports |= "Stabilize" >> beam.Reshuffle()
+            reports |= "Stabilize" >> Stable(keep_windows=True)
         arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
         reports.element_type = pa.RecordBatch if arrow else Any  # a type hint inside was for the coder
         if dead_letters is None:
@@ -198,7 +198,7 @@ class _PerturbDoFn(RecordsDoFn):
         return reports
 
     def _of_batch(self, batch: Batch) -> WindowedValue:
-        refuse_reports(batch.schema, self._plan.columns)
+        self.check_schema(batch.schema)
         self._plan.check_columns(batch.schema.names)
         ids = None if self._key is None else self._key.ids(batch)
         key = None if self._key is None or self._plan.seed is not None else self._key.secret
@@ -227,6 +227,9 @@ class _PerturbDoFn(RecordsDoFn):
             )
             for record, values in zip(lot.records, zip(*columns, strict=True), strict=True)
         ]
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        refuse_reports(schema, self._plan.columns)
 
     def find_faults(self, part: Part, faults: Faults) -> None:
         if self._key is not None:

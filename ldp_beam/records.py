@@ -16,11 +16,12 @@ from apache_beam.transforms.window import SlidingWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.batches import Batch, Lot, Part, Record
-from ldp_beam.faults import Faults
+from ldp_beam.faults import OTHER_PLAN, Faults
 from ldp_core import (
     DomainError,
     DtypeError,
     InputError,
+    LdpError,
     MechanismMismatchError,
     ParameterError,
     PlanError,
@@ -34,7 +35,7 @@ NAMESPACE = "ldp"
 LOT_SIZE = 4096
 """Single records that are perturbed or tallied in one call."""
 
-_DATA_ERRORS = (DomainError, DtypeError, InputError, PlanError, ReportError)
+_DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
 
 
 class RecordsDoFn(beam.DoFn):
@@ -59,6 +60,13 @@ class RecordsDoFn(beam.DoFn):
 
         Raises:
             LdpError: some of them cannot be used.
+        """
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raise if a batch's metadata say that it is not for this step.
+
+        Raises:
+            LdpError: the plan in the metadata is another one, or cannot be read.
         """
 
     @abstractmethod
@@ -96,7 +104,12 @@ class RecordsDoFn(beam.DoFn):
         except _DATA_ERRORS:
             pass  # some records are unusable: work on the others, outside of this error's context
         faults = Faults(len(part))
-        self.find_faults(part, faults)
+        try:
+            self.check_schema(part.schema)
+        except LdpError:
+            faults.add("", OTHER_PLAN, np.ones(len(part), bool))
+        else:
+            self.find_faults(part, faults)
         good = faults.good
         out: list[Any] = [
             beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in _letters(part, faults, ~good)

@@ -10,11 +10,12 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.parquetio import WriteToParquet, WriteToParquetBatched
+from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
+from ldp_beam.io.histograms import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
 from ldp_beam.windows import window_fn
 from ldp_core import ParameterError, PlanError, PrivacyPlan
 from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema
@@ -22,27 +23,6 @@ from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, 
 HISTOGRAMS = "histograms"
 REPORTS = "reports/part"
 DEAD_LETTERS = "dead_letters"
-
-HISTOGRAM_SCHEMA = pa.schema(
-    [
-        ("window_start", pa.timestamp("us", "UTC")),
-        ("window_end", pa.timestamp("us", "UTC")),
-        ("pane_index", pa.int64()),
-        ("pane_timing", pa.string()),
-        ("column", pa.string()),
-        ("key", pa.map_(pa.string(), pa.string())),
-        ("value", pa.string()),
-        ("count", pa.float64()),
-        ("frequency", pa.float64()),
-        ("standard_error", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("n", pa.int64()),
-        ("confidence", pa.float64()),
-        ("epsilon", pa.float64()),
-        ("fingerprint", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -145,10 +125,12 @@ class TelemetryJob:
 
     def _write_histograms(self, rows: beam.PCollection[HistogramRow]) -> None:
         path = f"{self.output}/{HISTOGRAMS}"
-        dicts = rows | "Rows" >> beam.Map(histogram_dict)
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        _ = dicts | "Write Parquet" >> WriteToParquet(path, HISTOGRAM_SCHEMA, file_name_suffix=".parquet", **one_file)
-        lines = dicts | "To JSON" >> beam.Map(json_line)
+        tables = rows | "Batches of rows" >> HistogramBatches() | "Tables" >> beam.Map(_table)
+        _ = tables | "Write Parquet" >> WriteToParquetBatched(
+            path, HISTOGRAM_SCHEMA, file_name_suffix=".parquet", **one_file
+        )
+        lines = rows | "To JSON" >> beam.Map(histogram_line)
         _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
 
     def _write_dead_letters(self, letters: beam.PCollection[DeadLetter]) -> None:
@@ -181,19 +163,8 @@ def _floor_divide(values: pa.ChunkedArray, size: int) -> pa.ChunkedArray:
     return pc.subtract(quotient, below.cast(pa.int64()))
 
 
-def histogram_dict(row: HistogramRow) -> dict[str, Any]:
-    """A row as a dict that fits `HISTOGRAM_SCHEMA`."""
-    out = row._asdict()
-    out["window_start"] = row.window_start.to_utc_datetime()
-    out["window_end"] = row.window_end.to_utc_datetime()
-    out["key"] = list(row.key.items())
-    return {name: out[name] for name in HISTOGRAM_SCHEMA.names}
-
-
-def json_line(row: dict[str, Any]) -> str:
-    """A row of `histogram_dict` as a line of JSON; times in ISO 8601, UTC."""
-    times = {name: row[name].isoformat() + "Z" for name in ("window_start", "window_end")}
-    return json.dumps({**row, **times, "key": dict(row["key"])})
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 def _same(batch: pa.RecordBatch) -> pa.RecordBatch:

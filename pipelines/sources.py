@@ -6,7 +6,6 @@ letter that says which column and why, and never what it said; the rest of its b
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
@@ -15,12 +14,12 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from ldp_beam import DeadLetter
+from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
 from pipelines.progress import PROGRESS
 
@@ -195,49 +194,11 @@ def _csv_reader(stream: BinaryIO, names: list[str] | None, bad_rows: list[int] |
 
 def read_ndjson(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
     """Batches of a file with one JSON object a line; blank lines are no records."""
-    rest = b""
-    while chunk := stream.read(_BLOCK_BYTES):
-        head, newline, tail = (rest + chunk).rpartition(b"\n")
-        rest = tail
-        if newline:
-            yield from _json_block(head, schema)
-    if rest:
-        yield from _json_block(rest, schema)
-
-
-def _json_block(block: bytes, schema: EventSchema) -> Iterator[Item]:
-    lines = [line for line in block.split(b"\n") if line.strip()]
-    tables, malformed = _json_lines(lines, schema)
-    for table in tables:
-        for batch in table.combine_chunks().to_batches():
+    for batches, malformed in parse_stream(stream, _json_schema(schema)):
+        for batch in batches:
             yield from _convert(batch, schema)
-    if malformed:
-        yield DeadLetter("", "a line that is not a JSON object with the expected types", malformed)
-
-
-def _json_lines(lines: list[bytes], schema: EventSchema) -> tuple[list[pa.Table], int]:
-    """Parse lines together; where that fails, each half by itself, down to the line at fault."""
-    if not lines:
-        return [], 0
-    table = None
-    try:
-        table = pyarrow.json.read_json(
-            io.BytesIO(b"\n".join(lines)),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=2 * _BLOCK_BYTES),
-            parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=_json_schema(schema),
-                unexpected_field_behavior="ignore",
-            ),
-        )
-    except pa.ArrowException:
-        table = None
-    if table is not None and table.num_rows == len(lines):
-        return [table], 0
-    if len(lines) == 1:
-        return [], 1
-    middle = len(lines) // 2
-    left, right = _json_lines(lines[:middle], schema), _json_lines(lines[middle:], schema)
-    return left[0] + right[0], left[1] + right[1]
+        if malformed:
+            yield DeadLetter("", "a line that is not a JSON object with the expected types", malformed)
 
 
 def _json_schema(schema: EventSchema) -> pa.Schema:

@@ -21,8 +21,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from ldp_beam.io.stable import Stable
 from ldp_beam.rows import HistogramRow
+from ldp_beam.stable import Stable
 from ldp_core import DtypeError, ParameterError
 
 FileFormat: TypeAlias = Literal["parquet", "ndjson"]

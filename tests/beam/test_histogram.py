@@ -14,6 +14,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
 from ldp_beam import partials
+from ldp_beam.faults import OTHER_PLAN
 from ldp_core import (
     Domain,
     DomainError,
@@ -314,12 +315,17 @@ def test_another_mechanism_than_the_plans_is_refused():
     plan = PrivacyPlan({"os": RR}, keep=["t"])
     reports = plan.perturb(pa.record_batch({"os": ["a", "b"], "t": [1, 2]}))
     other = RandomizedResponse(VALUES, epsilon=1.5)
-    for transform in (ldp_beam.Histogram("os", other), ldp_beam.Histogram("os", other).with_exception_handling()):
-        with pytest.raises(MechanismMismatchError, match=RR.fingerprint):
-            run(transform, [reports])
+    with pytest.raises(MechanismMismatchError, match=RR.fingerprint):
+        run(ldp_beam.Histogram("os", other), [reports])
     kept = RandomizedResponse([1, 2], epsilon=1.0)
     with pytest.raises(MechanismMismatchError, match="no reports"):
         run(ldp_beam.Histogram("t", kept), [reports])
+    garbage = reports.replace_schema_metadata({"ldp.plan": "s3cr3t"})
+    own = PrivacyPlan({"os": other}, keep=["t"]).perturb(pa.record_batch({"os": ["a"], "t": [1]}))
+    good, dead = run(ldp_beam.Histogram("os", other).with_exception_handling(), [reports, garbage, own])
+    assert {row.n for row in good} == {1}
+    assert sorted(dead) == [("", OTHER_PLAN, 2), ("", OTHER_PLAN, 2)]
+    assert not any("s3cr3t" in str(letter) for letter in dead)
     renamed = reports.rename_columns(["system", "t"])
     assert run(ldp_beam.Histogram("system", RR), [renamed])[0].n == 2
 

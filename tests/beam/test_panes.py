@@ -8,6 +8,7 @@ from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWa
 from apache_beam.transforms.window import TimestampedValue
 
 import ldp_beam
+from ldp_core import PrivacyPlan
 
 from .helpers import SURE_BOOL, run
 
@@ -88,3 +89,24 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
         flags=("--streaming",),
     )
     assert [(r.window_start.micros // 10**6, r.n) for r in rows if r.value == "true"] == [(0, 1), (50, 1)]
+
+
+def test_late_reports_survive_being_stabilised_in_windows():
+    source = Stream().advance_watermark_to(0).add_elements([TimestampedValue({"v": True}, 1)])
+    source.advance_watermark_to(20).add_elements([TimestampedValue({"v": True}, 2)]).advance_watermark_to_infinity()
+    windows = beam.WindowInto(
+        beam.window.FixedWindows(10),
+        trigger=AfterWatermark(late=AfterCount(1)),
+        accumulation_mode=AccumulationMode.ACCUMULATING,
+        allowed_lateness=60,
+    )
+    rows = run(
+        windows | ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL})) | ldp_beam.Histogram("v", SURE_BOOL),
+        source,
+        runner="BundleBasedDirectRunner",
+        flags=("--streaming",),
+    )
+    assert [(r.window_start.micros, r.n, r.pane_timing) for r in rows if r.value == "true"] == [
+        (0, 1, "ON_TIME"),
+        (0, 2, "LATE"),
+    ]

@@ -11,6 +11,7 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
+from ldp_beam.faults import OTHER_PLAN
 from ldp_beam.records import LOT_SIZE
 from ldp_core import (
     Domain,
@@ -191,6 +192,9 @@ def test_reports_are_not_perturbed_again():
         run(ldp_beam.Perturb(PrivacyPlan({"os": SURE})), [reports])
     with pytest.raises(MechanismMismatchError, match="again"):
         run(ldp_beam.PrivateHistogram("os", SURE), [reports])
+    for transform in (ldp_beam.Perturb(PrivacyPlan({"os": SURE})), ldp_beam.PrivateHistogram("os", SURE)):
+        good, dead = run(transform.with_exception_handling(), [reports])
+        assert (good, [tuple(letter) for letter in dead]) == ([], [("", OTHER_PLAN, reports.num_rows)])
     [kept] = run(ldp_beam.Perturb(PrivacyPlan({"day": RandomizedResponse([1, 2, 3, 4], epsilon=80.0)})), [reports])
     assert kept["day"].to_pylist() == DAY
 

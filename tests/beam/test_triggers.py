@@ -1,7 +1,7 @@
 """Every kind of trigger, with and without lateness, accumulating and discarding: the panes that Beam's rules promise.
 
-Window [0, 10). Two batches are on time (2 records, then 1), one comes at watermark 12, one at 100. A trigger that counts
-elements counts partial tallies: one a batch.
+Window [0, 10). Two batches are on time (2 records, then 1), one comes at watermark 12, one at 100. A trigger that
+counts elements counts partial tallies: one a batch.
 """
 
 from __future__ import annotations

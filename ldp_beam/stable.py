@@ -1,4 +1,4 @@
-"""What a sink sends, fixed before it is sent."""
+"""Elements fixed before anything is done with them that cannot be taken back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.transforms.window import GlobalWindows, Sessions
 
 
 class Stable(beam.PTransform[Any, Any]):
@@ -16,14 +16,28 @@ class Stable(beam.PTransform[Any, Any]):
     In windows of their own, elements that come late would be lost: the Reshuffle of Beam 2.77 has no allowed
     lateness, and BundleBasedDirectRunner drops them. Timestamps stay.
 
+    Args:
+        keep_windows: put the elements into their windows again. (Not possible for sessions, which are merged already:
+            these go through the Reshuffle as they are.)
+
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     _ = p | beam.Create(["a message"]) | Stable() | beam.Map(print)
     a message
     """
+
+    def __init__(self, *, keep_windows: bool = False) -> None:
+        super().__init__()
+        self._keep_windows = keep_windows
 
     def expand(self, pcoll: PCollection[Any]) -> Any:
         """See `beam.PTransform`."""
         everywhere = beam.WindowInto(
             GlobalWindows(), trigger=Repeatedly(AfterCount(1)), accumulation_mode=AccumulationMode.DISCARDING
         )
-        return pcoll | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle()
+        windowing = pcoll.windowing
+        if self._keep_windows and isinstance(windowing.windowfn, (GlobalWindows, Sessions)):
+            return pcoll | "Reshuffle" >> beam.Reshuffle()
+        out = pcoll | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle()
+        if not self._keep_windows:
+            return out
+        return out | "Own windows" >> beam.WindowInto(windowing, allowed_lateness=windowing.allowed_lateness)

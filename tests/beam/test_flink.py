@@ -1,0 +1,219 @@
+"""One input, one plan: Flink, Beam's job service, Beam's local runner and Polars agree.
+
+The engines are reached as in production, through Beam's portable job API: the pipeline is pickled, staged and
+run by Python workers behind gRPC. Those that start with ``flink`` need Beam's job server for Flink (a jar).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ldp_core import InputError, LdpError, ParameterError
+from pipelines import flink
+from pipelines.flink import FlinkCluster
+from tests.beam.flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
+
+FLINK = ["flink-local", "flink-loopback", "flink-external"]
+ENGINES = ["job-service-loopback", "job-service-external", *(pytest.param(e, marks=pytest.mark.flink) for e in FLINK)]
+LOCAL = ["--runner=FnApiRunner"]
+JOB_SERVICE = ["--runner=PortableRunner", "--job_endpoint=embed"]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    return write_events(tmp_path_factory.mktemp("events"))
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """A worker pool without a cluster."""
+    [port] = flink._free_ports(1)
+    command = [sys.executable, "-m", "pipelines.flink", "worker-pool", "--port", str(port), "--cluster", "none"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            until(lambda: process.poll() is not None or flink._listens(f"127.0.0.1:{port}"))
+            assert process.poll() is None
+            yield f"127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def until(done, seconds=60.0):
+    """Wait for what another process does; there is no event to wait for."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def need_flink():
+    """Skip where Java or Flink itself cannot be had."""
+    try:
+        flink._program("java")
+        flink.flink_jars()
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Flink with two TaskManagers and a worker pool."""
+    need_flink()
+    with FlinkCluster(tmp_path_factory.mktemp("cluster"), worker_pool=True) as running:
+        yield running
+
+
+@pytest.fixture
+def engine(request):
+    """Name of an engine -> the options of a pipeline that runs there."""
+    name = request.param
+    if name == "job-service-loopback":
+        return [*JOB_SERVICE, "--environment_type=LOOPBACK"]
+    if name == "job-service-external":
+        address = request.getfixturevalue("pool")
+        return [*JOB_SERVICE, "--environment_type=EXTERNAL", f"--environment_config={address}"]
+    if shutil.which("java") is None:
+        pytest.skip("java is not on the PATH")
+    try:
+        jar = flink.job_server_jar()
+    except InputError as error:
+        pytest.skip(str(error))
+    if name == "flink-local":
+        return [
+            "--runner=FlinkRunner",
+            "--flink_version=1.20",
+            "--flink_master=[local]",
+            f"--flink_job_server_jar={jar}",
+        ]
+    environment = name.removeprefix("flink-").upper()
+    return request.getfixturevalue("cluster").pipeline_flags(environment)
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_keyed_noise_gives_the_same_histograms_bit_for_bit(engine, events, tmp_path):
+    expected = polars_keyed(events)
+    assert {cell: n for cell, (_, n) in expected.items()} == {cell: n for cell, (_, n) in truth(events).items()}
+    assert beam_keyed(events, tmp_path, engine) == expected
+
+
+def test_the_local_runner_gives_those_histograms_too(events, tmp_path):
+    assert beam_keyed(events, tmp_path, LOCAL) == polars_keyed(events)
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_the_telemetry_job_counts_every_record_and_estimates_within_sampling_error(engine, events, tmp_path):
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    found, local = beam_telemetry(events, there, engine), beam_telemetry(events, here, LOCAL)
+    true = truth(events)
+    beta = 1e-6 / (2 * len(true) * len(ENGINES))  # of a false alarm in any cell of any run
+    for rows in (found, local):
+        assert {cell: n for cell, (_, n) in rows.items()} == {cell: n for cell, (_, n) in true.items()}
+        for cell, (estimate, n) in rows.items():
+            assert abs(estimate - true[cell][0]) <= n * PLAN[cell[0]].accuracy(n, beta)
+    assert found != local, "the noise is not fresh"
+
+
+@pytest.mark.flink
+def test_all_task_managers_are_there_and_only_this_machine_reaches_them(cluster):
+    overview = cluster.overview()
+    assert (overview["taskmanagers"], overview["slots-total"]) == (2, 2)
+    assert overview["flink-version"] == flink.FLINK_VERSION
+    assert list(cluster.running().items()) == [
+        (name, True) for name in ("jobmanager", "taskmanager-1", "taskmanager-2", "worker-pool")
+    ]
+    if sys.platform == "linux":  # where 127.0.0.2 is this machine too, and another address than 127.0.0.1
+        for address in (cluster.rest, cluster.pool):
+            assert flink._listens(address)
+            assert not flink._listens(f"127.0.0.2:{address.rpartition(':')[2]}")
+
+
+@pytest.mark.flink
+def test_a_directory_has_one_cluster(cluster):
+    with pytest.raises(LdpError, match="runs already"):
+        FlinkCluster(cluster.directory).start()
+    assert all(cluster.running().values())
+
+
+@pytest.mark.flink
+def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
+    need_flink()
+    where = ["--dir", str(tmp_path)]
+    assert flink.main(["status", *where]) == 1
+    try:
+        assert flink.main(["up", *where]) == 0
+        assert flink.main(["status", *where]) == 0
+        seen = FlinkCluster(tmp_path)
+        assert f"http://{seen.rest}" in capsys.readouterr().out
+        with pytest.raises(ParameterError):
+            seen.pipeline_flags("EXTERNAL")
+        os.kill(seen.processes["taskmanager-2"], signal.SIGKILL)
+        until(lambda: seen.overview()["taskmanagers"] == 1)
+        assert flink.main(["status", *where]) == 1
+        assert [name for name, alive in seen.running().items() if not alive] == ["taskmanager-2"]
+    finally:
+        assert flink.main(["down", *where]) == 0
+    assert not any(seen.running().values())
+    assert not flink._listens(seen.rest)
+    assert flink.main(["down", *where]) == 0, "nothing there is no error"
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
+def test_a_cluster_that_does_not_come_up_says_whose_log_to_read_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (flink.cache_directory() / flink.FLINK_VERSION).mkdir(parents=True)  # no jars in it
+    cluster = FlinkCluster()
+    with pytest.raises(LdpError, match=r"ended; its log is ") as error:
+        cluster.start()
+    assert (cluster.running(), cluster.rest) == ({}, "")
+    assert not (cluster.directory / "cluster.json").exists()
+    log = Path(str(error.value).rpartition("its log is ")[2])
+    assert "ClassNotFoundException" in log.read_text()
+
+
+def test_a_process_that_took_over_an_id_is_left_alone(tmp_path):
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as other:
+        other.stdout.readline()  # it is under way
+        state = {"rest": "127.0.0.1:1", "processes": {"jobmanager": other.pid}, "token": "0" * 32}
+        (tmp_path / "cluster.json").write_text(json.dumps(state))
+        cluster = FlinkCluster(tmp_path)
+        assert cluster.running() == {"jobmanager": False}
+        cluster.stop()
+        assert other.poll() is None
+        other.communicate(b"\n")
+    assert other.returncode == 0
+
+
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv(flink.JOB_SERVER_JAR, str(tmp_path / "none.jar"))
+    with pytest.raises(InputError, match=r"1\.20.*none\.jar.*LDP_FLINK_JOB_SERVER_JAR"):
+        flink.job_server_jar()
+    (tmp_path / "none.jar").touch()
+    assert flink.job_server_jar() == tmp_path / "none.jar"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="'java' is not on the PATH"):
+        FlinkCluster(tmp_path).start()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = "{}:{}".format(*closed.getsockname())
+    state = {"rest": address, "processes": {}, "token": "0" * 32}
+    (tmp_path / "cluster.json").write_text(json.dumps(state))
+    with pytest.raises(LdpError, match="no Flink answers"):
+        FlinkCluster(tmp_path).overview()
+
+
+@pytest.mark.parametrize("bad", [{"task_managers": 0}, {"timeout": 0.0}])
+def test_bad_arguments_fail_at_construction(bad, tmp_path):
+    with pytest.raises(ParameterError):
+        FlinkCluster(tmp_path, **bad)
