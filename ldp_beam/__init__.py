@@ -3,20 +3,32 @@
 events  | Perturb(plan)                                   -> reports
 reports | Histogram("os", mechanism, window="1h", ...)    -> rows: one per window, key and value
 events  | PrivateHistogram("os", mechanism, ...)          -> rows; the reports never leave memory
+
+events  | Deduplicate("record_id", within="1h")           -> events, each once
+events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 a person and day
+events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more than a person's budget pays for
+
+Sources and sinks are in `ldp_beam.io`.
 """
 
 from ldp_beam.coders import RecordBatchCoder, TallyCoder
 from ldp_beam.combine import HistogramCombineFn
+from ldp_beam.contributions import BoundContributions
+from ldp_beam.deduplicate import Deduplicate
 from ldp_beam.histogram import Histogram, PrivateHistogram
+from ldp_beam.ledger import PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.rows import DeadLetter, HistogramRow
 
 __all__ = [
+    "BoundContributions",
     "DeadLetter",
+    "Deduplicate",
     "Histogram",
     "HistogramCombineFn",
     "HistogramRow",
     "Perturb",
+    "PrivacyLedger",
     "PrivateHistogram",
     "RandomizedResponse",
     "RecordBatchCoder",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ldp_beam.rows import DeadLetter
 from ldp_core import Domain, DtypeError, LdpError, Mechanism
 from ldp_core.columns import PYTHON_TYPES
+from ldp_core.keyed import id_words
 
 NULL = "null"
 UNDECLARED = "not in the domain"
@@ -101,11 +102,21 @@ def check_ids(ids: Any, column: str, faults: Faults) -> None:
         return
     if isinstance(ids, list):
         faults.add(column, NULL, np.fromiter((i is None for i in ids), bool, n))
-        kinds = {type(i) for i in ids if i is not None}
+        kinds = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
         usual = max(kinds, key=lambda kind: sum(type(i) is kind for i in ids), default=int)
         faults.add(column, WRONG_TYPE, np.fromiter((type(i) is not usual for i in ids), bool, n))
         return
+    try:
+        id_words(ids.slice(0, 0), bytes(32))
+    except DtypeError:
+        faults.add(column, WRONG_TYPE, np.ones(n, bool))
+        return
+    if pa.types.is_dictionary(ids.type):  # of which an entry may be null
+        ids = ids.dictionary_decode()
     faults.add(column, NULL, ids.is_null().to_numpy(zero_copy_only=False))
+
+
+_ID_TYPES = (int, np.integer, str, bytes)
 
 
 def _of_right_type(values: list[Any], domain: Domain) -> tuple[list[Any], Mask]:

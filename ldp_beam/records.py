@@ -112,7 +112,7 @@ class RecordsDoFn(beam.DoFn):
             self.find_faults(part, faults)
         good = faults.good
         out: list[Any] = [
-            beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in _letters(part, faults, ~good)
+            beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in letters(part, faults, ~good)
         ]
         self._dead.inc(len(part) - int(np.count_nonzero(good)))
         if good.any():
@@ -120,7 +120,7 @@ class RecordsDoFn(beam.DoFn):
         return out
 
 
-def _letters(part: Part, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
+def letters(part: Part, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
     """Dead letters, counted per window; each at the time of one of the window's unusable records."""
     own, windows = part.own_windows()
     stamps = part.stamps()

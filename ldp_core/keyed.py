@@ -356,16 +356,23 @@ def _hash(array: pa.Array, cipher: CipherContext) -> U64:
     (E. Petrank, C. Rackoff, "CBC MAC for Real-Time Data Sources", Journal of Cryptology 13(3), 2000).
     """
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset :][: len(array) + 1]
-    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     lengths = np.diff(offsets)
+    data = np.zeros(int(offsets[-1] - offsets[0]) + _AES_BLOCK, np.uint8)  # so that every block can be read whole
+    data[:-_AES_BLOCK] = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    blocks = np.lib.stride_tricks.sliding_window_view(data, _AES_BLOCK)
+    at = offsets[:-1] - offsets[0]
     state = np.zeros((len(array), 2), np.uint64)
     state[:, 0] = lengths
     state = _encrypt(cipher, state).view(np.uint64)
-    rows = np.arange(len(array))
+    rows: npt.NDArray[np.int64] | slice = slice(None)
     for start in range(0, int(lengths.max(initial=0)), _AES_BLOCK):
-        rows = rows[lengths[rows] > start]
-        at = offsets[rows, None] + np.arange(start, start + _AES_BLOCK)
-        inside = at < offsets[rows + 1, None]
-        block = np.where(inside, data[np.minimum(at, len(data) - 1)], np.uint8(0)).view(np.uint64)
+        if start or not lengths.all():
+            rows = np.flatnonzero(lengths > start)
+        block = blocks[at[rows] + start].view(np.uint64)
+        block &= _LEADING[np.minimum(lengths[rows] - start, _AES_BLOCK)]
         state[rows] = _encrypt(cipher, state[rows] ^ block).view(np.uint64)
     return state
+
+
+# The masks of the first 0 to 16 bytes of a block.
+_LEADING = np.where(np.tri(_AES_BLOCK + 1, _AES_BLOCK, -1) > 0, np.uint8(255), np.uint8(0)).view(np.uint64)

@@ -35,7 +35,7 @@ def test_two_commands_each_one_line():
     assert all(block.count("\n") == 1 for block in blocks)
 
 
-@pytest.mark.parametrize("guide", ["polars.md"])
+@pytest.mark.parametrize("guide", ["polars.md", "beam.md"])
 def test_the_blocks_of_a_guide_run_one_after_the_other(guide):
     text = (DOCS / guide).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

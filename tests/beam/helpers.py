@@ -82,7 +82,10 @@ def stamped(elements: Any) -> Any:
 
 def counters(result: Any) -> dict[str, int]:
     found = result.metrics().query(MetricsFilter().with_namespace("ldp"))
-    return {c.key.metric.name: c.committed for c in found["counters"] if c.committed}
+    totals: dict[str, int] = defaultdict(int)
+    for c in found["counters"]:
+        totals[c.key.metric.name] += c.committed or 0  # several steps may have it
+    return {name: total for name, total in totals.items() if total}
 
 
 def name(value: Any) -> str | None:

@@ -16,6 +16,8 @@ import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespace)
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
+from .helpers import run
+
 SECRET = Secret(bytes(range(32)))
 PLAN = PrivacyPlan(
     {
@@ -150,3 +152,27 @@ def test_a_seeded_plan_gives_the_reports_of_polars():
     for options in ({}, {"key": SECRET, "id": "n"}):
         with pytest.raises(PlanError, match="seeded plan"):
             ldp_beam.Perturb(seeded, **options)
+
+
+@pytest.mark.parametrize(
+    ("ids", "reasons"),
+    [
+        (pa.array([1.5, 2.5, 3.5]), {"wrong type": 3}),
+        (pa.array([True, False, True]), {"wrong type": 3}),
+        (pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", None])), {"null": 1}),
+        ([1.5, 2.5, None], {"null": 1, "wrong type": 2}),
+        ([1, "a", 2], {"wrong type": 1}),
+    ],
+    ids=["floats", "Booleans", "null in a dictionary", "list of floats", "mixed list"],
+)
+def test_unusable_ids_are_dead_letters(ids, reasons):
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    columns = {"crashed": pa.array([True, False, True]), "user": ids}
+    elements = [pa.record_batch(columns)]
+    if isinstance(ids, list):
+        elements = [{"crashed": True, "user": user} for user in ids]
+    good, dead = run(ldp_beam.Perturb(plan, key=SECRET, id="user").with_exception_handling(), elements)
+    found = {letter.reason: letter.count for letter in dead}
+    assert found == reasons
+    rows = sum(b.num_rows for b in good) if elements[0].__class__ is not dict else len(good)
+    assert rows == 3 - sum(reasons.values())
