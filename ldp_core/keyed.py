@@ -328,6 +328,8 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
         array = (
             combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
         )
+    if array is not None and pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary_decode()
     kind = None if array is None else array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if array is None or not any(is_kind(kind) for is_kind in _ID_KINDS):
         raise DtypeError(f"ids must be integers, text or binary, got {kind or type(ids).__name__}")

@@ -2,11 +2,14 @@
 
 Reads event files (Parquet, CSV, NDJSON; globs allowed), turns each record into one private report as a plan
 says, tallies the reports in windows of event time, and writes debiased histograms with confidence intervals.
+
+With ``--live`` it needs no files: a simulated fleet perturbs on its devices and streams reports, see `pipelines.live`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import sys
 import tempfile
@@ -19,7 +22,8 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from ldp_core import LdpError, PrivacyPlan
+from ldp_beam.windows import seconds
+from ldp_core import LdpError, ParameterError, PrivacyPlan
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, TelemetryJob, read_lines
 from pipelines.progress import PROGRESS
@@ -37,7 +41,14 @@ process). A plan is a TOML file:
   domain = ["ios", "android"]
   unmatched = "other"                     # what is not in the domain, nulls included
 
-Without --demo, --plan, --input, --event-time and --output are required.
+Without --demo and --live, --plan, --input, --event-time and --output are required.
+
+Examples:
+
+  python -m pipelines.telemetry --demo
+  python -m pipelines.telemetry --plan plan.toml --input 'events/*.parquet' --event-time time --output out
+  python -m pipelines.telemetry --live --for 60s
+  python -m pipelines.telemetry --live --plan plan.toml --rate 1e6 --window 10s
 """
 
 
@@ -50,34 +61,61 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--demo", action="store_true", help="run on 336,776 real flights, and compare with the truth")
     made.add_argument("--plan", metavar="FILE", help="privacy plan, TOML")
     made.add_argument(
-        "--input", metavar="PATTERN", nargs="+", help="event files: .parquet, .csv, .ndjson; globs allowed"
+        "--window",
+        metavar="LENGTH",
+        help='length of the windows, as "30d", "1h", "15m", "5s" (default 1d; with --live 5s)',
     )
-    made.add_argument("--event-time", metavar="COLUMN", help="column with the time of the event")
-    made.add_argument(
-        "--window", metavar="LENGTH", default="1d", help='length of the windows, as "30d", "1h", "15m" (default 1d)'
-    )
-    made.add_argument(
-        "--output", metavar="DIR", help="directory for histograms.parquet, histograms.ndjson and dead_letters.ndjson"
-    )
-    made.add_argument(
-        "--by", metavar="COLUMN", nargs="+", default=[], help="split histograms by these columns (unprotected)"
-    )
-    made.add_argument("--reports", action="store_true", help="write the private reports too (Parquet, packed)")
     made.add_argument("--confidence", type=float, default=0.95, help="of the intervals (default 0.95)")
     made.add_argument("--simultaneous", action="store_true", help="intervals that hold together over a column's values")
-    made.add_argument("--top", type=int, default=4, metavar="N", help="values to print a column (default 4)")
+    _add_files(made.add_argument_group("events in files, perturbed at ingestion"))
+    _add_live(made.add_argument_group("live: a simulated fleet, perturbed on the devices (needs ldp-telemetry[gcp])"))
     return made
 
 
+def _add_files(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--demo", action="store_true", help="run on 336,776 real flights, and compare with the truth")
+    group.add_argument(
+        "--input", metavar="PATTERN", nargs="+", help="event files: .parquet, .csv, .ndjson; globs allowed"
+    )
+    group.add_argument("--event-time", metavar="COLUMN", help="column with the time of the event")
+    group.add_argument(
+        "--output", metavar="DIR", help="directory for histograms.parquet, histograms.ndjson and dead_letters.ndjson"
+    )
+    group.add_argument(
+        "--by", metavar="COLUMN", nargs="+", default=[], help="split histograms by these columns (unprotected)"
+    )
+    group.add_argument("--reports", action="store_true", help="write the private reports too (Parquet, packed)")
+    group.add_argument("--top", type=int, default=4, metavar="N", help="values to print a column (default 4)")
+
+
+def _add_live(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--live", action="store_true", help="stream, print each window as it closes, end with Ctrl-C or after --for"
+    )
+    group.add_argument("--for", dest="duration", metavar="LENGTH", help='how long, as "60s", "10m" (default: no end)')
+    group.add_argument(
+        "--rate", default="20000", metavar="N", help='reports a second, or "max" for all it takes (default 20000)'
+    )
+    group.add_argument("--devices", type=int, default=100_000, metavar="N", help="how many report (default 100000)")
+    group.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="E",
+        help="of one report, without --plan: half for each of two columns (default 2)",
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0 if it succeeded, 2 if the arguments or the input are at fault."""
+    """Run the command; 0 if it succeeded, 1 if live totals do not reconcile, 2 if arguments or input are at fault."""
     commands = parser()
     args, beam_args = commands.parse_known_args(argv)
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     try:
+        if args.live:
+            _check_live(commands, args, beam_args)
+            return _live(args)
         if args.demo:
             return _demo(args, beam_args)
         missing = [
@@ -86,12 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not getattr(args, name)
         ]
         if missing:
-            commands.error(f"the following arguments are required without --demo: {', '.join(missing)}")
+            commands.error(f"the following arguments are required without --demo and --live: {', '.join(missing)}")
         job = TelemetryJob(
             PrivacyPlan.from_toml(Path(args.plan)),
             tuple(args.input),
             args.event_time,
-            args.window,
+            args.window or "1d",
             args.output,
             tuple(args.by),
             args.reports,
@@ -103,6 +141,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _check_live(commands: argparse.ArgumentParser, args: argparse.Namespace, beam_args: Sequence[str]) -> None:
+    """End with a message if there are arguments that would do nothing."""
+    files = [name for name in ("demo", "input", "event_time", "output", "by", "reports") if getattr(args, name)]
+    without_use = [*(f"--{name.replace('_', '-')}" for name in files), *beam_args]
+    if without_use:
+        commands.error(f"--live makes its own events and runs in this process; it does not take {without_use}")
+    if args.plan and args.epsilon is not None:
+        commands.error("give --epsilon or --plan: a plan has its own epsilons")
+
+
+def _live(args: argparse.Namespace) -> int:
+    live = importlib.import_module("pipelines.live")  # needs packages that the other modes do not
+    try:
+        rate = None if args.rate == "max" else float(args.rate)
+    except ValueError:
+        raise ParameterError(f'--rate is a number of reports a second or "max", got {args.rate!r}') from None
+    epsilon = 2.0 if args.epsilon is None else args.epsilon
+    job = live.LiveJob(
+        PrivacyPlan.from_toml(Path(args.plan)) if args.plan else live.default_plan(epsilon),
+        window=args.window or "5s",
+        rate=rate,
+        devices=args.devices,
+        duration=None if args.duration is None else seconds(args.duration, name="--for"),
+        confidence=args.confidence,
+        simultaneous=args.simultaneous,
+    )
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failure is told once, by `run`
+    return int(live.run(job))
 
 
 def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:

@@ -167,10 +167,10 @@ def test_a_seeded_plan_gives_the_reports_of_polars():
 )
 def test_unusable_ids_are_dead_letters(ids, reasons):
     plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-    columns = {"crashed": pa.array([True, False, True]), "user": ids}
-    elements = [pa.record_batch(columns)]
     if isinstance(ids, list):
         elements = [{"crashed": True, "user": user} for user in ids]
+    else:
+        elements = [pa.record_batch({"crashed": pa.array([True, False, True]), "user": ids})]
     good, dead = run(ldp_beam.Perturb(plan, key=SECRET, id="user").with_exception_handling(), elements)
     found = {letter.reason: letter.count for letter in dead}
     assert found == reasons
