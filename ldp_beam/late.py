@@ -24,7 +24,7 @@ from ldp_beam.records import NAMESPACE
 from ldp_beam.rows import DeadLetter
 from ldp_core import Tally
 
-HORIZON = 30 * 86400
+HORIZON = 7 * 86400
 """Seconds after which even the count of the late forgets a window."""
 
 

@@ -39,13 +39,17 @@ class KeyedNoise:
     tag: str | None
     by_position: bool
     """The ids are row positions, which must not repeat within a call."""
+    nameless: bool
+    """The column that is perturbed really has the empty name."""
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
         """The noise of the records with these ids."""
         tag = column if self.tag is None else self.tag
         if not tag:
             raise ParameterError("pass tag= here: Polars does not tell the name of the column, which names the noise")
-        if self.by_position and len(ids) > 1 and not np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0):
+        # Groups come one after the other, or, in windows, one a call: Polars then does not tell the column's name.
+        increasing = len(ids) < 2 or bool(np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0))
+        if self.by_position and not (increasing and (column or self.nameless)):
             raise ParameterError("row positions repeat in groups, and so would the seeded noise: pass row_id=")
         return Keyed(self.secret, ids.to_arrow(), column=tag)
 
@@ -61,16 +65,16 @@ def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | No
         raise TypeError(f"unexpected keyword arguments {unknown}; noise takes {sorted(NoiseOptions.__annotations__)}")
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
-    if tag is None:
-        tag = values.meta.output_name(raise_if_undetermined=False)
+    name = values.meta.output_name(raise_if_undetermined=False)
+    tag = name if tag is None else tag
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
             raise ParameterError("keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id")
-        return KeyedNoise(key, tag, by_position=False), ids
+        return KeyedNoise(key, tag, by_position=False, nameless=False), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
             raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")
-        return KeyedNoise(Secret.from_seed(seed), tag, by_position=row_id is None), row_id
+        return KeyedNoise(Secret.from_seed(seed), tag, by_position=row_id is None, nameless=name == ""), row_id
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None

@@ -167,13 +167,45 @@ def test_row_positions_as_ids():
         .equals(df.with_columns(first["x"]).filter(pl.col("g") == 1).select("x"))
     )
     assert not df.select(pl.col("x").ldp.perturb(m, seed=4)).equals(first)
-    for grouped in (
-        lambda: df.group_by("g").agg(seeded),
-        lambda: df.select(seeded.over("g")),
-        lambda: df.lazy().group_by("g").agg(seeded).collect(),
-    ):
-        with pytest.raises(ParameterError, match="row_id"):
-            grouped()
+
+
+GROUPED = {
+    "group_by": lambda f, e: f.group_by("g").agg(e),
+    "groups of one": lambda f, e: f.group_by("user").agg(e),
+    "over": lambda f, e: f.select(e.over("g")),
+    "rolling": lambda f, e: f.sort("user").rolling("user", period="3i").agg(e),
+    "windows of one": lambda f, e: f.sort("user").rolling("user", period="1i").agg(e),
+    "dynamic": lambda f, e: f.sort("user").group_by_dynamic("user", every="50i").agg(e),
+    "overlapping": lambda f, e: f.sort("user").group_by_dynamic("user", every="50i", period="100i").agg(e),
+}
+
+
+@pytest.mark.parametrize("tag", [None, "mine"])
+@pytest.mark.parametrize("context", GROUPED)
+def test_row_positions_that_repeat_are_refused(context, tag, run):
+    m = MECHANISMS["bits"]
+    seeded = pl.col("x").ldp.perturb(m, seed=3, tag=tag)
+    with pytest.raises(ParameterError, match="pass row_id="):
+        run(people(), lambda f: GROUPED[context](f, seeded))
+
+
+def test_a_column_without_a_name_has_row_positions():
+    df = people().select(pl.col("x").alias(""))
+    m = MECHANISMS["bits"]
+    seeded = pl.col("").ldp.perturb(m, seed=3, tag="x")
+    assert df.select(seeded).equals(df.lazy().select(seeded).collect(engine="streaming"))
+
+
+def test_overlapping_windows_with_row_ids(run):
+    m = MECHANISMS["bits"]
+    df = people().sort("user")
+    seeded = pl.col("x").ldp.perturb(m, seed=11, row_id="user")
+    reference = df.select("user", r=seeded)
+    out = run(df, lambda f: f.rolling("user", period="3i").agg(pl.col("user").alias("row"), seeded.alias("r")))
+    rows = out.select(pl.col("row").alias("user"), "r").explode("user", "r")
+    joined = rows.join(reference, on="user", how="left", suffix="_reference")
+    assert joined.height > 2 * df.height
+    assert joined["r"].equals(joined["r_reference"], check_names=False)
 
 
 BAD = {

@@ -1,0 +1,477 @@
+"""Live on one machine: a simulated fleet, a Pub/Sub server in this process, and the streaming pipeline.
+
+devices, each perturbing its own value -> Pub/Sub -> ReadFromPubSub -> windows -> estimates with error bars
+
+The pipeline sees reports only. Each window is printed when it closes, beside the truth, which only the simulation
+knows; at the end every record that was sent must have been counted, found late, or become a dead letter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import queue
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any, TextIO
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.window import FixedWindows
+
+import ldp_beam
+from ldp_beam import DeadLetter, HistogramRow
+from ldp_beam.faults import LATE
+from ldp_beam.io import DecodeMessages
+from ldp_beam.io.extras import need
+from ldp_beam.windows import window_fn
+from ldp_core import LdpError, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from pipelines.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
+from pipelines.pubsub import PubSub, PubSubServer, google_types
+from pipelines.table import aligned
+
+TOPIC = "projects/ldp-live/topics/reports"
+SUBSCRIPTION = "projects/ldp-live/subscriptions/histograms"
+APPS = ("maps", "mail", "camera", "music", "chat", "browser", "games", "wallet")
+
+_AHEAD = 2.0  # seconds; see `Fleet`
+_PATIENCE = 10.0  # seconds without any progress after the last window's end, until what is missing counts as lost
+_BAR = 32
+
+
+def default_plan(epsilon: float) -> PrivacyPlan:
+    """Two columns that share ``epsilon``.
+
+    >>> default_plan(2.0).epsilon
+    2.0
+    """
+    return PrivacyPlan(
+        {"app": UnaryEncoding(APPS, epsilon=epsilon / 2), "dark_mode": RandomizedResponse(epsilon=epsilon / 2)}
+    )
+
+
+@dataclass(frozen=True)
+class LiveJob:
+    """What to simulate and how to look at it. Checked when made, before anything runs.
+
+    Args:
+        plan: what a report reveals; it may keep ``event_time``, and nothing else.
+        window: length of the fixed windows, in seconds or as text like ``"5s"``.
+        rate: reports a second; None for as fast as the pipeline takes them.
+        devices: how many there are.
+        duration: seconds until the fleet stops; None for never.
+        faults: what goes wrong on the way.
+        confidence, simultaneous: of the intervals.
+
+    Raises:
+        MissingExtraError, ParameterError, PlanError: something of this cannot be had.
+    """
+
+    plan: PrivacyPlan
+    window: float | str = "5s"
+    rate: float | None = 20_000.0
+    devices: int = 100_000
+    duration: float | None = None
+    faults: Faults = field(default_factory=lambda: Faults(late=0.02, malformed=0.01, bad=0.01))
+    confidence: float = 0.95
+    simultaneous: bool = False
+
+    def __post_init__(self) -> None:
+        google_types()
+        _ = self.window_micros, Pace(self.rate)
+        Devices(self.plan, devices=1, window=1)
+        if self.devices < 1:
+            raise ParameterError(f"there must be at least 1 device, got {self.devices!r}")
+        if not 0 < self.confidence < 1:
+            raise ParameterError(f"confidence must be in (0, 1), got {self.confidence!r}")
+
+    @property
+    def window_micros(self) -> int:
+        """Length of a window in microseconds."""
+        fixed = window_fn(self.window)
+        if not isinstance(fixed, FixedWindows):
+            raise ParameterError('window must be the length of fixed windows, like "5s"')
+        return int(fixed.size.micros)
+
+    def histograms(self, messages: Any) -> tuple[Any, Any]:
+        """The pipeline itself, the same on every runner: messages of reports -> histogram rows, and dead letters.
+
+        Returns:
+            `HistogramRow` of all columns; and (column, `DeadLetter`), the column empty where it is a whole message.
+        """
+        batches, unreadable = messages | "Decode" >> DecodeMessages().with_exception_handling()
+        rows, letters = [], [unreadable | "Of messages" >> _of_column("")]
+        for name, mechanism in self.plan.columns.items():
+            histogram = ldp_beam.Histogram(
+                name,
+                mechanism,
+                window=self.window,
+                event_time=EVENT_TIME,
+                confidence=self.confidence,
+                simultaneous=self.simultaneous,
+            )
+            estimated, unusable = batches | f"Histogram {name}" >> histogram.with_exception_handling()
+            rows.append(estimated)
+            letters.append(unusable | f"Of {name}" >> _of_column(name))
+        return rows | "All columns" >> beam.Flatten(), letters | "All letters" >> beam.Flatten()
+
+
+def _of_column(name: str) -> Any:
+    return beam.Map(lambda letter: (name, letter))
+
+
+@dataclass
+class Ledger:
+    """Where each record went, per planned column.
+
+    >>> ledger = Ledger(["crashed"])
+    >>> ledger.count("crashed", 90)
+    >>> ledger.bury("crashed", DeadLetter("crashed", LATE, 9))
+    >>> ledger.bury("", DeadLetter("", "not a batch", 1))
+    >>> print(ledger.lines(Sent(records=99, malformed=1))[0])
+    crashed: sent 100 = counted 90 + late 9 + dead-lettered 1   holds
+    """
+
+    columns: Sequence[str]
+    counted: Counter[str] = field(default_factory=Counter)
+    letters: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def count(self, column: str, n: int) -> None:
+        """A window of the column closed with ``n`` reports."""
+        self.counted[column] += n
+
+    def bury(self, column: str, letter: DeadLetter) -> None:
+        """Records of the column, or messages if it is empty, could not be used."""
+        self.letters[column, letter.reason] += letter.count
+
+    def late(self, column: str) -> int:
+        """Records of windows that had closed."""
+        return self.letters[column, LATE]
+
+    def dead(self, column: str) -> int:
+        """Records and messages that could not be used."""
+        return sum(n for (where, reason), n in self.letters.items() if where in ("", column) and reason != LATE)
+
+    def missing(self, column: str, sent: Sent) -> int:
+        """Records of the column that are nowhere; negative if some are in two places."""
+        return sent.total - self.counted[column] - self.late(column) - self.dead(column)
+
+    def holds(self, sent: Sent) -> bool:
+        """Whether all that was sent is accounted for, once."""
+        return not any(self.missing(column, sent) for column in self.columns)
+
+    def lines(self, sent: Sent) -> list[str]:
+        """The balance, a line a column."""
+        out = []
+        for column in self.columns:
+            missing = self.missing(column, sent)
+            verdict = "holds" if not missing else f"DOES NOT HOLD: {missing:,} missing"
+            out.append(
+                f"{column}: sent {sent.total:,} = counted {self.counted[column]:,} + late {self.late(column):,} "
+                f"+ dead-lettered {self.dead(column):,}   {verdict}"
+            )
+        return out
+
+    def reasons(self) -> list[str]:
+        """The dead letters by reason, a line each."""
+        return [
+            f"  dead letters: {n:,} x {reason}" + (f" in {column!r}" if column else " (whole messages)")
+            for (column, reason), n in sorted(self.letters.items())
+            if reason != LATE
+        ]
+
+
+_BOXES: dict[int, queue.SimpleQueue[Any]] = {}
+
+
+def _put(box: int, element: Any) -> None:
+    _BOXES[box].put(element)
+
+
+@contextlib.contextmanager
+def _box() -> Iterator[tuple[queue.SimpleQueue[Any], Any]]:
+    """A queue in this process, and a transform that puts elements into it: the local runner's workers live here."""
+    out: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    number = id(out)
+    _BOXES[number] = out
+    try:
+        yield out, beam.Map(partial(_put, number))
+    finally:
+        del _BOXES[number]
+
+
+def run(job: LiveJob, *, out: TextIO | None = None) -> int:
+    """Run until the time is over or Ctrl-C, and print; 0 if the totals reconcile, 1 if not or if something broke."""
+    out = out or sys.stdout
+    service = PubSub()
+    with PubSubServer(service), _box() as (box, sink), _on_interrupt() as interrupted:
+        publisher = _Publisher()
+        pipeline = beam.Pipeline(options=PipelineOptions(["--runner=BundleBasedDirectRunner", "--streaming"]))
+        messages = pipeline | "Read" >> beam.io.ReadFromPubSub(
+            subscription=SUBSCRIPTION, timestamp_attribute=TIMESTAMP_ATTRIBUTE
+        )
+        rows, letters = job.histograms(messages)
+        _ = rows | "Print" >> sink
+        _ = letters | "Print letters" >> sink
+        devices = Devices(job.plan, devices=job.devices, window=job.window_micros)
+        fleet = Fleet(devices, publisher.send, pace=Pace(job.rate, devices.max_rows), ahead=_AHEAD, faults=job.faults)
+        view = _View(job, devices.truth, fleet, out)
+        view.head()
+        watch = _Watch(pipeline.run())
+        try:
+            while not (service.wait_for_pulls(2, timeout=0.2) or interrupted() or watch.error):
+                pass  # the first pull sets the watermark
+            fleet.start()
+            view.follow(box, lambda: interrupted() > 0 or watch.error is not None or not fleet.is_running, job.duration)
+            sent = fleet.stop(give_up=lambda: interrupted() > 1 or watch.error is not None)
+            backlog = partial(service.backlog, SUBSCRIPTION)
+            view.drain(box, sent, backlog, lambda: interrupted() > 1 or watch.error is not None)
+        finally:
+            watch.result.cancel()
+            publisher.close()
+        for what, error in (("pipeline", watch.error), ("fleet", fleet.error)):
+            if error is not None:
+                print(f"error: the {what} failed: {_told(error)}", file=sys.stderr)
+        holds = view.totals(sent)
+    return 0 if holds and watch.error is None and fleet.error is None else 1
+
+
+class _View:
+    """What the user sees, and the account that goes with it."""
+
+    def __init__(self, job: LiveJob, truth: Truth, fleet: Fleet, out: TextIO) -> None:
+        self._job = job
+        self._truth = truth
+        self._fleet = fleet
+        self._out = out
+        self._bars = _glyphs(out)
+        self._ledger = Ledger(list(job.plan.columns))
+        self._tables: dict[tuple[int, str], list[HistogramRow]] = {}
+        self._closed: Counter[int] = Counter()
+        self._covered = self._intervals = 0
+
+    def _print(self, text: str = "") -> None:
+        print(text, file=self._out, flush=True)  # flushed, for a pipe
+
+    def head(self) -> None:
+        """What is going to happen."""
+        job = self._job
+        self._print(repr(job.plan))
+        if job.rate is None:
+            self._print(f"{job.devices:,} simulated devices report in turn, as fast as the pipeline takes it.")
+        else:
+            every = job.devices / job.rate
+            self._print(
+                f"{job.devices:,} simulated devices, {job.rate:,.0f} reports a second: each device reports every "
+                f"{every:,.3g} s and spends epsilon {job.plan.epsilon:.4g} each time."
+            )
+        self._print(
+            "Each value is perturbed on its device; the truth is known to this simulation only. Ctrl-C ends it.\n"
+        )
+
+    def follow(self, box: queue.SimpleQueue[Any], is_over: Callable[[], bool], duration: float | None) -> None:
+        """Print windows until it is over."""
+        end = None if duration is None else time.monotonic() + duration
+        while not is_over() and (end is None or time.monotonic() < end):
+            self._take(box, 0.1 if end is None else min(0.1, max(end - time.monotonic(), 0.0)))
+
+    def drain(
+        self, box: queue.SimpleQueue[Any], sent: Sent, backlog: Callable[[], int], is_over: Callable[[], bool]
+    ) -> None:
+        """Print the windows that are still open as they close, until all is accounted for or no more can come.
+
+        Args:
+            sent: what the fleet sent.
+            backlog: messages that the pipeline has not taken yet.
+            is_over: true if nobody wants to wait any longer.
+        """
+        last = self._truth.last
+        end = 0.0 if last is None else (last + self._job.window_micros) / 1e6
+        wait = max(end - time.time(), 0.0)
+        if wait and not self._ledger.holds(sent) and not is_over():
+            self._print(f"The fleet has stopped. The last window closes in {wait:.1f} s; Ctrl-C leaves at once.\n")
+        until = time.monotonic() + wait + _PATIENCE
+        left = backlog()
+        while not (self._ledger.holds(sent) and left == 0) and not is_over() and time.monotonic() < until:
+            if self._take(box, 0.1) or backlog() != left:  # there is progress
+                until = max(until, time.monotonic() + _PATIENCE)
+            left = backlog()
+
+    def totals(self, sent: Sent) -> bool:
+        """Print the balance; whether it holds."""
+        self._print(f"sent: {sent.messages:,} messages, {sent.records:,} records in {sent.messages - sent.malformed:,}")
+        for line in (*self._ledger.lines(sent), *self._ledger.reasons()):
+            self._print(line)
+        if self._intervals:
+            share = self._covered / self._intervals
+            self._print(
+                f"{self._covered:,} of {self._intervals:,} intervals hold the truth ({share:.1%}); "
+                f"their confidence is {self._job.confidence:.0%}"
+            )
+        return self._ledger.holds(sent)
+
+    def _take(self, box: queue.SimpleQueue[Any], timeout: float) -> bool:
+        """Handle what comes within ``timeout`` seconds; False if nothing does."""
+        try:
+            found = box.get(timeout=timeout)
+        except queue.Empty:
+            return False
+        if isinstance(found, HistogramRow):
+            self._row(found)
+        else:
+            self._ledger.bury(*found)
+        return True
+
+    def _row(self, row: HistogramRow) -> None:
+        start = int(row.window_start.micros)
+        table = self._tables.setdefault((start, row.column), [])
+        table.append(row)
+        mechanism = self._job.plan[row.column]
+        if len(table) < mechanism.domain.size:
+            return
+        del self._tables[start, row.column]
+        self._ledger.count(row.column, row.n)
+        self._window(table, mechanism, self._truth.of(start, row.column))
+        self._closed[start] += 1
+        if self._closed[start] == len(self._job.plan.columns):
+            del self._closed[start]
+            self._fleet.window_closed(start)
+            self._truth.forget(before=start)
+            self._so_far()
+
+    def _window(self, rows: list[HistogramRow], mechanism: Mechanism, truth: npt.NDArray[np.int64]) -> None:
+        first = rows[0]
+        inside = [row.low <= true <= row.high for row, true in zip(rows, truth.tolist(), strict=True)]
+        self._covered += sum(inside)
+        self._intervals += len(inside)
+        self._print(
+            f"{_clock(first.window_start.micros)} - {_clock(first.window_end.micros)}  {first.column}: "
+            f"{first.n:,} reports by {mechanism.name}, epsilon {first.epsilon:.4g}"
+        )
+        if first.n != truth.sum():
+            self._print(f"  {truth.sum() - first.n:,} more were sent in time but came late")
+        self._print(window_table(rows, truth.tolist(), inside, self._bars) + "\n")
+
+    def _so_far(self) -> None:
+        sent, ledger = self._fleet.sent, self._ledger
+        counts = ", ".join(
+            f"{column} {ledger.counted[column]:,} + {ledger.late(column):,} + {ledger.dead(column):,}"
+            for column in ledger.columns
+        )
+        self._print(f"{sent.total:,} sent so far; counted + late + dead letters: {counts}\n")
+
+
+def window_table(rows: Sequence[HistogramRow], truth: Sequence[int], inside: Sequence[bool], bars: str) -> str:
+    """A window's histogram: numbers, and a bar up to the interval, the interval, and a mark at the truth."""
+    scale = max(1.0, *(row.high for row in rows), *truth)
+    interval = f"{rows[0].confidence:.0%} interval"
+    cells = [
+        [rows[0].column, "true", "estimate", interval, "covers", f"{bars[0]} up to {bars[1]} interval {bars[2]} truth"]
+    ]
+    for row, true, hit in zip(rows, truth, inside, strict=True):
+        cells.append(
+            [
+                row.value,
+                f"{true:,}",
+                f"{row.count:,.0f}",
+                f"{row.low:,.0f} .. {row.high:,.0f}",
+                "yes" if hit else "NO",
+                bar(row.low / scale, row.high / scale, true / scale, bars),
+            ]
+        )
+    return "\n".join(line.rstrip() for line in aligned(cells).splitlines())
+
+
+def bar(low: float, high: float, true: float, glyphs: str = "#-|") -> str:
+    """A bar of the shares ``low`` and ``high`` of its width, and a mark at the share ``true``.
+
+    >>> bar(0.25, 0.5, 0.4)
+    '########----|---                '
+    """
+    cells = np.full(_BAR, " ")
+    cells[: max(round(high * _BAR), 0)] = glyphs[1]
+    cells[: max(round(low * _BAR), 0)] = glyphs[0]
+    cells[min(int(true * _BAR), _BAR - 1)] = glyphs[2]
+    return "".join(cells.tolist())
+
+
+def _glyphs(out: TextIO) -> str:
+    """Bar, interval and truth, as far as the stream can show them."""
+    try:
+        "█░│".encode(out.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "#-|"
+    return "█░│"
+
+
+def _clock(micros: int) -> str:
+    return f"{dt.datetime.fromtimestamp(micros / 1e6).astimezone():%H:%M:%S}"
+
+
+class _Publisher:
+    """Google's own client, a request a message."""
+
+    def __init__(self) -> None:
+        pubsub: Any = need("google.cloud.pubsub_v1", "gcp")
+        self._client = pubsub.PublisherClient(pubsub.types.BatchSettings(max_messages=1))
+        self._client.create_topic(name=TOPIC)
+        with pubsub.SubscriberClient() as subscriber:
+            subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+
+    def send(self, message: Message) -> Future[Any]:
+        """See `fleet.Send`."""
+        future: Future[Any] = self._client.publish(TOPIC, message.data, **message.attributes)
+        return future
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._client.stop()
+        self._client.transport.close()
+
+
+class _Watch:
+    """What ended the pipeline, if anything did. Beam tells only whoever waits for the end, so that a thread does."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        self.error: BaseException | None = None
+        threading.Thread(target=self._wait, name="pipeline", daemon=True).start()
+
+    def _wait(self) -> None:
+        try:
+            self.result.wait_until_finish()
+        except BaseException as error:
+            self.error = error
+
+
+def _told(error: BaseException) -> str:
+    """What can be said of an error: those of others than this library may quote what they failed on."""
+    return str(error) if isinstance(error, LdpError) else type(error).__name__
+
+
+@contextlib.contextmanager
+def _on_interrupt() -> Iterator[Callable[[], int]]:
+    """How often Ctrl-C or a request to terminate came; the block is left to end by itself."""
+    times = 0
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal times
+        times += 1
+
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, note) for number in signals}
+    try:
+        yield lambda: times
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
