@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.timing import HEADING, Row
 from pipelines.table import aligned
 
-SUITES = ("columns", "peers", "streams", "memory")
+SUITES = ("columns", "peers", "streams", "live", "memory")
 
 
 NOTES = """
