@@ -47,10 +47,11 @@ class KeyedNoise:
         tag = column if self.tag is None else self.tag
         if not tag:
             raise ParameterError("pass tag= here: Polars does not tell the name of the column, which names the noise")
-        # Groups come one after the other, or, in windows, one a call: Polars then does not tell the column's name.
-        increasing = len(ids) < 2 or bool(np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0))
-        if self.by_position and not (increasing and (column or self.nameless)):
-            raise ParameterError("row positions repeat in groups, and so would the seeded noise: pass row_id=")
+        if self.by_position:
+            # Groups come one after the other, or, in windows, one a call: Polars then does not tell the column's name.
+            increasing = len(ids) < 2 or bool(np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0))
+            if not (increasing and (column or self.nameless)):
+                raise ParameterError("row positions repeat in groups, and so would the seeded noise: pass row_id=")
         return Keyed(self.secret, ids.to_arrow(), column=tag)
 
 
