@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypedDict, Unpack
@@ -119,7 +120,7 @@ class _HistogramTransform(RecordsTransform):
                     late |= "As the input" >> beam.WindowInto(pcoll.windowing)
                     dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
             if self._fill is not None:
-                empty = pcoll.pipeline | "Empty windows" >> self._fill
+                empty = pcoll.pipeline | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
                 partials = (partials, empty) | "Filled" >> beam.Flatten()
             partials |= "Window" >> beam.WindowInto(
                 self._windows,

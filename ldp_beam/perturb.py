@@ -15,7 +15,14 @@ from ldp_beam.batches import Batch, Lot, Part
 from ldp_beam.coders import AnyReports
 from ldp_beam.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.keys import NoiseKey, noise_key
-from ldp_beam.records import NAMESPACE, RecordsDoFn, RecordsTransform, refuse_reports, refuse_sliding
+from ldp_beam.records import (
+    NAMESPACE,
+    FlushedAtOnce,
+    RecordsDoFn,
+    RecordsTransform,
+    refuse_reports,
+    refuse_sliding,
+)
 from ldp_beam.rows import DeadLetter
 from ldp_beam.stable import Stable
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
@@ -89,6 +96,8 @@ class Perturb(RecordsTransform):
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
             reports |= "Stabilize" >> Stable(keep_windows=True)
+        else:
+            reports |= "Flushed" >> FlushedAtOnce()
         arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
         reports.element_type = pa.RecordBatch if arrow else Any  # a type hint inside was for the coder
         if dead_letters is None:

@@ -164,6 +164,22 @@ def refuse_sliding(pcoll: PCollection[Any]) -> None:
         )
 
 
+class FlushedAtOnce(beam.PTransform[Any, Any]):
+    """The same elements. Put after what emits when a bundle ends, in front of steps that are not known.
+
+    Beam 2.77 flushes a step with ``process_batch`` before its upstream step has finished its bundle: what that emits
+    then, of the last lot of single records, would be lost. A step between that works element by element is no such step.
+    """
+
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        """See `beam.PTransform`."""
+        return pcoll | beam.Map(_same)
+
+
+def _same(element: Any) -> Any:
+    return element
+
+
 Configured = TypeVar("Configured", bound="RecordsTransform")
 
 
@@ -191,4 +207,5 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
-        return outputs[self._main_tag], outputs[self._dead_letter_tag]
+        dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> FlushedAtOnce()
+        return outputs[self._main_tag], dead_letters

@@ -1,12 +1,14 @@
 """Perturb: every form of element in, the same kind out, at its own time and in its own window."""
 
 import typing
+from collections.abc import Iterator
 from datetime import datetime
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
@@ -311,3 +313,28 @@ def test_times_may_be_anything_that_is_kept():
     assert run(ldp_beam.RandomizedResponse("c", epsilon=80.0, keep=["t"]), [{"c": True, "t": now}]) == [
         {"c": True, "t": now}
     ]
+
+
+class Batched(beam.DoFn):
+    """A consumer that works in batches of Beam's own making, as ``WriteToJson`` does."""
+
+    @beam.DoFn.yields_elements
+    def process_batch(self, batch: list[object]) -> Iterator[object]:
+        yield from batch
+
+    def infer_output_type(self, input_type):
+        return object
+
+
+def test_what_a_bundle_ends_with_reaches_consumers_of_batches():
+    records = [{**RECORDS[0]}, {**RECORDS[0], "os": None}]
+    perturb = ldp_beam.Perturb(PLAN, stabilize=False).with_exception_handling()
+    with beam.Pipeline("FnApiRunner") as p:
+        outputs = p | beam.Create(records, reshuffle=False) | perturb
+        for name, pcoll in zip(("good", "dead"), outputs, strict=True):
+            seen = (
+                pcoll
+                | name >> beam.ParDo(Batched()).with_input_types(object)
+                | f"Count {name}" >> beam.Map(lambda _: 1)
+            )
+            assert_that(seen, equal_to([1]), label=name)
