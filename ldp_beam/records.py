@@ -168,7 +168,7 @@ class FlushedAtOnce(beam.PTransform[Any, Any]):
     """The same elements. Put after what emits when a bundle ends, in front of steps that are not known.
 
     Beam 2.77 flushes a step with ``process_batch`` before its upstream step has finished its bundle: what that emits
-    then, of the last lot of single records, would be lost. A step between that works element by element is no such step.
+    then, of the last lot of single records, would be lost. A step between that works element by element saves it.
     """
 
     def expand(self, pcoll: PCollection[Any]) -> Any:
