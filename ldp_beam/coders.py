@@ -24,7 +24,7 @@ class RecordBatchCoder(beam.coders.Coder):
 
     def encode(self, value: pa.RecordBatch) -> bytes:
         """One batch as one IPC stream."""
-        return _arrow_stream(value)
+        return arrow_stream(value)
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Inverse of `encode`; without copying the data."""
@@ -49,9 +49,11 @@ class RecordBatchCoder(beam.coders.Coder):
         return hash(type(self))
 
 
-def _arrow_stream(batch: pa.RecordBatch, trailer: bytes = b"") -> bytes:
+def arrow_stream(batch: pa.RecordBatch, trailer: bytes = b"", *, compression: str | None = None) -> bytes:
+    """One batch as one IPC stream, and some bytes after it."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
+    options = None if compression is None else pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
         stream.write_batch(batch)
     sink.write(trailer)
     return bytes(sink.getvalue().to_pybytes())
@@ -105,7 +107,7 @@ class AnyReportsCoder(beam.coders.Coder):
     def encode(self, value: Any) -> bytes:
         """An Arrow stream and ``b"A"``, or Beam's encoding and ``b"P"``."""
         if isinstance(value, pa.RecordBatch):
-            return _arrow_stream(value, b"A")  # at the end: no copy to put it there, none to cut it off
+            return arrow_stream(value, b"A")  # at the end: no copy to put it there, none to cut it off
         return bytes(self._record.encode(value)) + b"P"
 
     def decode(self, encoded: bytes) -> Any:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
-from ldp_beam.coders import RecordBatchCoder
+from ldp_beam.coders import arrow_stream
 from ldp_beam.io.histograms import histogram_line
 from ldp_beam.io.ndjson import parse_lines
 from ldp_beam.records import NAMESPACE, RecordsTransform
@@ -30,11 +30,10 @@ NOT_A_RECORD = "not a JSON object of the schema"
 """Reason of a `DeadLetter`: a line of a message."""
 
 _REASONS: dict[Format, str] = {"arrow": NOT_A_BATCH, "ndjson": NOT_A_RECORD}
-_CODER = RecordBatchCoder()
 
 
-def encode(batch: pa.RecordBatch) -> bytes:
-    """A batch as a message; see `ldp_beam.RecordBatchCoder`.
+def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None = None) -> bytes:
+    """A batch as a message; see `ldp_beam.RecordBatchCoder`. `decode` reads it compressed or not.
 
     Raises:
         DtypeError: not a ``pyarrow.RecordBatch``.
@@ -44,7 +43,7 @@ def encode(batch: pa.RecordBatch) -> bytes:
     """
     if not isinstance(batch, pa.RecordBatch):
         raise DtypeError(f"a message is made from a pyarrow.RecordBatch, got {type(batch).__name__}")
-    return _CODER.encode(batch)
+    return arrow_stream(batch, compression=compression)
 
 
 def decode(message: bytes) -> pa.RecordBatch:

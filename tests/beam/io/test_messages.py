@@ -237,3 +237,11 @@ def test_one_of_two_consumers_may_be_a_collector():
     _ = batches | beam.Reshuffle() | sink.sink()
     p.run().wait_until_finish()
     assert sink.elements[0].equals(EVENTS)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_messages_are_read_like_others(compression):
+    batch = pa.record_batch({"v": pa.array([True, False] * 50_000)})
+    message = encode(batch, compression=compression)
+    assert len(message) < len(encode(batch)) / 5
+    assert decode(message).equals(batch)
