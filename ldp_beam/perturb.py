@@ -60,6 +60,7 @@ class Perturb(RecordsTransform):
         PlanError: ``plan`` is not a plan, or a seeded one without ``id`` or with a key.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times.
 
+    >>> import apache_beam as beam
     >>> from ldp_core import RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=50.0)}, keep=["os"])
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -119,6 +120,7 @@ class RandomizedResponse(Perturb):
         keep: columns that pass through unchanged and unprotected.
         packed, stabilize: see `Perturb`.
 
+    >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     events = p | beam.Create([{"crashed": False}])
     ...     _ = events | RandomizedResponse("crashed", epsilon=50.0) | beam.Map(print)
@@ -153,6 +155,7 @@ class UnaryEncode(Perturb):
         keep: columns that pass through unchanged and unprotected.
         packed, stabilize: see `Perturb`.
 
+    >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     events = p | beam.Create([{"os": "ios"}])
     ...     reports = events | UnaryEncode("os", domain=["ios", "android"], epsilon=1.0, packed=False)

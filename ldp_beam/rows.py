@@ -65,3 +65,11 @@ class DeadLetter(NamedTuple):
 
 for _row in (HistogramRow, DeadLetter):
     registry.register_coder(_row, RowCoder)
+
+
+def is_histogram_row(element: object) -> bool:
+    """Whether ``element`` is a `HistogramRow`, or the twin that Beam makes of one where it knows the schema only.
+
+    (On portable runners rows come out of a coder as NamedTuples of a generated class.)
+    """
+    return isinstance(element, HistogramRow) or getattr(element, "_fields", None) == HistogramRow._fields

@@ -21,7 +21,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from ldp_beam.rows import HistogramRow
+from ldp_beam.rows import HistogramRow, is_histogram_row
 from ldp_beam.stable import Stable
 from ldp_core import DtypeError, ParameterError
 
@@ -149,7 +149,7 @@ class _Gather(beam.DoFn):
         self._rows = {}
 
     def process(self, row: HistogramRow, window: Any = beam.DoFn.WindowParam) -> None:
-        if not isinstance(row, HistogramRow):
+        if not is_histogram_row(row):
             raise DtypeError(f"elements must be HistogramRow, got {type(row).__name__}")
         self._rows.setdefault(window, []).append(row)
 

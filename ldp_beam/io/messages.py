@@ -19,7 +19,7 @@ from ldp_beam.coders import arrow_stream
 from ldp_beam.io.histograms import histogram_line
 from ldp_beam.io.ndjson import parse_lines
 from ldp_beam.records import NAMESPACE, RecordsTransform
-from ldp_beam.rows import DeadLetter, HistogramRow
+from ldp_beam.rows import DeadLetter, is_histogram_row
 from ldp_core import DtypeError, InputError, ParameterError
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
@@ -66,7 +66,7 @@ def message_of(element: Any) -> bytes:
     """
     if isinstance(element, bytes):
         return element
-    if isinstance(element, HistogramRow):
+    if is_histogram_row(element):
         return histogram_line(element).encode()
     return encode(element)
 
