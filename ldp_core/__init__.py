@@ -3,6 +3,7 @@
 values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> estimate -> Histogram
 """
 
+from ldp_core.consistency import consistent
 from ldp_core.domain import Domain
 from ldp_core.errors import (
     DomainError,
@@ -18,6 +19,7 @@ from ldp_core.histogram import Histogram
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.mechanism import Mechanism
 from ldp_core.plan import PrivacyPlan
+from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.randomness import Keystream, Randomness
 from ldp_core.tally import Tally
@@ -43,4 +45,9 @@ __all__ = [
     "Secret",
     "Tally",
     "UnaryEncoding",
+    "consistent",
+    "expected_error",
+    "recommend",
+    "required_epsilon",
+    "required_n",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ldp_core.consistency import Consistency
 from ldp_core.domain import Domain, Label
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ F64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Unbiased estimates of how many of ``n`` records hold each value of the domain.
+    """Estimates of how many of ``n`` records hold each value of the domain; unbiased, unless ``consistency`` is set.
 
-    All arrays are float64[d], in the order of ``domain.values``. Estimates are unbiased, so that a
-    rare value can come out below 0; sums and differences of estimates stay unbiased.
+    All arrays are float64[d], in the order of ``domain.values``. Unbiased means that a rare value can
+    come out below 0, and that sums and differences of estimates stay unbiased.
 
     Attributes:
         n: number of reports.
@@ -31,6 +32,11 @@ class Histogram:
         low, high: ends of the confidence interval of each count; see `Mechanism.debias`.
         confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
         simultaneous: whether the intervals are Bonferroni-corrected over the domain.
+        consistency: the method that made ``counts`` consistent, and so biased (see `ldp_core.consistency`); None
+            where they are the unbiased estimates. It does not change the intervals, which are about the true counts
+            and hold whatever is done to the estimate, nor ``standard_errors``, which remain the unbiased estimate's.
+            A consistent count may lie outside its interval. It has none of its own: its error depends on all
+            the true counts.
     """
 
     domain: Domain
@@ -41,6 +47,7 @@ class Histogram:
     high: F64
     confidence: float
     simultaneous: bool
+    consistency: Consistency | None = None
 
     def __post_init__(self) -> None:
         for name in ("counts", "standard_errors", "low", "high"):
@@ -50,6 +57,11 @@ class Histogram:
     def values(self) -> tuple[Label, ...]:
         """The domain's values, ``"other"`` last where there is such a bucket."""
         return self.domain.values
+
+    @property
+    def biased(self) -> bool:
+        """Whether ``counts`` were made consistent: do not add, subtract or average them."""
+        return self.consistency is not None
 
     @property
     def frequencies(self) -> F64:
@@ -67,7 +79,8 @@ class Histogram:
 
     def _key(self) -> tuple[object, ...]:
         arrays = (self.counts, self.standard_errors, self.low, self.high)
-        return (self.domain, self.n, self.confidence, self.simultaneous, *(a.tobytes() for a in arrays))
+        kind = (self.confidence, self.simultaneous, self.consistency)
+        return (self.domain, self.n, *kind, *(a.tobytes() for a in arrays))
 
     def to_arrow(self) -> pa.Table:
         """Table of columns value, count, frequency, standard_error, low, high; one row a value."""
@@ -90,7 +103,7 @@ class Histogram:
 
     def __reduce__(self) -> tuple[Any, ...]:
         arrays = (self.counts, self.standard_errors, self.low, self.high)
-        return Histogram, (self.domain, self.n, *arrays, self.confidence, self.simultaneous)
+        return Histogram, (self.domain, self.n, *arrays, self.confidence, self.simultaneous, self.consistency)
 
     def __deepcopy__(self, memo: object) -> Histogram:
         return self  # immutable
@@ -98,6 +111,8 @@ class Histogram:
     def __repr__(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
         head = f"Histogram of {self.n:,} reports, {self.confidence:.0%} intervals ({kind})"
+        if self.biased:
+            head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
         order = np.argsort(-self.counts, kind="stable") if len(self) > 20 else np.arange(len(self))
         rows = [("value", "count", "frequency", "std.error", "low", "high")]
         for i in order[:20]:

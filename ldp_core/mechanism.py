@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.columns import CONVERSION_ERRORS, as_arrow, combine, plain
+from ldp_core.consistency import Consistency, consistent
 from ldp_core.domain import Codes, Domain
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.histogram import F64, Histogram
@@ -229,17 +230,26 @@ class Mechanism(ABC):
             raise ParameterError(f"beta must be in (0, 1), got {beta!r}")
         return math.sqrt(math.log(2 / beta) / (2 * n)) / self._difference
 
-    def estimate(self, tally: Tally, *, confidence: float = 0.95, simultaneous: bool = False) -> Histogram:
+    def estimate(
+        self,
+        tally: Tally,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        consistency: Consistency | None = None,
+    ) -> Histogram:
         """Debias a tally.
 
         Args:
             tally: of reports of this mechanism.
             confidence: of the intervals, in (0, 1).
             simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
+            consistency: make the counts non-negative and add up to n by a method of `ldp_core.consistency`;
+                biased. Standard errors and intervals remain those of the unbiased estimate.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: confidence outside (0, 1).
+            ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow.
         """
         if tally.fingerprint != self.fingerprint:
             raise MechanismMismatchError(
@@ -251,7 +261,9 @@ class Mechanism(ABC):
                 f"the tally has {tally.support.size} counts, this mechanism's have {self.domain.size}"
             )
         arrays = self.debias(tally.n, tally.support, confidence=confidence, simultaneous=simultaneous)
-        return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous)
+        if consistency is not None:
+            arrays = (consistent(arrays[0], tally.n, consistency, mechanism=self), *arrays[1:])
+        return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous, consistency)
 
     def debias(
         self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False

@@ -1,0 +1,400 @@
+"""Which mechanism, how many reports, what epsilon: planning before any data exist, from closed forms.
+
+All of it follows from the two probabilities of a pure protocol (Wang, Blocki, Li, Jha, USENIX Security 2017): with
+n reports, a value of true frequency f is estimated with variance (ibid., Theorem 2)
+
+    variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)
+
+and with an error below sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding). What can be
+recommended is a table, `KINDS`; a mechanism joins by `register`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ldp_core.domain import Domain, Label
+from ldp_core.errors import ParameterError
+from ldp_core.mechanism import Mechanism
+from ldp_core.probability import check_epsilon, check_probability
+from ldp_core.randomized_response import RandomizedResponse
+from ldp_core.unary_encoding import UnaryEncoding
+
+Bound: TypeAlias = Literal["hoeffding", "normal"]
+"""``"hoeffding"``: `Mechanism.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
+normal interval around a value of the given frequency, which is narrower and holds for large n."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table of mechanisms, every column a function of (domain size d, epsilon).
+
+    Attributes:
+        name: what to call it.
+        probabilities: (p, q) in closed form.
+        report_bytes: what a report takes in a column of many: its own bytes, without dictionary or offsets.
+        server_operations: counters that a report adds to, or hashes to compute for it, in a tally.
+        make: the mechanism for a domain and an epsilon.
+    """
+
+    name: str
+    probabilities: Callable[[int, float], tuple[float, float]]
+    report_bytes: Callable[[int, float], int]
+    server_operations: Callable[[int, float], int]
+    make: Callable[[Domain, float], Mechanism]
+
+
+KINDS: dict[str, Kind] = {}
+"""The mechanisms that `recommend` knows, by name."""
+
+
+def register(kind: Kind) -> None:
+    """Add a row to `KINDS`.
+
+    Raises:
+        ParameterError: the name is taken.
+    """
+    if kind.name in KINDS:
+        raise ParameterError(f"there is a mechanism {kind.name!r} already")
+    KINDS[kind.name] = kind
+
+
+def _randomized_response(d: int, epsilon: float) -> tuple[float, float]:
+    less = math.exp(-epsilon)  # e^eps / (e^eps + d - 1) without overflow
+    return 1 / (1 + (d - 1) * less), less / (1 + (d - 1) * less)
+
+
+def _optimized(d: int, epsilon: float) -> tuple[float, float]:
+    return 0.5, math.exp(-epsilon) / (1 + math.exp(-epsilon))
+
+
+def _symmetric(d: int, epsilon: float) -> tuple[float, float]:
+    half = math.exp(-epsilon / 2)
+    return 1 / (1 + half), half / (1 + half)
+
+
+def _bits(d: int, epsilon: float) -> int:
+    return -(-d // 8)
+
+
+register(
+    Kind(
+        "randomized response",
+        _randomized_response,
+        # the code of a value; integers and Booleans travel as themselves, in 8 bytes and in one bit
+        report_bytes=lambda d, epsilon: np.min_scalar_type(d).itemsize,
+        server_operations=lambda d, epsilon: 1,
+        make=lambda domain, epsilon: RandomizedResponse(domain, epsilon=epsilon),
+    )
+)
+register(
+    Kind(
+        "unary encoding, optimized",
+        _optimized,
+        _bits,
+        server_operations=lambda d, epsilon: d,
+        make=lambda domain, epsilon: UnaryEncoding(domain, epsilon=epsilon),
+    )
+)
+register(
+    Kind(
+        "unary encoding, symmetric",
+        _symmetric,
+        _bits,
+        server_operations=lambda d, epsilon: d,
+        make=lambda domain, epsilon: UnaryEncoding(domain, epsilon=epsilon, variant="symmetric"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One mechanism, and what to expect of it. ``print`` shows a row of a table, `HEADER` its head.
+
+    Attributes:
+        kind: its row in `KINDS`.
+        domain_size, epsilon, n: what was asked for.
+        frequency: true share of the value that the standard error is for.
+        standard_error: of that value's estimated frequency; times ``n`` for a count.
+        margin: alpha with Pr[|error of a frequency| >= alpha] <= 0.05 for any one value: `Mechanism.accuracy`.
+        bytes_per_report: see `Kind`.
+        server_operations: per report, see `Kind`.
+    """
+
+    kind: Kind
+    domain_size: int
+    epsilon: float
+    n: int
+    frequency: float
+    standard_error: float
+    margin: float
+    bytes_per_report: int
+    server_operations: int
+
+    def mechanism(self, domain: Domain | Iterable[Label]) -> Mechanism:
+        """The mechanism itself.
+
+        Raises:
+            ParameterError: the domain is of another size than was asked for.
+        """
+        made = Domain.of(domain)
+        if made.size != self.domain_size:
+            raise ParameterError(f"the recommendation is for {self.domain_size} values, the domain has {made.size}")
+        return self.kind.make(made, self.epsilon)
+
+    def __str__(self) -> str:
+        return _ROW.format(
+            self.kind.name,
+            f"{100 * self.standard_error:.4g} %",
+            f"{100 * self.margin:.4g} %",
+            f"{self.bytes_per_report:,}",
+            f"{self.server_operations:,}",
+        )
+
+
+_ROW = "{:<28}{:>12}{:>12}{:>14}{:>14}"
+HEADER = _ROW.format("mechanism", "std.error", "95% within", "bytes/report", "ops/report")
+"""Names of the columns of a printed `Recommendation`."""
+
+
+def recommend(
+    domain_size: int,
+    epsilon: float,
+    n: int,
+    *,
+    bytes_per_report: float | None = None,
+    frequency: float | None = None,
+) -> list[Recommendation]:
+    r"""The mechanisms of `KINDS`, the best first.
+
+    In order of the standard error of a typical value, to two digits; where these agree, of bytes per report, then of
+    operations per report on the server.
+
+    Args:
+        domain_size: number of values, d >= 2.
+        epsilon: of a report.
+        n: number of reports.
+        bytes_per_report: leave out mechanisms whose reports are larger.
+        frequency: true share of the typical value; default 1 / d.
+
+    Raises:
+        ParameterError: an argument outside its interval, or no mechanism with reports this small.
+
+    >>> print(HEADER, *recommend(16, 1.0, 100_000), sep="\n")
+    mechanism                      std.error  95% within  bytes/report    ops/report
+    unary encoding, optimized        0.612 %     1.859 %             2            16
+    unary encoding, symmetric       0.6259 %     1.754 %             2            16
+    randomized response             0.7856 %     4.429 %             1             1
+    >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
+    'randomized_response'
+    """
+    d, e, f = _check_size(domain_size), check_epsilon(epsilon), _check_frequency(frequency, domain_size)
+    made = [_recommendation(kind, d, e, _check_n(n), f) for kind in KINDS.values()]
+    fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
+    if not fitting:
+        least = min(r.bytes_per_report for r in made)
+        raise ParameterError(f"bytes_per_report must be at least {least}, got {bytes_per_report!r}")
+    return sorted(fitting, key=_rank)
+
+
+def _recommendation(kind: Kind, d: int, epsilon: float, n: int, f: float) -> Recommendation:
+    p, q = kind.probabilities(d, epsilon)
+    return Recommendation(
+        kind,
+        d,
+        epsilon,
+        n,
+        f,
+        math.sqrt(_n_variance(p, q, f) / n),
+        _hoeffding(0.05) / (math.sqrt(n) * (p - q)),
+        kind.report_bytes(d, epsilon),
+        kind.server_operations(d, epsilon),
+    )
+
+
+def _rank(r: Recommendation) -> tuple[float, int, int, float]:
+    return float(f"{r.standard_error:.1e}"), r.bytes_per_report, r.server_operations, r.standard_error
+
+
+def expected_error(
+    mechanism: Mechanism | str,
+    n: int,
+    frequency: float | None = None,
+    *,
+    domain_size: int | None = None,
+    epsilon: float | None = None,
+) -> float:
+    """Standard error (root mean squared error: there is no bias) of an estimated frequency.
+
+    Args:
+        mechanism: a mechanism, or a name in `KINDS` with ``domain_size`` and ``epsilon``.
+        n: number of reports.
+        frequency: true share of the value; default 1 / d.
+
+    Raises:
+        ParameterError: an argument outside its interval, missing or superfluous.
+
+    >>> round(expected_error("randomized response", 10_000, domain_size=2, epsilon=1.0), 6)
+    0.009595
+    >>> round(expected_error(RandomizedResponse(epsilon=1.0), 10_000), 6)
+    0.009595
+    """
+    p, q, d = _resolve(mechanism, domain_size, epsilon)
+    return math.sqrt(_n_variance(p, q, _check_frequency(frequency, d)) / _check_n(n))
+
+
+def required_n(
+    mechanism: Mechanism | str,
+    margin: float,
+    beta: float = 0.05,
+    *,
+    domain_size: int | None = None,
+    epsilon: float | None = None,
+    bound: Bound = "hoeffding",
+    frequency: float | None = None,
+) -> int:
+    """The least number of reports with which a frequency is within ``margin`` of the truth, but for probability beta.
+
+    ``"hoeffding"``: ln(2 / beta) / (2 margin^2 (p - q)^2), the inverse of `Mechanism.accuracy`; ``"normal"``:
+    z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2. For all
+    d values together, beta / d.
+
+    Args:
+        mechanism: a mechanism, or a name in `KINDS` with ``domain_size`` and ``epsilon``.
+        margin: of a frequency, in (0, 1).
+        beta: probability of a larger error, in (0, 1).
+        bound: see `Bound`.
+        frequency: true share of the value, for ``"normal"``; default 1 / d.
+
+    Raises:
+        ParameterError: an argument outside its interval, missing or superfluous.
+
+    >>> required_n(RandomizedResponse(epsilon=1.0), 0.01)
+    86370
+    >>> required_n("unary encoding, optimized", 0.01, domain_size=16, epsilon=1.0, bound="normal")
+    143871
+    """
+    p, q, d = _resolve(mechanism, domain_size, epsilon)
+    exact = _needed(p, q, d, _check_open("beta", beta), bound, frequency) / _check_open("margin", margin) ** 2
+    # An n that was computed from a margin comes back as itself, not as one more.
+    return max(math.ceil(exact * (1 - 1e-12)), 1)
+
+
+def required_epsilon(
+    kind: str,
+    margin: float,
+    n: int,
+    beta: float = 0.05,
+    *,
+    domain_size: int,
+    bound: Bound = "hoeffding",
+    frequency: float | None = None,
+) -> float:
+    """The epsilon with which n reports suffice for a margin: the inverse of `required_n`.
+
+    By bisection below the first of a grid of epsilons that suffices. Where an integer parameter of a mechanism makes
+    the error jump upwards now and then, a smaller epsilon within a step of the grid (0.3 %) of a jump can suffice too.
+
+    Args:
+        kind: a name in `KINDS`.
+        margin, beta, bound, frequency: see `required_n`.
+        n: number of reports.
+        domain_size: number of values.
+
+    Returns:
+        The least epsilon, to twelve digits and rounded up, in (0, 50].
+
+    Raises:
+        ParameterError: an argument outside its interval, or no epsilon up to 50 does: more reports or a wider margin.
+
+    >>> round(required_epsilon("randomized response", 0.01, 86370, domain_size=2), 5)
+    1.0
+    """
+    d, reports = _check_size(domain_size), _check_n(n)
+    target = reports * _check_open("margin", margin) ** 2
+    probabilities = _kind(kind).probabilities
+
+    def misses(epsilon: float) -> bool:
+        p, q = probabilities(d, epsilon)
+        return not p > q or _needed(p, q, d, _check_open("beta", beta), bound, frequency) > target
+
+    sufficient = (k for k, epsilon in enumerate(_GRID) if not misses(epsilon))
+    first = next(sufficient, None)
+    if first is None:
+        least = required_n(kind, margin, beta, domain_size=d, epsilon=_LARGEST, bound=bound, frequency=frequency)
+        raise ParameterError(f"no epsilon suffices: {kind} needs at least {least:,} reports for margin {margin!r}")
+    low, high = [0.0, *_GRID][first : first + 2]
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if misses(middle) else (low, middle)
+    return min(high * (1 + 1e-12), _LARGEST)
+
+
+_LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
+_GRID = [_LARGEST * 1.003 ** (k - 4400) for k in range(4401)]  # from 1e-4
+
+
+def _needed(p: float, q: float, d: int, beta: float, bound: Bound, frequency: float | None) -> float:
+    """N margin^2."""
+    f = _check_frequency(frequency, d)
+    if bound == "hoeffding":
+        return (_hoeffding(beta) / (p - q)) ** 2
+    if bound == "normal":
+        return NormalDist().inv_cdf(beta / 2) ** 2 * _n_variance(p, q, f)
+    raise ParameterError(f'bound must be "hoeffding" or "normal", got {bound!r}')
+
+
+def _hoeffding(beta: float) -> float:
+    return math.sqrt(math.log(2 / beta) / 2)
+
+
+def _n_variance(p: float, q: float, f: float) -> float:
+    """N times the variance of an estimated frequency."""
+    return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2
+
+
+def _kind(name: Any) -> Kind:
+    if not isinstance(name, str) or name not in KINDS:
+        raise ParameterError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {name!r}")
+    return KINDS[name]
+
+
+def _resolve(mechanism: Mechanism | str, d: int | None, epsilon: float | None) -> tuple[float, float, int]:
+    """(p, q, d) of a mechanism or of a kind."""
+    if isinstance(mechanism, Mechanism):
+        if d is not None or epsilon is not None:
+            raise ParameterError("a mechanism has its domain_size and epsilon: give them with the name of a kind only")
+        return mechanism.p, mechanism.q, mechanism.domain.size
+    kind = _kind(mechanism)
+    if d is None or epsilon is None:
+        raise ParameterError(f"{kind.name} needs domain_size and epsilon")
+    return *kind.probabilities(_check_size(d), check_epsilon(epsilon)), d
+
+
+def _check_size(d: int) -> int:
+    if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or not 2 <= d < 2**31:
+        raise ParameterError(f"domain_size must be an integer in [2, 2**31), got {d!r}")
+    return int(d)
+
+
+def _check_n(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ParameterError(f"n must be an integer, at least 1, got {n!r}")
+    return int(n)
+
+
+def _check_frequency(f: float | None, d: int) -> float:
+    return 1 / d if f is None else float(check_probability("frequency", f))
+
+
+def _check_open(name: str, value: float) -> float:
+    number = float(check_probability(name, value))
+    if not 0 < number < 1:
+        raise ParameterError(f"{name} must be in (0, 1), got {number!r}")
+    return number
