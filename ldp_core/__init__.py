@@ -15,13 +15,17 @@ from ldp_core.errors import (
     PlanError,
     ReportError,
 )
+from ldp_core.hadamard_response import HadamardResponse
 from ldp_core.histogram import Histogram
+from ldp_core.histogram_encoding import ThresholdHistogramEncoding
 from ldp_core.keyed import Keyed, Secret
+from ldp_core.local_hashing import LocalHashing
 from ldp_core.mechanism import Mechanism
 from ldp_core.plan import PrivacyPlan
 from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.randomness import Keystream, Randomness
+from ldp_core.subset_selection import SubsetSelection
 from ldp_core.tally import Tally
 from ldp_core.unary_encoding import UnaryEncoding
 
@@ -29,11 +33,13 @@ __all__ = [
     "Domain",
     "DomainError",
     "DtypeError",
+    "HadamardResponse",
     "Histogram",
     "InputError",
     "Keyed",
     "Keystream",
     "LdpError",
+    "LocalHashing",
     "Mechanism",
     "MechanismMismatchError",
     "ParameterError",
@@ -43,7 +49,9 @@ __all__ = [
     "Randomness",
     "ReportError",
     "Secret",
+    "SubsetSelection",
     "Tally",
+    "ThresholdHistogramEncoding",
     "UnaryEncoding",
     "consistent",
     "expected_error",

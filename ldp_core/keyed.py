@@ -176,6 +176,8 @@ class Keyed:
 _CODE_SHIFT, _LANE_SHIFT, _LEVEL_SHIFT = 32, 28, 24
 _REDRAWS = 8  # levels 0 to 7: a draw, and what is drawn again after a rejection
 _ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
+_STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
+_STEP_SHIFT = 8
 _AES_BLOCK = 16
 _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
@@ -277,6 +279,20 @@ class KeyedRows:
             out[rejected] = part
             rejected = rejected[again]
             level += 1
+        return out
+
+    def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
+        """See `Noise`."""
+        out: npt.NDArray[Any] = np.empty(len(rows), np.uint8 if d <= _BYTE else np.uint32)
+        at = np.arange(len(rows))
+        count = step << _STEP_SHIFT
+        while len(at):
+            words = self._blocks(self._high[rows[at]], self._places(_place(lane, _STEPS, count), rows[at]))
+            part = np.empty(len(at), out.dtype)
+            again = _scaled(words.view(np.uint64)[:, 0], d, part)
+            out[at] = part
+            at = at[again]
+            count += 1
         return out
 
     def _blocks(self, high: U64, low: U64) -> U8:

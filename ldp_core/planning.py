@@ -21,9 +21,12 @@ import numpy as np
 
 from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
+from ldp_core.hadamard_response import HadamardResponse
+from ldp_core.local_hashing import LocalHashing
 from ldp_core.mechanism import Mechanism
 from ldp_core.probability import check_epsilon, check_probability
 from ldp_core.randomized_response import RandomizedResponse
+from ldp_core.subset_selection import SubsetSelection
 from ldp_core.unary_encoding import UnaryEncoding
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
@@ -113,6 +116,50 @@ register(
 )
 
 
+def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
+    k = max(round(d / (math.exp(epsilon) + 1)), 1)
+    p = k / (k + (d - k) * math.exp(-epsilon))
+    return p, (k - p) / (d - 1)
+
+
+def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
+    g = min(round(math.exp(min(epsilon, 20))) + 1, 1 << 16)
+    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
+
+
+def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
+    return 1 / (1 + math.exp(-epsilon)), 0.5
+
+
+register(
+    Kind(
+        "subset selection",
+        _subset_selection,
+        _bits,
+        server_operations=lambda d, epsilon: d,
+        make=lambda domain, epsilon: SubsetSelection(domain, epsilon=epsilon),
+    )
+)
+register(
+    Kind(
+        "local hashing, optimal",
+        _local_hashing,
+        report_bytes=lambda d, epsilon: 8,
+        server_operations=lambda d, epsilon: d,
+        make=lambda domain, epsilon: LocalHashing(domain, epsilon=epsilon),
+    )
+)
+register(
+    Kind(
+        "Hadamard response",
+        _hadamard,
+        report_bytes=lambda d, epsilon: 8,
+        server_operations=lambda d, epsilon: 1,
+        make=lambda domain, epsilon: HadamardResponse(domain, epsilon=epsilon),
+    )
+)
+
+
 @dataclass(frozen=True)
 class Recommendation:
     """One mechanism, and what to expect of it. ``print`` shows a row of a table, `HEADER` its head.
@@ -188,8 +235,11 @@ def recommend(
 
     >>> print(HEADER, *recommend(16, 1.0, 100_000), sep="\n")
     mechanism                      std.error  95% within  bytes/report    ops/report
+    subset selection                0.5644 %     1.787 %             2            16
     unary encoding, optimized        0.612 %     1.859 %             2            16
+    local hashing, optimal          0.6138 %     1.906 %             8            16
     unary encoding, symmetric       0.6259 %     1.754 %             2            16
+    Hadamard response               0.6797 %     1.859 %             8             1
     randomized response             0.7856 %     4.429 %             1             1
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'

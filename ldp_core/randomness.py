@@ -46,6 +46,14 @@ class Noise(Protocol):
         """``n`` unsigned integers, one a record, uniform over ``range(d)``."""
         ...
 
+    def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
+        """Unsigned integers uniform over ``range(d)``, one for each of the records at ``rows``.
+
+        For mechanisms that draw until they are done: each ``step``, below 2**16, is another draw. A lane
+        is either for this or for the others.
+        """
+        ...
+
 
 class Randomness(Protocol):
     """Where the noise of one call of ``perturb`` comes from."""
@@ -112,6 +120,10 @@ class Keystream:
     def uniform_below(self, d: int, n: int, lane: int = 0) -> npt.NDArray[Any]:
         """See `Noise`."""
         return sampling.uniform_below(d, n, self)
+
+    def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int = 0, lane: int = 0) -> npt.NDArray[Any]:
+        """See `Noise`."""
+        return sampling.uniform_below(d, len(rows), self)
 
     def __reduce__(self) -> str:
         raise TypeError("a Keystream must not be pickled or copied: two users of one key draw the same noise")

@@ -18,13 +18,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core import bits
+from ldp_core.bit_vectors import BitVectors
 from ldp_core.domain import Codes, Domain, Label
-from ldp_core.errors import ParameterError, ReportError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.errors import ParameterError
+from ldp_core.mechanism import Native
 from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
@@ -46,7 +45,7 @@ _BITS = 0  # lane of noise
 
 
 @dataclass(frozen=True, init=False)
-class UnaryEncoding(Mechanism):
+class UnaryEncoding(BitVectors):
     """Report a vector of d bits, of which the true value's is 1 with probability p and the others with q.
 
     Args:
@@ -142,46 +141,6 @@ class UnaryEncoding(Mechanism):
             rows[start:stop] = noise.rows(start, stop).one_hot_rows(p, q, codes[start:stop], width, _BITS)
         bits.clear_padding(rows, d)
         return rows
-
-    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        """See `Mechanism`."""
-        if n_groups == 1:
-            return bits.column_sums(reports, self.domain.size)[None]
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """See `Mechanism`."""
-        d = self.domain.size
-        return pa.list_(pa.uint64(), bits.row_words(d)) if packed else pa.list_(pa.bool_(), d)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return bits.to_arrow(reports, self.domain.size, packed=packed)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        plain, packed = self.report_type(), self.report_type(packed=True)
-        kind = reports.type
-        same = pa.types.is_fixed_size_list(kind) and any(
-            kind.list_size == t.list_size and kind.value_type == t.value_type for t in (plain, packed)
-        )
-        if not same:
-            raise ReportError(f"column {column!r}: reports must be {plain} or {packed}, got {kind}")
-        if reports.null_count or reports.flatten().null_count:
-            raise ReportError(
-                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
-            )
-        if pa.types.is_uint64(kind.value_type) and bits.has_stray_bits(reports, self.domain.size):
-            raise ReportError(f"column {column!r}: bits are set beyond the domain's {self.domain.size} values")
-        return bits.from_arrow(reports, self.domain.size)
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        if packed:
-            values: npt.NDArray[np.uint64] = self.to_arrow(reports, packed=True).flatten().to_numpy()
-            return values.reshape(len(reports), bits.row_words(self.domain.size))
-        count = self.domain.size
-        return np.unpackbits(reports, axis=1, count=count, bitorder="little").view(bool)
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

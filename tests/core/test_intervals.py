@@ -12,6 +12,10 @@ import pytest
 from scipy import signal, stats
 
 from ldp_core import RandomizedResponse, Tally, UnaryEncoding
+from ldp_core.hadamard_response import HadamardResponse
+from ldp_core.histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.local_hashing import LocalHashing
+from ldp_core.subset_selection import SubsetSelection
 
 from .checks import FALSE_ALARM, check_binomial
 
@@ -24,6 +28,12 @@ MECHANISMS = {
         "GRR d=16": lambda e: RandomizedResponse(SIXTEEN, epsilon=e),
         "OUE d=16": lambda e: UnaryEncoding(SIXTEEN, epsilon=e),
         "SUE d=16": lambda e: UnaryEncoding(SIXTEEN, epsilon=e, variant="symmetric"),
+        "SS d=16": lambda e: SubsetSelection(SIXTEEN, epsilon=e),
+        "OLH d=16": lambda e: LocalHashing(SIXTEEN, epsilon=e),
+        "BLH d=16": lambda e: LocalHashing(SIXTEEN, epsilon=e, variant="binary"),
+        "FLH d=16": lambda e: LocalHashing(SIXTEEN, epsilon=e, variant="fast"),
+        "HR d=16": lambda e: HadamardResponse(SIXTEEN, epsilon=e),
+        "THE d=16": lambda e: ThresholdHistogramEncoding(SIXTEEN, epsilon=e),
     }.items()
 } | {
     f"coins {t}, {y}": RandomizedResponse.from_coins(truth=t, yes=y) for t, y in [(0.5, 0.25), (0.25, 0.9), (0.8, 0.3)]

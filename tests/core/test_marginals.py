@@ -7,6 +7,10 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import Domain, Keystream, RandomizedResponse, UnaryEncoding
+from ldp_core.hadamard_response import HadamardResponse
+from ldp_core.histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.local_hashing import LocalHashing
+from ldp_core.subset_selection import SubsetSelection
 
 from .checks import check_binomial, check_marginals, check_rows_independent
 
@@ -52,9 +56,11 @@ def values_of(m, codes: np.ndarray, kind: str):
 
 def supported(m, reports) -> np.ndarray:
     native = m.from_arrow(m._reports_as_arrow(reports))
-    if isinstance(m, UnaryEncoding):
+    if native.ndim == 2:
         return m.to_numpy(native)
-    return native[:, None] == np.arange(m.domain.size)
+    if isinstance(m, RandomizedResponse):
+        return native[:, None] == np.arange(m.domain.size)
+    return m.support_counts(native, np.arange(len(native)), len(native)).astype(bool)
 
 
 INPUTS = ["arrow", "dictionary", "numpy", "slice", "chunked", "arrow", "dictionary", "numpy"]
@@ -87,10 +93,22 @@ RANDOMIZED = {
 }
 
 
+ORACLES = {
+    "SS": SubsetSelection([f"v{k}" for k in range(16)], epsilon=2.0),
+    "SS other": SubsetSelection(Domain([7, -3, 2**62], unmatched="other"), epsilon=1.0),
+    "OLH none": LocalHashing(Domain(range(9), unmatched="none"), epsilon=2.0),
+    "BLH": LocalHashing([f"v{k}" for k in range(16)], epsilon=1.0, variant="binary"),
+    "FLH other": LocalHashing(Domain(range(8), unmatched="other"), epsilon=2.0, variant="fast"),
+    "HR none": HadamardResponse(Domain([f"v{k}" for k in range(16)], unmatched="none"), epsilon=1.0),
+    "HR of Booleans": HadamardResponse([False, True], epsilon=1.0),
+    "THE none": ThresholdHistogramEncoding(Domain(range(9), unmatched="none"), epsilon=2.0),
+}
+
+
 @pytest.mark.parametrize("kind", ["arrow", "numpy", "slice", "chunked", "list"])
-@pytest.mark.parametrize("name", RANDOMIZED)
-def test_randomized_response(name, kind):
-    m = RANDOMIZED[name]
+@pytest.mark.parametrize("name", [*RANDOMIZED, *ORACLES])
+def test_randomized_response_and_other_oracles(name, kind):
+    m = (RANDOMIZED | ORACLES)[name]
     n = ROWS if kind in ("arrow", "slice") else ROWS // 4
     table = table_of(m)
     codes = np.random.default_rng(0).permutation(n) % len(table)

@@ -17,11 +17,13 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import Domain, RandomizedResponse, UnaryEncoding, sampling
+from ldp_core.histogram_encoding import ThresholdHistogramEncoding
 from ldp_core.sampling import ONE
 
 from .checks import empirical_epsilon, exact_ln
 
 Distribution = dict[Hashable, Fraction]
+BIT_VECTORS = (UnaryEncoding, ThresholdHistogramEncoding)
 
 
 class Branching:
@@ -35,7 +37,7 @@ class Branching:
         self.choices: list[int] = []  # what each decision comes to in this run
         self.sizes: list[int] = []
         self.probability = Fraction(1)
-        self.seen = {m.thresholds[1]: m.domain.size} if isinstance(m, UnaryEncoding) else {}
+        self.seen = {m.thresholds[1]: m.domain.size} if isinstance(m, BIT_VECTORS) else {}
 
     def decide(self, probabilities: list[Fraction]) -> int:
         at = len(self.sizes)
@@ -116,11 +118,15 @@ MECHANISMS = {
         for p, q in [(0.75, 0.25), (0.9, 0.01), (0.02, 0.01), (0.999, 0.99)]
         for u in ("error", "none")
     },
+    **{
+        f"THE d={d} {u} {e}": ThresholdHistogramEncoding(Domain(range(d), unmatched=u), epsilon=e)
+        for d, u, e in [(2, "error", 1e-6), (3, "none", 50), (3, "other", 1), (4, "error", 3)]
+    },
 }
 
 
 def layouts_of(m) -> list[str]:
-    return ["numpy", "arrow", "packed"] if isinstance(m, UnaryEncoding) else ["numpy", "arrow"]
+    return ["numpy", "arrow", "packed"] if isinstance(m, BIT_VECTORS) else ["numpy", "arrow"]
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -130,7 +136,7 @@ def test_every_ratio_of_every_output_is_within_epsilon(monkeypatch, name):
         tables = [exact_distribution(monkeypatch, m, value, layout) for value in inputs_of(m)]
         outputs = set().union(*tables)
         assert all(set(table) == outputs for table in tables), "an output that some input cannot give"
-        if isinstance(m, UnaryEncoding):
+        if isinstance(m, BIT_VECTORS):
             assert len(outputs) == 2**m.domain.size
         else:
             assert len(outputs) == m.domain.size
@@ -147,7 +153,7 @@ def test_support_probabilities_are_those_of_the_reports(monkeypatch, name):
     labels = m.domain.values
     for value in inputs_of(m):
         table = exact_distribution(monkeypatch, m, value, "numpy")
-        if isinstance(m, UnaryEncoding):
+        if isinstance(m, BIT_VECTORS):
             rows = {output: [bit.strip() == "True" for bit in output.strip("[]").split(",")] for output in table}
         else:
             rows = {output: [output == str(label) for label in labels] for output in table}
@@ -164,7 +170,7 @@ def test_support_probabilities_are_those_of_the_reports(monkeypatch, name):
 def output_numbers(m, value, n) -> np.ndarray:
     reports = m.perturb(pa.array([value] * n))
     native = m.from_arrow(reports)
-    return native[:, 0].astype(np.int64) if isinstance(m, UnaryEncoding) else native.astype(np.int64)
+    return native[:, 0].astype(np.int64) if isinstance(m, BIT_VECTORS) else native.astype(np.int64)
 
 
 AUDITED = {

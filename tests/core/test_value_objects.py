@@ -27,9 +27,17 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.hadamard_response import HadamardResponse
+from ldp_core.histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.local_hashing import LocalHashing
+from ldp_core.subset_selection import SubsetSelection
 
 MAKE = """
 from ldp_core import Domain, RandomizedResponse, UnaryEncoding
+from ldp_core.hadamard_response import HadamardResponse
+from ldp_core.histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.local_hashing import LocalHashing
+from ldp_core.subset_selection import SubsetSelection
 AB = ["a", "b", "c"]
 MECHANISMS = [
     RandomizedResponse(epsilon=1),
@@ -57,6 +65,17 @@ MECHANISMS = [
     UnaryEncoding.from_probabilities(AB, p=0.75, q=0.25),
     UnaryEncoding.from_probabilities(AB, p=0.75, q=0.26),
     UnaryEncoding(["\\u00e9", "e\\u0301", 'q"\\n'], epsilon=1),
+    SubsetSelection(AB, epsilon=1),
+    SubsetSelection(AB, epsilon=1, k=2),
+    SubsetSelection(Domain(AB, unmatched="other"), epsilon=1),
+    LocalHashing(AB, epsilon=1),
+    LocalHashing(AB, epsilon=1, variant="binary"),
+    LocalHashing(AB, epsilon=1, variant="fast"),
+    LocalHashing(Domain(AB, unmatched="none"), epsilon=1, variant="fast"),
+    HadamardResponse(AB, epsilon=1),
+    HadamardResponse(Domain(AB, unmatched="none"), epsilon=1),
+    ThresholdHistogramEncoding(AB, epsilon=1),
+    ThresholdHistogramEncoding(AB, epsilon=1, theta=0.75),
 ]
 """
 _made: dict = {}
@@ -112,6 +131,10 @@ def test_fingerprints_of_this_release():
     """Stored reports and tallies name these: a change needs a migration."""
     assert RandomizedResponse(epsilon=1).fingerprint == "951ad3d2ae57bb27"
     assert UnaryEncoding(["a", "b"], epsilon=1).fingerprint == "d035ffd42a044067"
+    assert SubsetSelection(["a", "b"], epsilon=1).fingerprint == "072f7c268b192934"
+    assert LocalHashing(["a", "b"], epsilon=1).fingerprint == "5d0dcb94725a00f7"
+    assert HadamardResponse(["a", "b"], epsilon=1).fingerprint == "fb6e599ce2994e47"
+    assert ThresholdHistogramEncoding(["a", "b"], epsilon=1).fingerprint == "c5e520731cbe1391"
 
 
 def test_mixing_mechanisms_is_an_error():
@@ -159,6 +182,13 @@ def test_a_pickle_holds_no_randomness():
         {"mechanism": "randomized_response", "domain": [1, 2], "truth": 0.5, "yes": 0.5, "epsilon": 1},
         {"mechanism": "randomized_response", "domain": [1, 2], "truth": 0.5, "no": 0.5},
         {"mechanism": "randomized_response", "domain": [1, 2], "unmatched": "none", "epsilon": 1},
+        {"mechanism": "subset_selection", "domain": [1, 2], "epsilon": 1, "k": 2},
+        {"mechanism": "subset_selection", "domain": [1, 2], "unmatched": "none", "epsilon": 1},
+        {"mechanism": "subset_selection", "domain": [1, 2]},
+        {"mechanism": "local_hashing", "domain": [1, 2], "epsilon": 1, "variant": "best"},
+        {"mechanism": "local_hashing", "domain": [1, 2], "epsilon": 1, "g": 3},
+        {"mechanism": "hadamard_response", "domain": [1, 2], "epsilon": -1},
+        {"mechanism": "threshold_histogram_encoding", "domain": [1, 2], "epsilon": 1, "theta": 2},
     ],
     ids=str,
 )

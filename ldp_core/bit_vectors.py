@@ -1,0 +1,61 @@
+"""Reports that are vectors of d bits, in two layouts: Booleans, or packed in 64-bit words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core import bits
+from ldp_core.errors import ReportError
+from ldp_core.mechanism import Mechanism, Native
+
+
+class BitVectors(Mechanism):
+    """A mechanism whose reports are ``FixedSizeList<bool, d>`` or ``FixedSizeList<uint64, ceil(d / 64)>``.
+
+    In the working layout they are rows of bytes, ``uint8[n, ceil(d / 8)]``; see `ldp_core.bits`. A report supports
+    the values whose bits are 1.
+    """
+
+    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """See `Mechanism`: a report supports the values whose bits are 1."""
+        if n_groups == 1:
+            return bits.column_sums(reports, self.domain.size)[None]
+        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    def report_type(self, *, packed: bool = False) -> pa.DataType:
+        """See `Mechanism`."""
+        d = self.domain.size
+        return pa.list_(pa.uint64(), bits.row_words(d)) if packed else pa.list_(pa.bool_(), d)
+
+    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
+        """See `Mechanism`."""
+        return bits.to_arrow(reports, self.domain.size, packed=packed)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        plain, packed = self.report_type(), self.report_type(packed=True)
+        kind = reports.type
+        same = pa.types.is_fixed_size_list(kind) and any(
+            kind.list_size == t.list_size and kind.value_type == t.value_type for t in (plain, packed)
+        )
+        if not same:
+            raise ReportError(f"column {column!r}: reports must be {plain} or {packed}, got {kind}")
+        if reports.null_count or reports.flatten().null_count:
+            raise ReportError(
+                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
+            )
+        if pa.types.is_uint64(kind.value_type) and bits.has_stray_bits(reports, self.domain.size):
+            raise ReportError(f"column {column!r}: bits are set beyond the domain's {self.domain.size} values")
+        return bits.from_arrow(reports, self.domain.size)
+
+    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
+        """See `Mechanism`."""
+        if packed:
+            values: npt.NDArray[np.uint64] = self.to_arrow(reports, packed=True).flatten().to_numpy()
+            return values.reshape(len(reports), bits.row_words(self.domain.size))
+        count = self.domain.size
+        return np.unpackbits(reports, axis=1, count=count, bitorder="little").view(bool)
