@@ -200,7 +200,10 @@ class KeyedRows:
         """The low words of the blocks of some of the rows at ``places``."""
         low: U64 = self._codes[rows].astype(np.uint64)
         low <<= np.uint64(_CODE_SHIFT)
-        low |= np.uint64(places) if isinstance(places, int) else places
+        if not isinstance(places, int):
+            low |= places
+        elif places:
+            low |= np.uint64(places)
         if self._low is not None:
             low ^= self._low[rows]
         return low
@@ -209,11 +212,16 @@ class KeyedRows:
         """A 64-bit word a record. The block that two lanes share is drawn once, for whichever is asked first."""
         pair = lane & ~1
         if self._drawn is None or self._drawn[0] != pair:
-            words = np.empty((len(self._codes), 2), np.uint64)
-            for start in range(0, len(words), _CHUNK):
-                chunk = slice(start, start + _CHUNK)
-                words[chunk] = self._blocks(self._high[chunk], self._places(_place(pair), chunk)).view(np.uint64)
-            self._drawn = pair, words
+            n = len(self._codes)
+            drawn = np.empty(_AES_BLOCK * n + _AES_BLOCK - 1, np.uint8)
+            blocks = np.empty((min(n, _CHUNK), 2), np.uint64)
+            for start in range(0, n, _CHUNK):
+                chunk = slice(start, min(start + _CHUNK, n))
+                part = blocks[: chunk.stop - start]
+                part[:, 0] = self._high[chunk]
+                part[:, 1] = self._places(_place(pair), chunk)
+                self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[_AES_BLOCK * start :].data)
+            self._drawn = pair, drawn[: _AES_BLOCK * n].view(np.uint64).reshape(n, 2)
         return self._drawn[1][:, lane & 1]
 
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
