@@ -85,19 +85,19 @@ _LARGE_GROUP = 64  # rows a group, on average, from which the adders are worth t
 def _add_chunk(rows: U8, total: I64) -> None:
     weight = 1
     while len(rows):
-        carries = []
+        carries, left = [], []
         while rows.size > _FEW and len(rows) >= 3:
             m = len(rows) // 3
             a, b, c = rows[:m], rows[m : 2 * m], rows[2 * m : 3 * m]
             if len(rows) > 3 * m:
-                total += weight * _unpacked_sum(rows[3 * m :])
+                left.append(rows[3 * m :])
             half = a ^ b
             carry = a & b
             rows = half ^ c
             half &= c
             carry |= half
             carries.append(carry)
-        total += weight * _unpacked_sum(rows)
+        total += weight * _unpacked_sum(np.concatenate((rows, *left)) if left else rows)
         if not carries:
             return
         rows = np.concatenate(carries)
@@ -106,10 +106,10 @@ def _add_chunk(rows: U8, total: I64) -> None:
 
 def _unpacked_sum(rows: U8) -> I64:
     bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(len(rows), -1)
-    if len(rows) < 1 << 8:  # no byte overflows: eight columns add up in one word
-        words: npt.NDArray[np.uint64] = bits.view(np.uint64).sum(axis=0)
-        return words.view(np.uint8).astype(np.int64)
-    sums: I64 = bits.sum(axis=0, dtype=np.int64)
+    words = bits.view(np.uint64)  # eight columns add up in one word: of 255 rows no byte overflows
+    sums = np.zeros(bits.shape[1], np.int64)
+    for start in range(0, len(rows), 255):
+        sums += words[start : start + 255].sum(axis=0).view(np.uint8)
     return sums
 
 
