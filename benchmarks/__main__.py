@@ -17,20 +17,31 @@ SUITES = ("columns", "peers", "streams", "live", "memory")
 
 
 NOTES = """
+Runs of this table differ by 10 to 20 % and a few of the ratios near their bars fall on either side of them.
+
 **Where a bar is missed**
 
 * *Binary randomized response through `.ldp`.* The perturbation itself is in the row above it. The rest is the row index
   that Polars materialises for the expression (4 bytes a row; the function is handed Booleans at 1 bit a row). Without
   that index Polars evaluates the function on a Parquet file's dictionary, on statistics and on literals in place of
   rows; `pl.repeat` in its place fails the regression tests for literals and hive columns.
-* *Binary randomized response with keyed noise.* One AES block a record is about 2.5 ns; fresh noise takes one byte of
-  keystream a record, 0.5 ns in all. Keyed bit vectors need several bytes a record either way and are within the bar.
-* *OUE d=128 in Beam* is a goal of later work.
+* *Binary and k-ary randomized response with keyed noise.* A function of an id needs one AES block a record, 2.4 ns, and
+  writing that block down costs about as much; fresh binary noise takes one byte of keystream a record, 0.5 ns in all.
+  Keyed bit vectors need several bytes a record either way.
+* *OUE d=128 in Beam.* 128 exact decisions a record, and the sums by window, are about 85 ns outside of Beam, 92 would
+  be the bar here. A compiled kernel would do it.
+* *Two threads in Polars.* See below.
+* *OUE d=16 live.* One process does all: it perturbs, sends, receives, tallies.
+
+**Cost against the number of rows.** From 10^6 (Polars) or 10^7 (Beam) on it is flat or falling; below, the start of a query
+(10 ms) or of a pipeline (150 ms) is most of it.
 
 **What the threads do.** numpy releases Python's global lock inside each operation, but two threads hand it to each
-other at every one. With arrays of half a megabyte two threads are 1.6 to 1.8 times as fast as one (d=128, 100,000
-rows a call); at d=16 a call's arrays are 200 KB and two threads gain nothing, which is why the lazy row is behind
-the eager one there. A larger `POLARS_IDEAL_MORSEL_SIZE` helps; a compiled kernel would cure it.
+other at every one, some 45 times a call, and wait for each other longer than an operation takes. Two *processes* on
+the same two cores are 1.8 (d=16) and 2.0 times (d=128) as fast as one (100,000 rows a call: 795 us alone, 439 us effectively;
+5989 and 2944), so memory is not what limits it. Tried, without gain: one lock around the short operations, one call for the whole
+keystream, buffers kept by each thread, malloc without `munmap`, a C function for the comparison alone. What would help: all of a
+call in one compiled function, or a Python without the lock. Larger morsels (`pl.Config.set_streaming_chunk_size`) help a little.
 """
 
 
