@@ -33,15 +33,16 @@ Runs of this table differ by 10 to 20 % and a few of the ratios near their bars 
 * *Two threads in Polars.* See below.
 * *OUE d=16 live.* One process does all: it perturbs, sends, receives, tallies.
 
-**Cost against the number of rows.** From 10^6 (Polars) or 10^7 (Beam) on it is flat or falling; below, the start of a query
-(10 ms) or of a pipeline (150 ms) is most of it.
+**Cost against the number of rows.** From 10^6 (Polars) or 10^7 (Beam) on it is flat or falling; below, the start of
+a query (10 ms) or of a pipeline (150 ms) is most of it.
 
 **What the threads do.** numpy releases Python's global lock inside each operation, but two threads hand it to each
 other at every one, some 45 times a call, and wait for each other longer than an operation takes. Two *processes* on
-the same two cores are 1.8 (d=16) and 2.0 times (d=128) as fast as one (100,000 rows a call: 795 us alone, 439 us effectively;
-5989 and 2944), so memory is not what limits it. Tried, without gain: one lock around the short operations, one call for the whole
-keystream, buffers kept by each thread, malloc without `munmap`, a C function for the comparison alone. What would help: all of a
-call in one compiled function, or a Python without the lock. Larger morsels (`pl.Config.set_streaming_chunk_size`) help a little.
+the same two cores are 1.8 (d=16) and 2.0 times (d=128) as fast as one (100,000 rows a call: 795 us alone, 439 us
+effectively; 5989 and 2944), so memory is not what limits it. Tried, without gain: one lock around the short
+operations, one call for the whole keystream, buffers kept by each thread, malloc without `munmap`, a C function for
+the comparison alone. What would help: all of a call in one compiled function, or a Python without the lock. Larger
+morsels (`pl.Config.set_streaming_chunk_size`) help a little.
 """
 
 
