@@ -29,8 +29,8 @@ Runs of this table differ by 10 to 20 % and a few of the ratios near their bars 
   writing that block down costs about as much; fresh binary noise takes one byte of keystream a record, 0.5 ns in all.
   Keyed bit vectors need several bytes a record either way.
 * *Beam at 5 * 10^7 rows.* Three runs of this table's rows gave 0.58, 0.62 and 0.57 (k-ary), 0.53, 0.46 and 0.43 (OUE
-  d=16), 0.21, 0.22 and 0.23 (OUE d=128): what is compared with, reading alone, varied from 26 to 36 ns itself. OUE d=128 is
-  128 exact decisions a record and the sums by window, about 85 ns outside of Beam; a compiled kernel would help.
+  d=16), 0.21, 0.22 and 0.23 (OUE d=128): what is compared with, reading alone, varied from 26 to 36 ns. OUE d=128 is
+  128 exact decisions a record and sums by window, about 85 ns outside of Beam; a compiled kernel would help.
 * *Two threads in Polars.* See below.
 * *OUE d=16 live.* One process does all: it perturbs, sends, receives, tallies.
 
