@@ -107,7 +107,8 @@ class KafkaBroker:
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             log = stack.enter_context((home / "broker.log").open("wb"))
             output: dict[str, Any] = {"stdout": log, "stderr": subprocess.STDOUT}
-            storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
+            # (with an equals sign, because one id in 64 begins with a minus sign)
+            storage = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={config}"]
             subprocess.run(storage, check=True, timeout=START_SECONDS, **output)
             self.process = subprocess.Popen([*java, "kafka.Kafka", str(config)], **output)
             stack.callback(self._stop)
