@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core import bits
+from ldp_core.domain import Codes
 from ldp_core.errors import ReportError
 from ldp_core.mechanism import Mechanism, Native
+from ldp_core.probability import fraction
+from ldp_core.randomness import Noise
 
 
 class BitVectors(Mechanism):
@@ -59,3 +64,39 @@ class BitVectors(Mechanism):
             return values.reshape(len(reports), bits.row_words(self.domain.size))
         count = self.domain.size
         return np.unpackbits(reports, axis=1, count=count, bitorder="little").view(bool)
+
+
+class IndependentBits(BitVectors):
+    """Bit vectors whose bits are independent: the true value's is 1 with probability p, any other with q."""
+
+    @property
+    @abstractmethod
+    def thresholds(self) -> tuple[int, int]:
+        """(p, q) as integers over 2^64: p rounded down, q up."""
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `Mechanism`: a report supports the values whose bits are 1."""
+        p, q = (fraction(t) for t in self.thresholds)
+        return [p] * self.domain.size, [q] * self.domain.size
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: inputs that differ in two bits (with ``unmatched="none"`` also in one, which is less)."""
+        p, q = (fraction(t) for t in self.thresholds)
+        return p * (1 - q) / ((1 - p) * q)
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to rows of bytes, uint8[n, ceil(d / 8)]; `unmatched_code` under ``"none"`` has no true bit."""
+        n, d = len(codes), self.domain.size
+        width = bits.row_bytes(d)
+        p, q = self.thresholds
+        rows = np.empty((n, width), np.uint8)
+        step = max(_BLOCK // width, 1)
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            rows[start:stop] = noise.rows(start, stop).one_hot_rows(p, q, codes[start:stop], width, _BITS)
+        bits.clear_padding(rows, d)
+        return rows
+
+
+_BLOCK = 1 << 19  # bytes of reports made at a time: the random bits are still in a cache for the true one
+_BITS = 0  # lane of noise

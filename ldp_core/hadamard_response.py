@@ -26,17 +26,18 @@ import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
+from ldp_core.words import Words
 
 I64: TypeAlias = npt.NDArray[np.int64]
 U64: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, init=False)
-class HadamardResponse(Mechanism):
+class HadamardResponse(Words):
     """Report one of K columns: with probability p one of the half that supports the true value.
 
     Args:
@@ -88,19 +89,12 @@ class HadamardResponse(Mechanism):
         p = fraction(self._agree)
         return p / (1 - p)
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n].
 
         A uniform column; where it should support the value and does not, or the other way round, one bit is
         flipped that the value's row has: a bijection between the two halves.
         """
-        reports = np.empty(len(codes), np.uint64)
-        for start in range(0, len(codes), _BLOCK):
-            stop = min(start + _BLOCK, len(codes))
-            reports[start:stop] = self._perturb_block(codes[start:stop], noise.rows(start, stop))
-        return reports
-
-    def _perturb_block(self, codes: Codes, noise: Noise) -> U64:
         n = len(codes)
         agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little")
         columns = noise.uniform_below(self.columns, n, _COLUMN).astype(np.uint64)
@@ -135,29 +129,13 @@ class HadamardResponse(Mechanism):
             out[first:last] = (sums[:, :1] + sums[:, 1 : d + 1]) >> 1
         return out
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``uint64``; ``packed`` changes nothing."""
-        return pa.uint64()
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return pa.array(reports)
-
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        if reports.type != pa.uint64():
-            raise ReportError(f"column {column!r}: reports must be {pa.uint64()}, got {reports.type}")
-        if reports.null_count:
-            raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
-        words: U64 = reports.to_numpy()
+        words = super().from_arrow(reports, column=column)
         wrong = int(np.count_nonzero(words >= np.uint64(self.columns)))
         if wrong:
             raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {self.columns}")
         return words
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
@@ -169,7 +147,6 @@ class HadamardResponse(Mechanism):
         return cls(domain, **parameters)
 
 
-_BLOCK = 1 << 16  # records at a time, so that the intermediate arrays stay in the cache
 _CELLS = 1 << 22  # counts of columns made at a time: 32 MiB
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise

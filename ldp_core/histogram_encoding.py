@@ -18,26 +18,20 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
-from ldp_core import bits
-from ldp_core.bit_vectors import BitVectors
-from ldp_core.domain import Codes, Domain, Label
+from ldp_core.bit_vectors import IndependentBits
+from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
-from ldp_core.mechanism import Native
 from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
     check_probability,
     exp_below,
     floor_threshold,
-    fraction,
 )
-from ldp_core.randomness import Noise
 
 
 @dataclass(frozen=True, init=False)
-class ThresholdHistogramEncoding(BitVectors):
+class ThresholdHistogramEncoding(IndependentBits):
     """Report a vector of d bits: which entries of the one-hot vector with Laplace noise exceed theta.
 
     Args:
@@ -83,29 +77,6 @@ class ThresholdHistogramEncoding(BitVectors):
         p = 1 - 1 / (2 * exp_below(half * (1 - theta)))
         return floor_threshold(p), ceil_threshold(1 / (2 * exp_below(half * theta)))
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: a report supports the values whose bits are 1."""
-        p, q = (fraction(t) for t in self.thresholds)
-        return [p] * self.domain.size, [q] * self.domain.size
-
-    def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: inputs that differ in two bits, which are independent."""
-        p, q = (fraction(t) for t in self.thresholds)
-        return p * (1 - q) / ((1 - p) * q)
-
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to rows of bytes, uint8[n, ceil(d / 8)]; `unmatched_code` under ``"none"`` has no true bit."""
-        n, d = len(codes), self.domain.size
-        width = bits.row_bytes(d)
-        p, q = self.thresholds
-        rows = np.empty((n, width), np.uint8)
-        step = max(_BLOCK // width, 1)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            rows[start:stop] = noise.rows(start, stop).one_hot_rows(p, q, codes[start:stop], width, _BITS)
-        bits.clear_padding(rows, d)
-        return rows
-
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "theta": self.theta}
@@ -115,10 +86,6 @@ class ThresholdHistogramEncoding(BitVectors):
         """See `Mechanism`."""
         return cls(domain, **parameters)
 
-
-_BLOCK = 1 << 19  # bytes of reports made at a time: the random bits are still in a cache for the true one
-
-_BITS = 0  # lane of noise
 
 _DIGITS = Context(prec=50)
 _GRID = 10**6

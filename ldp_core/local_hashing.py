@@ -28,9 +28,10 @@ import pyarrow as pa
 from ldp_core import bits
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
+from ldp_core.words import Words
 
 Variant = Literal["optimal", "binary", "fast"]
 I64: TypeAlias = npt.NDArray[np.int64]
@@ -42,7 +43,7 @@ _BUCKET_SHIFT = np.uint64(48)
 
 
 @dataclass(frozen=True, init=False)
-class LocalHashing(Mechanism):
+class LocalHashing(Words):
     """Report a random hash function and the bucket of the true value under it, or, with some probability, another.
 
     Args:
@@ -95,7 +96,7 @@ class LocalHashing(Mechanism):
             return 2
         e = exp_below(self.epsilon)
         if self.variant == "optimal":
-            return min(round(e) + 1, _MOST_BUCKETS)
+            return min(round(e) + 1, MOST_BUCKETS)
         return min(_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
 
     @cached_property
@@ -131,15 +132,8 @@ class LocalHashing(Mechanism):
         own, other = self._pair
         return own / other
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""
-        reports = np.empty(len(codes), np.uint64)
-        for start in range(0, len(codes), _BLOCK):
-            stop = min(start + _BLOCK, len(codes))
-            reports[start:stop] = self._perturb_block(codes[start:stop], noise.rows(start, stop))
-        return reports
-
-    def _perturb_block(self, codes: Codes, noise: Noise) -> U64:
         n = len(codes)
         keep = np.unpackbits(noise.bernoulli(self._keep, n, _KEEP), count=n, bitorder="little")
         buckets = noise.uniform_below(self.g, n, _BUCKET).astype(np.uint64)
@@ -152,21 +146,9 @@ class LocalHashing(Mechanism):
         """See `Mechanism`: a report supports the values that its function hashes to its bucket."""
         return self._family.support_counts(reports, groups, n_groups, self.domain.size)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``uint64``; ``packed`` changes nothing."""
-        return pa.uint64()
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return pa.array(reports)
-
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        if reports.type != pa.uint64():
-            raise ReportError(f"column {column!r}: reports must be {pa.uint64()}, got {reports.type}")
-        if reports.null_count:
-            raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
-        words: U64 = reports.to_numpy()
+        words = super().from_arrow(reports, column=column)
         good = self._family.exists(words & _FUNCTION) & (words >> _BUCKET_SHIFT < self.g)
         if not good.all():
             wrong = len(words) - int(np.count_nonzero(good))
@@ -175,10 +157,6 @@ class LocalHashing(Mechanism):
                 "mechanism does not have"
             )
         return words
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
@@ -190,8 +168,7 @@ class LocalHashing(Mechanism):
         return cls(domain, **parameters)
 
 
-_BLOCK = 1 << 16  # records at a time, so that the intermediate arrays stay in the cache
-_MOST_BUCKETS = 1 << 15  # so that a report is below 2^63, and fits where there are no unsigned integers
+MOST_BUCKETS = 1 << 15  # so that a report is below 2^63, and fits where there are no unsigned integers
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from
 _FUNCTION = np.uint64((1 << 48) - 1)
 

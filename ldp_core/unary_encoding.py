@@ -17,35 +17,24 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from ldp_core import bits
-from ldp_core.bit_vectors import BitVectors
-from ldp_core.domain import Codes, Domain, Label
+from ldp_core.bit_vectors import IndependentBits
+from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
-from ldp_core.mechanism import Native
 from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
     check_probability,
     exp_below,
     floor_threshold,
-    fraction,
     log_above,
 )
-from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
 
 Variant = Literal["optimized", "symmetric"]
 
-_BLOCK = 1 << 19  # bytes of reports made at a time: the random bits are still in a cache for the true one
-
-
-_BITS = 0  # lane of noise
-
 
 @dataclass(frozen=True, init=False)
-class UnaryEncoding(BitVectors):
+class UnaryEncoding(IndependentBits):
     """Report a vector of d bits, of which the true value's is 1 with probability p and the others with q.
 
     Args:
@@ -118,29 +107,6 @@ class UnaryEncoding(BitVectors):
             keep = floor_threshold(half / (half + 1))
             return keep, ONE - keep
         return ONE // 2, ceil_threshold(1 / (exp_below(self.epsilon) + 1))
-
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: a report supports the values whose bits are 1."""
-        p, q = (fraction(t) for t in self.thresholds)
-        return [p] * self.domain.size, [q] * self.domain.size
-
-    def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: inputs that differ in two bits (with ``unmatched="none"`` also in one, which is less)."""
-        p, q = (fraction(t) for t in self.thresholds)
-        return p * (1 - q) / ((1 - p) * q)
-
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to rows of bytes, uint8[n, ceil(d / 8)]; `unmatched_code` under ``"none"`` has no true bit."""
-        n, d = len(codes), self.domain.size
-        width = bits.row_bytes(d)
-        p, q = self.thresholds
-        rows = np.empty((n, width), np.uint8)
-        step = max(_BLOCK // width, 1)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            rows[start:stop] = noise.rows(start, stop).one_hot_rows(p, q, codes[start:stop], width, _BITS)
-        bits.clear_padding(rows, d)
-        return rows
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
