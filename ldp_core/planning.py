@@ -22,7 +22,7 @@ import numpy as np
 from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
 from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.local_hashing import LocalHashing
+from ldp_core.local_hashing import MOST_BUCKETS, LocalHashing
 from ldp_core.mechanism import Mechanism
 from ldp_core.probability import check_epsilon, check_probability
 from ldp_core.randomized_response import RandomizedResponse
@@ -123,7 +123,7 @@ def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
 
 
 def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    g = min(round(math.exp(min(epsilon, 20))) + 1, 1 << 16)
+    g = min(round(math.exp(min(epsilon, 20))) + 1, MOST_BUCKETS)
     return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
 
 
