@@ -218,10 +218,11 @@ class _PerturbDoFn(RecordsDoFn):
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:
+        keyed = None if self._key is None else self._key.randomness(lot, "")  # the ids are hashed once
         columns = [
             mechanism.perturb(
                 lot.column(name),
-                randomness=None if self._key is None else self._key.randomness(lot, name),
+                randomness=None if keyed is None else keyed.named(name),
                 packed=self._packed,
                 column=name,
             ).tolist()
