@@ -12,7 +12,6 @@ import pyarrow as pa
 from ldp_beam.rows import DeadLetter
 from ldp_core import Domain, DtypeError, LdpError, Mechanism
 from ldp_core.columns import PYTHON_TYPES
-from ldp_core.keyed import id_words
 
 NULL = "null"
 UNDECLARED = "not in the domain"
@@ -88,35 +87,6 @@ def check_values(values: Any, domain: Domain, column: str, faults: Faults) -> No
         return
     if declared_only:
         faults.add(column, UNDECLARED, codes == domain.unmatched_code)
-
-
-def check_ids(ids: Any, column: str, faults: Faults) -> None:
-    """Note the records without an id, or with one of a type that keyed noise does not take.
-
-    Args:
-        ids: n ids, an Arrow array or a list; None if there is no such column.
-    """
-    n = len(faults.first)
-    if ids is None:
-        faults.add(column, NO_COLUMN, np.ones(n, bool))
-        return
-    if isinstance(ids, list):
-        faults.add(column, NULL, np.fromiter((i is None for i in ids), bool, n))
-        kinds = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
-        usual = max(kinds, key=lambda kind: sum(type(i) is kind for i in ids), default=int)
-        faults.add(column, WRONG_TYPE, np.fromiter((type(i) is not usual for i in ids), bool, n))
-        return
-    try:
-        id_words(ids.slice(0, 0), bytes(32))
-    except DtypeError:
-        faults.add(column, WRONG_TYPE, np.ones(n, bool))
-        return
-    if pa.types.is_dictionary(ids.type):  # of which an entry may be null
-        ids = ids.dictionary_decode()
-    faults.add(column, NULL, ids.is_null().to_numpy(zero_copy_only=False))
-
-
-_ID_TYPES = (int, np.integer, str, bytes)
 
 
 def _of_right_type(values: list[Any], domain: Domain) -> tuple[list[Any], Mask]:

@@ -94,29 +94,51 @@ def check_person_ids(ids: Any, column: str, faults: Faults) -> None:
     Args:
         ids: n ids, an Arrow array or a list; None if there is no such column.
     """
-    n = len(faults.first)
-    if ids is None:
-        faults.add(column, NO_COLUMN, np.ones(n, bool))
-        return
     if isinstance(ids, list):
         missing, wrong = _missing_and_wrong(ids)
         faults.add(column, NULL, missing)
         faults.add(column, WRONG_TYPE, wrong)
         return
-    ids = _decoded(ids)
-    if not _has_id_type(ids):
-        faults.add(column, WRONG_TYPE, np.ones(n, bool))
+    _check_column(None if ids is None else _decoded(ids), column, faults)
+
+
+def check_noise_ids(ids: Any, column: str, faults: Faults) -> None:
+    """Note the records without an id, or with one of a type that keyed noise does not take: a list has one type.
+
+    Args:
+        ids: n ids, an Arrow array or a list; None if there is no such column.
+    """
+    if isinstance(ids, list):
+        n = len(ids)
+        faults.add(column, NULL, np.fromiter((i is None for i in ids), bool, n))
+        kinds = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
+        usual = max(kinds, key=lambda kind: sum(type(i) is kind for i in ids), default=int)
+        faults.add(column, WRONG_TYPE, np.fromiter((type(i) is not usual for i in ids), bool, n))
         return
-    faults.add(column, NULL, ids.is_null().to_numpy(zero_copy_only=False))
+    _check_column(None if ids is None else _without_null_entries(ids), column, faults)
+
+
+_ID_TYPES = (int, np.integer, str, bytes)
+
+
+def _check_column(ids: pa.Array | None, column: str, faults: Faults) -> None:
+    everywhere = np.ones(len(faults.first), bool)
+    if ids is None:
+        faults.add(column, NO_COLUMN, everywhere)
+    elif not _has_id_type(ids):
+        faults.add(column, WRONG_TYPE, everywhere)
+    else:
+        faults.add(column, NULL, ids.is_null().to_numpy(zero_copy_only=False))
 
 
 def _decoded(ids: pa.Array) -> pa.Array:
     """The ids without a dictionary if that has nulls; and as integers if there is nothing but nulls."""
-    if pa.types.is_null(ids.type):
-        return ids.cast(pa.int64())
-    if pa.types.is_dictionary(ids.type) and ids.dictionary.null_count:
-        return ids.dictionary_decode()
-    return ids
+    return ids.cast(pa.int64()) if pa.types.is_null(ids.type) else _without_null_entries(ids)
+
+
+def _without_null_entries(ids: pa.Array) -> pa.Array:
+    """The ids, without a dictionary if an entry of that is null."""
+    return ids.dictionary_decode() if pa.types.is_dictionary(ids.type) and ids.dictionary.null_count else ids
 
 
 def _has_id_type(ids: pa.Array) -> bool:

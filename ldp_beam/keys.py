@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldp_beam.batches import Batch, Part
-from ldp_beam.faults import Faults, check_ids
+from ldp_beam.faults import Faults
+from ldp_beam.ids import check_noise_ids
 from ldp_core import Keyed, ParameterError, Secret
 
 
@@ -37,7 +38,7 @@ class NoiseKey:
 
     def find_faults(self, part: Part, faults: Faults) -> None:
         """Note the records that have no usable id."""
-        check_ids(part.column(self.id), self.id, faults)
+        check_noise_ids(part.column(self.id), self.id, faults)
 
 
 def noise_key(key: Secret | Callable[[], Secret] | None, id_column: str | None) -> NoiseKey | None:
