@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp_core import Keystream, RandomizedResponse, UnaryEncoding, sampling, unary_encoding
+from ldp_core import Keystream, RandomizedResponse, UnaryEncoding, bits, sampling
 from ldp_core.probability import floor_threshold
 from ldp_core.sampling import ONE, bernoulli_bits, uniform_below
 
@@ -143,8 +143,8 @@ def test_q_off_by_a_tenth(monkeypatch):
 def test_the_true_bit_in_the_wrong_place(monkeypatch):
     m = UnaryEncoding(list(range(9)), epsilon=1.0)
     table = expected(m)
-    real = unary_encoding.bits.overwrite_bit
-    monkeypatch.setattr(unary_encoding.bits, "overwrite_bit", lambda rows, at, bit: real(rows, at ^ 1, bit))
+    real = bits.overwrite_bit
+    monkeypatch.setattr(bits, "overwrite_bit", lambda rows, at, bit: real(rows, at ^ 1, bit))
     fails(check_marginals, *reports(m), table)
 
 
