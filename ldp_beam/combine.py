@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.batches import as_reports
-from ldp_core import Histogram, Mechanism, ParameterError, Tally
+from ldp_core import FrequencyOracle, Histogram, ParameterError, Tally
 from ldp_core.tally import check_same_mechanism
 
 
@@ -92,7 +92,7 @@ class HistogramCombineFn(beam.CombineFn):
 
     def __init__(
         self,
-        mechanism: Mechanism,
+        mechanism: FrequencyOracle,
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
@@ -110,7 +110,7 @@ class HistogramCombineFn(beam.CombineFn):
 
     def create_accumulator(self) -> Accumulator:
         """No reports."""
-        return Accumulator(0, np.zeros(self._mechanism.domain.size, np.int64), self._fingerprint)
+        return Accumulator(0, np.zeros(self._mechanism.counters, np.int64), self._fingerprint)
 
     def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
         """Add one input, in place."""
@@ -156,9 +156,9 @@ class HistogramCombineFn(beam.CombineFn):
         return Tally if self._extract == "tally" else Histogram
 
 
-def check_estimate(mechanism: Mechanism, confidence: float) -> None:
+def check_estimate(mechanism: FrequencyOracle, confidence: float) -> None:
     """Raise `ParameterError` now for what `Mechanism.estimate` would refuse later."""
-    if not isinstance(mechanism, Mechanism):
-        raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
+    if not isinstance(mechanism, FrequencyOracle):
+        raise ParameterError(f"mechanism must be a frequency oracle of ldp_core, got {type(mechanism).__name__}")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")

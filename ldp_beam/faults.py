@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.rows import DeadLetter
-from ldp_core import Domain, DtypeError, LdpError, Mechanism
+from ldp_core import Domain, DtypeError, FrequencyOracle, LdpError, Mechanism
 from ldp_core.columns import PYTHON_TYPES
+from ldp_core.inputs import Inputs
 
 NULL = "null"
 UNDECLARED = "not in the domain"
@@ -60,8 +61,8 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
                 yield DeadLetter(column, reason, count)
 
 
-def check_values(values: Any, domain: Domain, column: str, faults: Faults) -> None:
-    """Note which values a mechanism over ``domain`` would refuse.
+def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> None:
+    """Note which values a mechanism with these ``inputs`` would refuse.
 
     Args:
         values: n values, an Arrow array or a list; None if there is no such column.
@@ -71,28 +72,24 @@ def check_values(values: Any, domain: Domain, column: str, faults: Faults) -> No
         faults.add(column, NO_COLUMN, np.ones(n, bool))
         return
     if isinstance(values, list):
-        values, wrong = _of_right_type(values, domain)
+        values, wrong = _of_right_type(values, inputs.kind)
         faults.add(column, WRONG_TYPE, wrong)
         missing = np.fromiter((v is None for v in values), bool, n)
     else:
         missing = values.is_null().to_numpy(zero_copy_only=False)
-    declared_only = domain.unmatched == "error"
-    if declared_only:
-        faults.add(column, NULL, missing)
-        domain = Domain(domain.labels, unmatched="none")  # the same codes, but one past the end instead of an error
     try:
-        codes = domain.encode(values, column=column)
+        refused = inputs.refuses(values, column=column)
     except DtypeError:
         faults.add(column, WRONG_TYPE, np.ones(n, bool))
         return
-    if declared_only:
-        faults.add(column, UNDECLARED, codes == domain.unmatched_code)
+    faults.add(column, NULL, refused & missing)
+    faults.add(column, UNDECLARED, refused)
 
 
-def _of_right_type(values: list[Any], domain: Domain) -> tuple[list[Any], Mask]:
-    """``values`` with None for those of another type than the labels; and which these are."""
-    types = PYTHON_TYPES[domain.kind]
-    if domain.kind == "int":
+def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Mask]:
+    """``values`` with None for those of another type than ``kind``; and which these are."""
+    types = PYTHON_TYPES[kind]
+    if kind == "int":
         right = [v is None or (type(v) in types and -(2**63) <= v < 2**63) for v in values]
     else:
         right = [v is None or type(v) in types for v in values]
@@ -109,7 +106,8 @@ def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, f
         faults.add(column, WRONG_TYPE, np.ones(n, bool))
         return
     faults.add(column, NULL, reports.is_null().to_numpy(zero_copy_only=False))
-    if mechanism.report_type() == mechanism.domain.report_type:  # a report is a value: look it up
+    # Where a report is a value: look it up.
+    if isinstance(mechanism, FrequencyOracle) and mechanism.report_type() == mechanism.domain.report_type:
         declared = Domain(mechanism.domain.arrow_values.to_pylist(), unmatched="none")
         faults.add(column, NOT_A_REPORT, declared.encode(reports) == declared.unmatched_code)
         return

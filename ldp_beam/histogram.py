@@ -22,7 +22,7 @@ from ldp_beam.partials import PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.records import RecordsTransform, refuse_sliding
 from ldp_beam.rows import DeadLetter, HistogramRow
 from ldp_beam.windows import Window, seconds, window_fn
-from ldp_core import Mechanism, ParameterError, Secret, Tally
+from ldp_core import FrequencyOracle, ParameterError, Secret, Tally
 
 Keyed = tuple[tuple[str, ...], Tally]
 
@@ -48,7 +48,7 @@ class _HistogramTransform(RecordsTransform):
     def __init__(
         self,
         column: str,
-        mechanism: Mechanism,
+        mechanism: FrequencyOracle,
         *,
         window: Window = None,
         event_time: str | None = None,
@@ -228,7 +228,7 @@ class PrivateHistogram(_HistogramTransform):
     def __init__(
         self,
         column: str,
-        mechanism: Mechanism,
+        mechanism: FrequencyOracle,
         *,
         key: Secret | Callable[[], Secret] | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
@@ -236,6 +236,7 @@ class PrivateHistogram(_HistogramTransform):
     ) -> None:
         super().__init__(column, mechanism, **options)
         self._key = noise_key(key, id)
+        mechanism.check_noise(keyed=self._key is not None)
 
     def _partial_tallies(self) -> PartialTallies:
         return self._dofn(PerturbAndTally, key=self._key)
@@ -262,7 +263,7 @@ class _EstimateDoFn(beam.DoFn):
     """(key, tally) of a pane to rows."""
 
     def __init__(
-        self, column: str, mechanism: Mechanism, by: tuple[str, ...], confidence: float, simultaneous: bool
+        self, column: str, mechanism: FrequencyOracle, by: tuple[str, ...], confidence: float, simultaneous: bool
     ) -> None:
         self._column = column
         self._mechanism = mechanism

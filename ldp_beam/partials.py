@@ -117,7 +117,7 @@ class PartialTallies(RecordsDoFn):
     def _tallies(self, natives: Native, groups: Groups) -> Iterator[Tally]:
         """One tally for each group, of a bounded number of groups at a time."""
         of_record, n_groups = groups.of_record, len(groups.key)
-        at_once = max(_CELLS // self._mechanism.domain.size, 1)
+        at_once = max(_CELLS // self._mechanism.counters, 1)
         if n_groups > at_once and np.any(of_record[1:] < of_record[:-1]):
             order = np.argsort(of_record, kind="stable")
             natives, of_record = natives.take(order, axis=0), of_record.take(order)
@@ -220,7 +220,7 @@ class PerturbAndTally(PartialTallies):
         """See `PartialTallies`."""
         self.check_schema(part.schema)
         values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
-        codes = self._mechanism.domain.encode(values, column=self._column)
+        codes = self._mechanism.inputs.encode(values, column=self._column)
         randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
         return self._mechanism.perturb_codes(codes, randomness.bind(self._fingerprint, codes))
 
@@ -238,7 +238,7 @@ class PerturbAndTally(PartialTallies):
         """See `PartialTallies`."""
         if self._key is not None:
             self._key.find_faults(part, faults)
-        check_values(part.column(self._column), self._mechanism.domain, self._column, faults)
+        check_values(part.column(self._column), self._mechanism.inputs, self._column, faults)
 
 
 def _renumber(numbers: I64) -> tuple[I64, I64]:

@@ -86,6 +86,8 @@ class Perturb(RecordsTransform):
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
             key = Secret.from_seed(plan.seed)
         self._key = noise_key(key, id)
+        for mechanism in plan.columns.values():
+            mechanism.check_noise(keyed=self._key is not None)
         self._plan = plan
         self._packed = packed
         self._stabilize = stabilize
@@ -248,7 +250,7 @@ class _PerturbDoFn(RecordsDoFn):
         if self._key is not None:
             self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():
-            check_values(part.column(name), mechanism.domain, name, faults)
+            check_values(part.column(name), mechanism.inputs, name, faults)
         for name in self._plan.keep:
             if part.column(name) is None:
                 faults.add(name, NO_COLUMN, np.ones(len(part), bool))

@@ -35,7 +35,7 @@ from ldp_beam.perturb import Perturb
 from ldp_beam.records import RecordsTransform
 from ldp_beam.rows import DeadLetter
 from ldp_beam.windows import Window, seconds
-from ldp_core import DtypeError, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core import DtypeError, FrequencyOracle, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.columns import PYTHON_TYPES
 
 PROVIDERS = Path(__file__).with_name("providers.yaml")
@@ -214,7 +214,7 @@ class LdpHistogram(_YamlTransform):
         error_handling: Config | None,
         *,
         column: str,
-        mechanism: Mechanism,
+        mechanism: FrequencyOracle,
         event_time: str | None,
         by: Sequence[str],
         confidence: float,
@@ -393,14 +393,18 @@ def _plan(plan: Any) -> PrivacyPlan:
     return PrivacyPlan.from_toml(text + "\n")
 
 
-def _mechanism(column: str, mechanism: Any, plan: Any) -> Mechanism:
+def _mechanism(column: str, mechanism: Any, plan: Any) -> FrequencyOracle:
     if (mechanism is None) == (plan is None):
         raise ParameterError("give either a mechanism or a plan")
     if plan is not None:
-        return _plan(plan)[column]
-    if not isinstance(mechanism, Mapping):
+        made = _plan(plan)[column]
+    elif isinstance(mechanism, Mapping):
+        made = Mechanism.from_dict(mechanism)
+    else:
         raise ParameterError(f"mechanism is a mapping, got {type(mechanism).__name__}")
-    return Mechanism.from_dict(mechanism)
+    if not isinstance(made, FrequencyOracle):
+        raise ParameterError(f"a histogram needs a frequency oracle, got {made.name}")
+    return made
 
 
 def _secret(secret: Any) -> Callable[[], Secret] | None:
@@ -511,7 +515,7 @@ def _check_type(name: str, mechanism: Mechanism, fields: Fields) -> None:
     several = [t for t in typing.get_args(kind) if t is not type(None)]
     if len(several) == 1 and type(None) in typing.get_args(kind):
         kind = several[0]
-    of_labels = mechanism.domain.kind
+    of_labels = mechanism.inputs.kind
     if isinstance(kind, type) and issubclass(kind, _SCALARS) and kind not in PYTHON_TYPES[of_labels]:
         raise DtypeError(
             f"column {name!r}: a domain of {of_labels} labels needs {of_labels} values, not {kind.__name__}"

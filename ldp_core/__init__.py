@@ -15,12 +15,15 @@ from ldp_core.errors import (
     PlanError,
     ReportError,
 )
+from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.hadamard_response import HadamardResponse
 from ldp_core.histogram import Histogram
 from ldp_core.histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.interval import Interval
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.local_hashing import LocalHashing
 from ldp_core.mechanism import Mechanism
+from ldp_core.open_domain import OpenDomain
 from ldp_core.plan import PrivacyPlan
 from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
 from ldp_core.randomized_response import RandomizedResponse
@@ -33,15 +36,18 @@ __all__ = [
     "Domain",
     "DomainError",
     "DtypeError",
+    "FrequencyOracle",
     "HadamardResponse",
     "Histogram",
     "InputError",
+    "Interval",
     "Keyed",
     "Keystream",
     "LdpError",
     "LocalHashing",
     "Mechanism",
     "MechanismMismatchError",
+    "OpenDomain",
     "ParameterError",
     "PlanError",
     "PrivacyPlan",

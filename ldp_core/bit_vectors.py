@@ -13,12 +13,13 @@ import pyarrow as pa
 from ldp_core import bits
 from ldp_core.domain import Codes
 from ldp_core.errors import ReportError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.frequency_oracle import FrequencyOracle
+from ldp_core.mechanism import Native
 from ldp_core.probability import fraction
 from ldp_core.randomness import Noise
 
 
-class BitVectors(Mechanism):
+class BitVectors(FrequencyOracle):
     """A mechanism whose reports are ``FixedSizeList<bool, d>`` or ``FixedSizeList<uint64, ceil(d / 64)>``.
 
     In the working layout they are rows of bytes, ``uint8[n, ceil(d / 8)]``; see `ldp_core.bits`. A report supports

@@ -18,6 +18,7 @@ PYTHON_TYPES: dict[str, set[type]] = {
     "bool": {bool, np.bool_},
     "int": {int, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))},
     "str": {str, np.str_},
+    "float": {int, float, *(np.dtype(f"{sign}{size}").type for sign in "iuf" for size in (2, 4, 8))},
 }
 ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string()}
 
@@ -41,6 +42,38 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     if not {"bool": pa.types.is_boolean, "int": pa.types.is_integer, "str": is_text}[kind](found):
         raise DtypeError(f"column {column!r}: a domain of {kind} labels cannot encode values of type {found}")
     return values
+
+
+def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
+    """``values`` as float64[n], nulls as nan.
+
+    Raises:
+        DtypeError: they are no numbers, or no column at all.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = combine(values)
+    if isinstance(values, pa.Array):
+        numbers = plain(values)
+        kind = numbers.type
+    else:
+        kind, numbers = type(values).__name__, None
+        items = values
+        if not isinstance(values, np.ndarray) and isinstance(values, Iterable):
+            items = list(values) if not isinstance(values, (str, bytes, bytearray, Set, Mapping)) else None
+            if items is not None and not {type(item) for item in items} - {type(None)} <= PYTHON_TYPES["float"]:
+                items = None
+        if items is not None:
+            with suppress(*CONVERSION_ERRORS):
+                numbers = pa.array(items, pa.float64(), from_pandas=False)
+    if numbers is not None and (
+        pa.types.is_integer(numbers.type)
+        or pa.types.is_floating(numbers.type)
+        or pa.types.is_decimal(numbers.type)
+        or pa.types.is_null(numbers.type)
+    ):
+        floats: npt.NDArray[np.float64] = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return floats
+    raise DtypeError(f"column {column!r}: an interval needs numbers, got {kind}")
 
 
 def combine(chunks: pa.ChunkedArray) -> pa.Array:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ldp_core.errors import MechanismMismatchError, ParameterError
 
 if TYPE_CHECKING:
-    from ldp_core.mechanism import Mechanism
+    from ldp_core.frequency_oracle import FrequencyOracle
 
 F64: TypeAlias = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def consistent(
     n: npt.ArrayLike,
     method: Consistency,
     *,
-    mechanism: Mechanism | None = None,
+    mechanism: FrequencyOracle | None = None,
     significance: float = 0.05,
 ) -> F64:
     """Estimated counts made consistent by one of the methods of Wang et al. 2020.
@@ -126,7 +126,7 @@ def consistent(
     return np.where(given == 0, 0.0, made)
 
 
-def _check_mechanism(mechanism: Mechanism, method: Consistency, estimates: F64, n: F64) -> None:
+def _check_mechanism(mechanism: FrequencyOracle, method: Consistency, estimates: F64, n: F64) -> None:
     d = estimates.shape[-1]
     if mechanism.domain.size != d:
         raise MechanismMismatchError(f"there are {d} counts, the mechanism's domain has {mechanism.domain.size} values")

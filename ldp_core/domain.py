@@ -111,6 +111,11 @@ class Domain:
         return len(self.labels) + (self.unmatched == "other")
 
     @property
+    def summary(self) -> str:
+        """A few characters for a table: d."""
+        return str(self.size)
+
+    @property
     def values(self) -> tuple[Label, ...]:
         """The labels, then ``"other"`` where there is such a bucket."""
         return (*self.labels, OTHER) if self.unmatched == "other" else self.labels
@@ -192,6 +197,18 @@ class Domain:
                     'unmatched="other" or "none"'
                 )
         return codes
+
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """Bool[n]: which values `encode` would refuse; none, but under ``unmatched="error"``.
+
+        Raises:
+            DtypeError: the values are of another kind than the labels.
+        """
+        codes = self._positions(as_arrow(values, self.kind, column=column), column)
+        if self.unmatched != "error":
+            return np.zeros(len(codes), bool)
+        refused: npt.NDArray[np.bool_] = codes == self.unmatched_code
+        return refused
 
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""

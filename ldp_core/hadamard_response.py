@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
+from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
@@ -37,7 +38,7 @@ U64: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, init=False)
-class HadamardResponse(Words):
+class HadamardResponse(Words, FrequencyOracle):
     """Report one of K columns: with probability p one of the half that supports the true value.
 
     Args:

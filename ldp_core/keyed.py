@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from ldp_core.columns import CONVERSION_ERRORS, combine
 from ldp_core.errors import DtypeError, InputError, ParameterError
+from ldp_core.randomness import Keystream, Noise
 
 _MIN_BYTES = 16
 U8: TypeAlias = npt.NDArray[np.uint8]
@@ -47,13 +48,13 @@ class Secret:
     Secret(...)
     """
 
-    __slots__ = ("_key", "_shared")
+    __slots__ = ("_key", "_seeded", "_shared")
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, (bytes, bytearray)) or len(key) < _MIN_BYTES:
             raise ParameterError(f"a secret is at least {_MIN_BYTES} random bytes")
         self._key = bytes(key)
-        self._shared = False
+        self._seeded = self._shared = False
 
     @classmethod
     def generate(cls) -> Secret:
@@ -91,12 +92,19 @@ class Secret:
         """
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ParameterError(f"a seed is an integer, got {type(seed).__name__}")
-        return cls(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
+        made = cls(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
+        made._seeded = True
+        return made
+
+    @property
+    def seeded(self) -> bool:
+        """Whether it was made from a seed, which is **not private**."""
+        return self._seeded
 
     def shared(self) -> Secret:
         """The same secret, but one that pickles: for plans that travel to workers over a protected way."""
         copy = Secret(self._key)
-        copy._shared = True
+        copy._shared, copy._seeded = True, self._seeded
         return copy
 
     def derive(self, *context: str) -> bytes:
@@ -116,11 +124,13 @@ class Secret:
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._shared:
             raise TypeError("a Secret does not pickle, so that it cannot leak by accident; secret.shared() does")
-        return _shared_secret, (self._key,)
+        return _shared_secret, (self._key, self._seeded)
 
 
-def _shared_secret(key: bytes) -> Secret:
-    return Secret(key).shared()
+def _shared_secret(key: bytes, seeded: bool = False) -> Secret:
+    secret = Secret(key).shared()
+    secret._seeded = seeded
+    return secret
 
 
 class Keyed:
@@ -168,7 +178,10 @@ class Keyed:
         if len(codes) != len(self):
             raise ParameterError(f"{len(self)} ids for {len(codes)} records")
         cipher = _cipher(self._secret.derive("noise", fingerprint, self._column))
-        return KeyedRows(cipher, self._high, self._low, codes)
+        again = None
+        if self._secret.seeded:
+            again = _cipher(self._secret.derive("instantaneous", fingerprint, self._column))
+        return KeyedRows(cipher, self._high, self._low, codes, again)
 
 
 # An AES block is 128 bits: a 64-bit id, then 32 bits of value, 4 of lane, 4 of level and 24 of counter. (The 128
@@ -185,16 +198,33 @@ _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 c
 class KeyedRows:
     """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
 
-    __slots__ = ("_cipher", "_codes", "_drawn", "_high", "_low")
+    __slots__ = ("_again", "_cipher", "_codes", "_drawn", "_high", "_low")
 
-    def __init__(self, cipher: CipherContext, high: U64, low: U64 | None, codes: npt.NDArray[Any]) -> None:
-        self._cipher, self._high, self._low, self._codes = cipher, high, low, codes
+    def __init__(
+        self,
+        cipher: CipherContext,
+        high: U64,
+        low: U64 | None,
+        codes: npt.NDArray[Any],
+        again: CipherContext | None = None,
+    ) -> None:
+        self._cipher, self._high, self._low, self._codes, self._again = cipher, high, low, codes, again
         self._drawn: tuple[int, U64] | None = None
 
     def rows(self, start: int, stop: int) -> KeyedRows:
         """See `Noise`."""
         low = None if self._low is None else self._low[start:stop]
-        return KeyedRows(self._cipher, self._high[start:stop], low, self._codes[start:stop])
+        return KeyedRows(self._cipher, self._high[start:stop], low, self._codes[start:stop], self._again)
+
+    def instantaneous(self) -> Noise:
+        """See `Noise`: fresh, unless the secret is a seed."""
+        if self._again is None:
+            return Keystream()
+        return KeyedRows(self._again, self._high, self._low, self._codes)
+
+    def of_persons(self) -> KeyedRows:
+        """See `Noise`."""
+        return KeyedRows(self._cipher, self._high, self._low, np.zeros(len(self._codes), np.uint8), self._again)
 
     def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> U64:
         """The low words of the blocks of some of the rows at ``places``."""
@@ -223,6 +253,10 @@ class KeyedRows:
                 self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[_AES_BLOCK * start :].data)
             self._drawn = pair, drawn[: _AES_BLOCK * n].view(np.uint64).reshape(n, 2)
         return self._drawn[1][:, lane & 1]
+
+    def words(self, n: int, lane: int) -> U64:
+        """See `Noise`."""
+        return self._words(lane)
 
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
         """See `Noise`. A word of 64 bits, compared exactly."""

@@ -28,6 +28,7 @@ import pyarrow as pa
 from ldp_core import bits
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
+from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
@@ -43,7 +44,7 @@ _BUCKET_SHIFT = np.uint64(48)
 
 
 @dataclass(frozen=True, init=False)
-class LocalHashing(Words):
+class LocalHashing(Words, FrequencyOracle):
     """Report a random hash function and the bucket of the true value under it, or, with some probability, another.
 
     Args:

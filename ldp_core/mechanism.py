@@ -1,38 +1,29 @@
-"""The pure LDP protocol: what every mechanism is, and the one estimator for all of them.
+"""What every mechanism is: values go in, private reports come out, and tallies of reports add up.
 
-A mechanism is *pure* (T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private
-Protocols for Frequency Estimation", USENIX Security 2017, Definition 3.2) if a report
-supports its own true value with probability p and any other given value with
-probability q < p. Then, with C[v] the number of n reports that support v,
-
-    estimate[v] = (C[v] - n q) / (p - q)                               (ibid., Equation 1)
-    variance[v] = (c p (1 - p) + (n - c) q (1 - q)) / (p - q)^2        (ibid., Theorem 2)
-
-where c is the true count. Nothing below this class's subclasses knows which one it holds.
+values -> `inputs` -> codes -> `perturb` -> reports -> `tally` -> `Tally`, and from there what the mechanism can
+estimate: counts (`ldp_core.frequency_oracle`), counts of candidates (`ldp_core.sketch`), means and distributions
+(`ldp_core.numeric`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.columns import CONVERSION_ERRORS, as_arrow, combine, plain
-from ldp_core.consistency import Consistency, consistent
-from ldp_core.domain import Codes, Domain
+from ldp_core.domain import Codes
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
-from ldp_core.histogram import F64, Histogram
+from ldp_core.inputs import Inputs, inputs_from_dict
 from ldp_core.probability import log_above
 from ldp_core.randomness import Keystream, Noise, Randomness
 from ldp_core.tally import Tally
@@ -41,11 +32,18 @@ Native: TypeAlias = npt.NDArray[Any]
 """Reports in a mechanism's working layout: an array with one row (or element) a report."""
 
 
+class Outlook(NamedTuple):
+    """What to expect of an estimate, in words: its error in its own unit, as a share, and what to do about it."""
+
+    error: str = ""
+    share: str = ""
+    advice: str | None = None
+
+
 class Mechanism(ABC):
     """A frozen, hashable, picklable description of a local randomizer; holds no state and no randomness.
 
-    Subclasses say how codes become reports, which values a report supports and with what exact
-    probabilities; everything else is here.
+    Subclasses say how codes become reports and how reports are counted; everything else is here.
     """
 
     name: ClassVar[str]
@@ -53,8 +51,11 @@ class Mechanism(ABC):
 
     _registry: ClassVar[dict[str, type[Mechanism]]] = {}
 
-    domain: Domain
+    memoised: ClassVar[bool] = False
+    """Whether part of the noise must stay the same for a person: such a mechanism takes keyed noise only."""
+
     epsilon: float
+    """What one report spends."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -63,9 +64,15 @@ class Mechanism(ABC):
 
     # ---- what a subclass supplies
 
+    @property
     @abstractmethod
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Exact (p, q) of each value: Pr[report supports v | v is true], Pr[... | another value is]."""
+    def inputs(self) -> Inputs:
+        """What values may be perturbed: a `Domain`, an `Interval`, an `OpenDomain`."""
+
+    @property
+    @abstractmethod
+    def counters(self) -> int:
+        """Number of counters in a tally."""
 
     @abstractmethod
     def worst_ratio(self) -> Fraction:
@@ -73,11 +80,14 @@ class Mechanism(ABC):
 
     @abstractmethod
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Draw one report for each code. ``domain.unmatched_code`` may occur where the domain allows it."""
+        """Draw one report for each code. ``inputs.unmatched_code`` may occur where the inputs allow it."""
 
     @abstractmethod
     def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        """int64[n_groups, d]: in each group, how many reports support each value."""
+        """int64[n_groups, counters]: in each group, how many reports each counter counts.
+
+        In a frequency oracle there is one counter a value: the number of reports that support it.
+        """
 
     @abstractmethod
     def report_type(self, *, packed: bool = False) -> pa.DataType:
@@ -101,24 +111,14 @@ class Mechanism(ABC):
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """JSON-able constructor arguments other than the domain."""
+        """JSON-able constructor arguments other than the inputs."""
 
     @classmethod
     @abstractmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Mechanism:
-        """Inverse of `parameters`."""
+    def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Mechanism:
+        """Inverse of `parameters`; ``domain`` are the inputs."""
 
     # ---- what follows from it
-
-    @property
-    def p(self) -> float:
-        """Pr[a report supports its own true value]."""
-        return float(self.support_probabilities()[0][-1])
-
-    @property
-    def q(self) -> float:
-        """Pr[a report supports some other given value]."""
-        return float(self.support_probabilities()[1][-1])
 
     @property
     def realised_epsilon(self) -> float:
@@ -136,7 +136,7 @@ class Mechanism(ABC):
         Args:
             values: length-n Arrow array, numpy array or Python sequence of the domain's kind.
             randomness: default fresh noise, a keystream under a key from the operating system; or `Keyed`
-                noise. Reports drawn from a known key are not private.
+                noise, which `memoised` mechanisms need. Reports drawn from a known key are not private.
             packed: bit vectors as 64-bit words rather than as a list of Booleans.
             column: what to call the values in an error message.
 
@@ -145,10 +145,12 @@ class Mechanism(ABC):
 
         Raises:
             DomainError, DtypeError: see `Domain.encode`.
+            ParameterError: no keyed noise, and the mechanism is memoised.
         """
+        self.check_noise(keyed=randomness is not None)
         source = Keystream() if randomness is None else randomness
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            array = as_arrow(values, self.domain.kind, column=column)
+            array = as_arrow(values, self.inputs.kind, column=column)
             return self.perturb_arrow(array, source, packed=packed, column=column)
         return self.to_numpy(self._draw(values, source, column), packed=packed)
 
@@ -157,12 +159,20 @@ class Mechanism(ABC):
         return self.to_arrow(self._draw(values, randomness, column), packed=packed)
 
     def _draw(self, values: Any, randomness: Randomness, column: str) -> Native:
-        codes = self.domain.encode(values, column=column)
+        codes = self.inputs.encode(values, column=column)
         return self.perturb_codes(codes, randomness.bind(self.fingerprint, codes))
+
+    def check_noise(self, *, keyed: bool) -> None:
+        """Raise `ParameterError` if the mechanism is memoised and the noise is not keyed."""
+        if self.memoised and not keyed:
+            raise ParameterError(
+                f"{self.name} remembers its permanent answers by keyed noise: give the secret and whose value each is "
+                "(key= and id=; randomness=Keyed(...) in ldp_core)"
+            )
 
     def empty_tally(self) -> Tally:
         """The tally of no reports."""
-        return Tally(0, np.zeros(self.domain.size, np.int64), self.fingerprint)
+        return Tally(0, np.zeros(self.counters, np.int64), self.fingerprint)
 
     def tally(self, reports: Any, *, column: str = "reports") -> Tally:
         """Count the reports that support each value.
@@ -196,108 +206,31 @@ class Mechanism(ABC):
             )
         return array
 
-    def variance(self, n: float, count: Any = 0.0) -> Any:
-        """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).
+    def explain(self, n: int) -> Outlook:
+        """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""
+        return Outlook()
 
-        Where the values differ in p and q (unequal coins), ``count`` is that of the last one.
-        """
-        p, q = self.p, self.q
-        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / self._difference**2
-
-    @cached_property
-    def _difference(self) -> float:
-        """P - q, the same for all values, rounded once: it may be far smaller than either."""
-        p, q = self.support_probabilities()
-        return float(p[-1] - q[-1])
-
-    @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
-        """float64[d] each: Q; a / n and b of the variance a + b c of an estimated count, c the true one."""
-        exact_p, exact_q = self.support_probabilities()
-        q = np.array(exact_q, float)
-        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / self._difference
-        return q, q * (1 - q) / self._difference**2, b
-
-    def accuracy(self, n: int, beta: float = 0.05) -> float:
-        """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
-
-        Hoeffding's inequality for n independent support indicators, divided by p - q:
-        ``sqrt(ln(2 / beta) / (2 n)) / (p - q)``.
-        """
-        if n < 1:
-            raise ParameterError(f"n must be at least 1, got {n}")
-        if not 0 < beta < 1:
-            raise ParameterError(f"beta must be in (0, 1), got {beta!r}")
-        return math.sqrt(math.log(2 / beta) / (2 * n)) / self._difference
-
-    def estimate(
-        self,
-        tally: Tally,
-        *,
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        consistency: Consistency | None = None,
-    ) -> Histogram:
-        """Debias a tally.
-
-        Args:
-            tally: of reports of this mechanism.
-            confidence: of the intervals, in (0, 1).
-            simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
-            consistency: make the counts non-negative and add up to n by a method of `ldp_core.consistency`;
-                biased. Standard errors and intervals remain those of the unbiased estimate.
-
-        Raises:
-            MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow.
-        """
+    def check_tally(self, tally: Tally) -> None:
+        """Raise `MechanismMismatchError` unless a tally is of this mechanism, or `ReportError` if it cannot be."""
         if tally.fingerprint != self.fingerprint:
             raise MechanismMismatchError(
                 f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
                 "estimate with the mechanism that made the reports"
             )
-        if tally.support.shape != (self.domain.size,):
+        if tally.support.shape != (self.counters,):
             raise MechanismMismatchError(
-                f"the tally has {tally.support.size} counts, this mechanism's have {self.domain.size}"
+                f"the tally has {tally.support.size} counts, this mechanism's have {self.counters}"
             )
-        arrays = self.debias(tally.n, tally.support, confidence=confidence, simultaneous=simultaneous)
-        if consistency is not None:
-            arrays = (consistent(arrays[0], tally.n, consistency, mechanism=self), *arrays[1:])
-        return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous, consistency)
+        if not self.is_possible(tally.n, tally.support):
+            raise ReportError(f"the tally cannot be of {tally.n} reports: its counts must be in [0, {tally.n}]")
 
-    def debias(
-        self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False
-    ) -> tuple[F64, F64, F64, F64]:
-        """Estimated counts, their standard errors, and the low and high ends of their intervals.
-
-        The variance of an estimate depends on the true count c, as a + b c. The interval holds all c that lie
-        within z standard errors *of their own* from the estimate, the roots of (estimate - c)^2 = z^2 (a + b c): a
-        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count.
-
-        Args:
-            n: number of reports, broadcast against ``support`` (int64[k, 1] for k tallies at once).
-            support: support counts, int64[..., d].
-            confidence: see `estimate`.
-            simultaneous: see `estimate`.
-
-        Returns:
-            Four arrays float64[..., d].
-        """
-        if not 0 < confidence < 1:
-            raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
-        q, difference = self._rates[0], self._difference
-        counts: F64 = (support - n * q) / difference
-        a, b = n * self._rates[1], self._rates[2]
-        errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
-        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
-        shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
-        middle = counts + z * shift
-        half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
-        return counts, errors, middle - half, middle + half
+    def is_possible(self, n: int, counts: npt.NDArray[np.int64]) -> bool:
+        """Whether these can be the counters of n reports; here, whether each is in [0, n]."""
+        return not counts.size or bool(0 <= counts.min() <= counts.max() <= n)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
-        return {"mechanism": self.name, **self.parameters(), **self.domain.to_dict()}
+        return {"mechanism": self.name, **self.parameters(), **self.inputs.to_dict()}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Mechanism:
@@ -313,7 +246,7 @@ class Mechanism(ABC):
             raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {name!r}")
         if "domain" not in rest:
             raise ParameterError(f"{name} needs a domain")
-        domain = Domain(rest.pop("domain"), unmatched=rest.pop("unmatched", "error"))
+        domain = inputs_from_dict({k: rest.pop(k) for k in ("domain", "unmatched") if k in rest})
         try:
             return cls.from_parameters(domain, rest)
         except TypeError as error:  # an argument is missing or unknown

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, PlanError
+from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.mechanism import Mechanism
 
@@ -117,7 +117,7 @@ class PrivacyPlan:
 
     def __repr__(self) -> str:
         rows = [("column", "mechanism", "values", "epsilon")]
-        rows += [(c, m.name, str(m.domain.size), f"{m.epsilon:.4g}") for c, m in self.columns.items()]
+        rows += [(c, m.name, m.inputs.summary, f"{m.epsilon:.4g}") for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
         return "\n".join(_lines(rows) + self._seed_warning())
@@ -140,19 +140,24 @@ class PrivacyPlan:
         rows = [("column", "mechanism", "values", "epsilon", "error (records)", "error (share)")]
         warnings = []
         for name, m in self.columns.items():
-            d = m.domain.size
-            error = math.sqrt(m.variance(n, n / d))
-            share = error / n if n else math.inf
-            rows.append((name, m.name, str(d), f"{m.epsilon:.4g}", f"{error:,.1f}", f"{share:.1%}".replace("%", " %")))
-            if share > 1 / d:
-                enough = math.ceil(m.variance(1, 1 / d) * d**2)
-                warnings.append(
-                    f"{name}: the error exceeds the share of a typical value, {1 / d:.2%}: "
-                    f"take more than {enough:,} reports, a larger epsilon, or fewer values"
-                )
+            error, share, advice = m.explain(n)
+            rows.append((name, m.name, m.inputs.summary, f"{m.epsilon:.4g}", error, share))
+            if advice is not None:
+                warnings.append(f"{name}: {advice}")
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
         return "\n".join(_lines(rows) + warnings + self._seed_warning())
+
+    def check_oracles(self) -> None:
+        """Raise `PlanError` unless a histogram can be made of every perturbed column."""
+        others = sorted(self.columns.keys() - self.oracles.keys())
+        if others:
+            raise PlanError(f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them")
+
+    @property
+    def oracles(self) -> dict[str, FrequencyOracle]:
+        """The columns of which histograms can be made."""
+        return {name: m for name, m in self.columns.items() if isinstance(m, FrequencyOracle)}
 
     @property
     def epsilon(self) -> float:
@@ -299,6 +304,8 @@ def _toml(value: Any) -> str:
     """A TOML literal; a JSON string is a TOML basic string but for DEL, which TOML wants escaped."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)

@@ -21,16 +21,16 @@ import numpy as np
 
 from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
+from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.hadamard_response import HadamardResponse
 from ldp_core.local_hashing import MOST_BUCKETS, LocalHashing
-from ldp_core.mechanism import Mechanism
 from ldp_core.probability import check_epsilon, check_probability
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.subset_selection import SubsetSelection
 from ldp_core.unary_encoding import UnaryEncoding
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
-"""``"hoeffding"``: `Mechanism.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
+"""``"hoeffding"``: `FrequencyOracle.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
 normal interval around a value of the given frequency, which is narrower and holds for large n."""
 
 
@@ -50,7 +50,7 @@ class Kind:
     probabilities: Callable[[int, float], tuple[float, float]]
     report_bytes: Callable[[int, float], int]
     server_operations: Callable[[int, float], int]
-    make: Callable[[Domain, float], Mechanism]
+    make: Callable[[Domain, float], FrequencyOracle]
 
 
 KINDS: dict[str, Kind] = {}
@@ -169,7 +169,7 @@ class Recommendation:
         domain_size, epsilon, n: what was asked for.
         frequency: true share of the value that the standard error is for.
         standard_error: of that value's estimated frequency; times ``n`` for a count.
-        margin: alpha with Pr[|error of a frequency| >= alpha] <= 0.05 for any one value: `Mechanism.accuracy`.
+        margin: alpha with Pr[|error of a frequency| >= alpha] <= 0.05 for any one value: `FrequencyOracle.accuracy`.
         bytes_per_report: see `Kind`.
         server_operations: per report, see `Kind`.
     """
@@ -184,7 +184,7 @@ class Recommendation:
     bytes_per_report: int
     server_operations: int
 
-    def mechanism(self, domain: Domain | Iterable[Label]) -> Mechanism:
+    def mechanism(self, domain: Domain | Iterable[Label]) -> FrequencyOracle:
         """The mechanism itself.
 
         Raises:
@@ -273,7 +273,7 @@ def _rank(r: Recommendation) -> tuple[float, int, int, float]:
 
 
 def expected_error(
-    mechanism: Mechanism | str,
+    mechanism: FrequencyOracle | str,
     n: int,
     frequency: float | None = None,
     *,
@@ -300,7 +300,7 @@ def expected_error(
 
 
 def required_n(
-    mechanism: Mechanism | str,
+    mechanism: FrequencyOracle | str,
     margin: float,
     beta: float = 0.05,
     *,
@@ -311,7 +311,7 @@ def required_n(
 ) -> int:
     """The least number of reports with which a frequency is within ``margin`` of the truth, but for probability beta.
 
-    ``"hoeffding"``: ln(2 / beta) / (2 margin^2 (p - q)^2), the inverse of `Mechanism.accuracy`; ``"normal"``:
+    ``"hoeffding"``: ln(2 / beta) / (2 margin^2 (p - q)^2), the inverse of `FrequencyOracle.accuracy`; ``"normal"``:
     z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2. For all
     d values together, beta / d.
 
@@ -415,9 +415,9 @@ def _kind(name: Any) -> Kind:
     return KINDS[name]
 
 
-def _resolve(mechanism: Mechanism | str, d: int | None, epsilon: float | None) -> tuple[float, float, int]:
+def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | None) -> tuple[float, float, int]:
     """(p, q, d) of a mechanism or of a kind."""
-    if isinstance(mechanism, Mechanism):
+    if isinstance(mechanism, FrequencyOracle):
         if d is not None or epsilon is not None:
             raise ParameterError("a mechanism has its domain_size and epsilon: give them with the name of a kind only")
         return mechanism.p, mechanism.q, mechanism.domain.size

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import DomainError, ParameterError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.frequency_oracle import FrequencyOracle
+from ldp_core.mechanism import Native
 from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
@@ -34,7 +35,7 @@ from ldp_core.sampling import ONE
 
 
 @dataclass(frozen=True, init=False)
-class RandomizedResponse(Mechanism):
+class RandomizedResponse(FrequencyOracle):
     """Report the true value with probability p, any other given value with probability q.
 
     Args:

@@ -34,6 +34,10 @@ class Noise(Protocol):
         """``n`` packed bits (little-endian), one a record, each 1 with probability ``threshold / 2**64``."""
         ...
 
+    def words(self, n: int, lane: int) -> npt.NDArray[np.uint64]:
+        """``n`` uniform 64-bit words, one a record: for decisions of which each has a threshold of its own."""
+        ...
+
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
         """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``q / 2**64``.
 
@@ -51,6 +55,20 @@ class Noise(Protocol):
 
         For mechanisms that draw until they are done: each ``step``, below 2**16, is another draw. A lane
         is either for this or for the others.
+        """
+        ...
+
+    def of_persons(self) -> Noise:
+        """Noise that does not depend on the values: for what a person draws once and for all.
+
+        (From lanes of its own: it shares those of the first value.)
+        """
+        ...
+
+    def instantaneous(self) -> Noise:
+        """Noise for a second round on the same records that is fresh at each call, whatever the first round's is.
+
+        (Of a seeded run it is seeded too: a run is repeated as a whole.)
         """
         ...
 
@@ -108,6 +126,10 @@ class Keystream:
         """See `Noise`."""
         return sampling.bernoulli_bits(threshold, -(-n // 8), self)
 
+    def words(self, n: int, lane: int = 0) -> npt.NDArray[np.uint64]:
+        """See `Noise`."""
+        return self.bytes(8 * n).view(np.uint64).copy()
+
     def one_hot_rows(
         self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int = 0
     ) -> npt.NDArray[np.uint8]:
@@ -124,6 +146,14 @@ class Keystream:
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int = 0, lane: int = 0) -> npt.NDArray[Any]:
         """See `Noise`."""
         return sampling.uniform_below(d, len(rows), self)
+
+    def of_persons(self) -> Keystream:
+        """Itself: fresh noise depends on nothing."""
+        return self
+
+    def instantaneous(self) -> Keystream:
+        """Itself: it is fresh already."""
+        return self
 
     def __reduce__(self) -> str:
         raise TypeError("a Keystream must not be pickled or copied: two users of one key draw the same noise")

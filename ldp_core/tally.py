@@ -25,7 +25,8 @@ class Tally:
 
     Attributes:
         n: number of reports.
-        support: int64[d], read-only; how many reports support each value.
+        support: int64[counters], read-only. For a frequency oracle int64[d]: how many reports support each value.
+            What the counters of another mechanism count, its own documentation says.
         fingerprint: of the mechanism that made the reports.
 
     >>> Tally(3, np.array([1, 2]), "a" * 16) + Tally(1, np.array([1, 0]), "a" * 16)
@@ -40,12 +41,8 @@ class Tally:
         given = np.asarray(self.support)
         if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or self.n < 0:
             raise ReportError("a tally's n must be an integer, at least 0")
-        if (
-            given.ndim != 1
-            or given.dtype.kind not in "iu"
-            or (given.size and not 0 <= given.min() <= given.max() <= self.n)
-        ):
-            raise ReportError("a tally's support counts must be a row of integers in [0, n]")
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise ReportError("a tally's support counts must be a row of integers")
         if not _FINGERPRINT.fullmatch(self.fingerprint):
             raise ReportError("a tally's fingerprint must be 16 hexadecimal digits")
         support = np.array(given, np.int64)
@@ -100,6 +97,8 @@ class Tally:
         """A compact, deterministic, versioned encoding: counts take 1, 2, 4 or 8 bytes, as the largest needs."""
         top = int(self.support.max(initial=0))
         width = next(w for w in (1, 2, 4, 8) if top < 1 << (8 * w - (w == 8)))
+        if self.support.min(initial=0) < 0:  # sums of signed reports: two's complement
+            width = 8
         header = _HEADER.pack(_VERSION, width, self.fingerprint.encode("ascii"), self.n, len(self.support))
         return header + self.support.astype(f"<u{width}").tobytes()
 

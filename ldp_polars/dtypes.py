@@ -7,7 +7,7 @@ from functools import lru_cache
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import Domain, DtypeError, Mechanism
+from ldp_core import Domain, DtypeError, FrequencyOracle, Mechanism
 
 
 def arrow(values: pl.Series) -> pa.Array:
@@ -23,7 +23,12 @@ def arrow(values: pl.Series) -> pa.Array:
 
 def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
     """Dtype of a column of reports: text is an Enum of the domain's values."""
-    return _dtype(mechanism.report_type(packed=packed), mechanism.domain)
+    kind = mechanism.report_type(packed=packed)
+    if pa.types.is_dictionary(kind):
+        if not isinstance(mechanism, FrequencyOracle):
+            raise DtypeError(f"there is no Polars dtype for reports of type {kind}")
+        return pl.Enum(mechanism.domain.texts)
+    return _dtype(kind)
 
 
 @lru_cache(maxsize=256)
@@ -48,7 +53,7 @@ def spread(values: pl.Series, there: pl.Series) -> pl.Series:
 
 def tally_dtype(mechanism: Mechanism) -> pl.Struct:
     """Struct{n, support, fingerprint}."""
-    support = pl.Array(pl.Int64, mechanism.domain.size)
+    support = pl.Array(pl.Int64, mechanism.counters)
     return pl.Struct({"n": pl.Int64, "support": support, "fingerprint": pl.String})
 
 
@@ -65,9 +70,18 @@ def value_dtype(domain: Domain) -> pl.DataType:
     return pl.Boolean() if domain.kind == "bool" else pl.Int64()
 
 
-def _dtype(kind: pa.DataType, domain: Domain) -> pl.DataType:
-    if pa.types.is_dictionary(kind):
-        return pl.Enum(domain.texts)
+def _dtype(kind: pa.DataType) -> pl.DataType:
     if pa.types.is_fixed_size_list(kind):
-        return pl.Array(_dtype(kind.value_type, domain), kind.list_size)
-    return {pa.bool_(): pl.Boolean(), pa.int64(): pl.Int64(), pa.uint64(): pl.UInt64()}[kind]
+        return pl.Array(_dtype(kind.value_type), kind.list_size)
+    return _PLAIN[kind]
+
+
+_PLAIN: dict[pa.DataType, pl.DataType] = {
+    pa.bool_(): pl.Boolean(),
+    pa.uint8(): pl.UInt8(),
+    pa.uint16(): pl.UInt16(),
+    pa.uint32(): pl.UInt32(),
+    pa.uint64(): pl.UInt64(),
+    pa.int32(): pl.Int32(),
+    pa.int64(): pl.Int64(),
+}

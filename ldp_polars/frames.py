@@ -101,7 +101,7 @@ def histograms(
         lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias("window"))
         keys.append("window")
     parts = []
-    for name, mechanism in plan.columns.items():
+    for name, mechanism in plan.oracles.items():
         entries = histogram(
             cs.by_name(name).alias("entry"), mechanism, confidence=confidence, simultaneous=simultaneous
         )

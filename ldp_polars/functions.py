@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
-from ldp_core import Domain, DtypeError, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, DtypeError, FrequencyOracle, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.planned import at_plan_time
@@ -63,6 +63,7 @@ def perturb(
     Boolean
     """
     dtype = report_dtype(_mechanism(mechanism), packed=packed)
+    mechanism.check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
     values = _one_value_a_row(_expr(expr))
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     keyed, ids = keyed_noise(noise, values)
@@ -215,7 +216,7 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
 
 
 def estimate(
-    expr: pl.Expr | str, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False
+    expr: pl.Expr | str, mechanism: FrequencyOracle, *, confidence: float = 0.95, simultaneous: bool = False
 ) -> pl.Expr:
     """Debias a column of tallies, each by itself; a null tally gives a null.
 
@@ -235,7 +236,7 @@ def estimate(
     >>> [round(row["count"], 3) for row in tallies.select(ldp_polars.estimate("reports", m)).item()]
     [1.0, 1.0]
     """
-    mechanism = _mechanism(mechanism)
+    mechanism = _oracle(mechanism)
     return pl.map_batches(
         [_expr(expr)],
         Estimate(mechanism, _confidence(confidence), simultaneous),
@@ -245,7 +246,11 @@ def estimate(
 
 
 def histogram(
-    expr: pl.Expr | str, mechanism: Mechanism | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+    expr: pl.Expr | str,
+    mechanism: FrequencyOracle | None = None,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
@@ -323,7 +328,7 @@ def _tally_typed(reports: pl.Expr, dtype: Any) -> pl.Expr:
 
 
 def _histogram_typed(reports: pl.Expr, dtype: Any, *, confidence: float, simultaneous: bool) -> pl.Expr:
-    mechanism = mechanism_of(dtype, reports.meta.output_name())
+    mechanism = _oracle(mechanism_of(dtype, reports.meta.output_name()))
     return histogram(reports, mechanism, confidence=confidence, simultaneous=simultaneous)
 
 
@@ -369,6 +374,15 @@ def _mechanism(mechanism: Mechanism) -> Mechanism:
     if not isinstance(mechanism, Mechanism):
         raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}")
     return mechanism
+
+
+def _oracle(mechanism: Mechanism) -> FrequencyOracle:
+    if not isinstance(_mechanism(mechanism), FrequencyOracle):
+        raise ParameterError(
+            f"a histogram needs a frequency oracle, got {type(mechanism).__name__}; of a sketch give the candidates, "
+            "sketch.over([...])"
+        )
+    return mechanism  # type: ignore[return-value]
 
 
 def _confidence(confidence: float) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 import polars as pl
 
-from ldp_core import Domain, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, FrequencyOracle, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_polars import frames, functions
 from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
@@ -94,12 +94,12 @@ class LdpExpr:
         return functions.merge(self._expr, mechanism)
 
     @_sugar_for(functions.estimate)
-    def estimate(self, mechanism: Mechanism, *, confidence: float = 0.95, simultaneous: bool = False) -> pl.Expr:
+    def estimate(self, mechanism: FrequencyOracle, *, confidence: float = 0.95, simultaneous: bool = False) -> pl.Expr:
         return functions.estimate(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 
     @_sugar_for(functions.histogram)
     def histogram(
-        self, mechanism: Mechanism | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+        self, mechanism: FrequencyOracle | None = None, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> pl.Expr:
         return functions.histogram(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
 

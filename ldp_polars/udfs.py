@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import LdpError, Mechanism, MechanismMismatchError, ParameterError, Tally
+from ldp_core import FrequencyOracle, LdpError, Mechanism, MechanismMismatchError, ParameterError, Tally
 from ldp_polars.dtypes import (
     arrow,
     histogram_dtype,
@@ -99,7 +99,7 @@ class MergeTallies:
 class Estimate:
     """Tallies -> histograms, row by row but all at once; null -> null."""
 
-    mechanism: Mechanism
+    mechanism: FrequencyOracle
     confidence: float
     simultaneous: bool
 
@@ -148,4 +148,4 @@ def _arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.nd
     support = tallies.struct.field("support").to_numpy()
     if n.dtype != np.int64 or support.dtype != np.int64:  # what to_numpy makes of nulls
         raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or support")
-    return n, support.reshape(len(tallies), mechanism.domain.size)
+    return n, support.reshape(len(tallies), mechanism.counters)

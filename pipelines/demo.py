@@ -54,7 +54,7 @@ def true_counts(table: pa.Table, plan: PrivacyPlan, window_seconds: int) -> dict
     seconds = pc.divide(table[EVENT_TIME].cast(pa.int64()), 1_000_000)
     start = pc.multiply(pc.divide(seconds, window_seconds), window_seconds)
     out: dict[tuple[str, int, str], int] = {}
-    for column, mechanism in plan.columns.items():
+    for column, mechanism in plan.oracles.items():
         domain = mechanism.domain
         text = pc.fill_null(table[column].combine_chunks().cast(pa.string()), "other")
         grouped = pa.table({"w": start, "v": text}).group_by(["w", "v"]).aggregate([([], "count_all")])

@@ -108,7 +108,7 @@ class Truth:
     """
 
     def __init__(self, plan: PrivacyPlan) -> None:
-        self._sizes = {name: mechanism.domain.size for name, mechanism in plan.columns.items()}
+        self._sizes = {name: mechanism.domain.size for name, mechanism in plan.oracles.items()}
         self._counts: dict[int, dict[str, I64]] = {}
         self._lock = threading.Lock()
 
@@ -183,8 +183,8 @@ class Devices:
         self._devices = devices
         self._next = 0
         rng = np.random.default_rng(seed)
-        self._codes = {name: _zipf(rng, m.domain, devices) for name, m in plan.columns.items()}
-        self._values = {name: _labels(m.domain) for name, m in plan.columns.items()}
+        self._codes = {name: _zipf(rng, m.domain, devices) for name, m in plan.oracles.items()}
+        self._values = {name: _labels(m.domain) for name, m in plan.oracles.items()}
         bytes_a_row = self._reports(np.arange(1024), pa.nulls(1024, _TIME)).nbytes / 1024
         self.max_rows = min(int(_MESSAGE_BYTES / bytes_a_row), MAX_ROWS)
 

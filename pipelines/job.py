@@ -56,6 +56,7 @@ class TelemetryJob:
     source: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
+        self.plan.check_oracles()
         if self.event_time in self.plan.columns:
             raise PlanError(f"the event time {self.event_time!r} cannot be perturbed and put in windows")
         if not 0 < self.confidence < 1:
@@ -111,7 +112,7 @@ class TelemetryJob:
                 confidence=self.confidence,
                 simultaneous=self.simultaneous,
             )
-            for name, mechanism in self.plan.columns.items()
+            for name, mechanism in self.plan.oracles.items()
         ]
         self._write_histograms(histograms | "All columns" >> beam.Flatten())
         self._write_dead_letters((read[ReadEvents.DEAD], invalid) | "All dead letters" >> beam.Flatten())

@@ -88,6 +88,7 @@ class LiveJob:
 
     def __post_init__(self) -> None:
         google_types()
+        self.plan.check_oracles()
         _ = self.window_micros, Pace(self.rate)
         Devices(self.plan, devices=1, window=1)
         if self.devices < 1:
@@ -111,7 +112,7 @@ class LiveJob:
         """
         batches, unreadable = messages | "Decode" >> DecodeMessages().with_exception_handling()
         rows, letters = [], [unreadable | "Of messages" >> _of_column("")]
-        for name, mechanism in self.plan.columns.items():
+        for name, mechanism in self.plan.oracles.items():
             histogram = ldp_beam.Histogram(
                 name,
                 mechanism,
@@ -336,7 +337,7 @@ class _View:
         start = int(row.window_start.micros)
         table = self._tables.setdefault((start, row.column), [])
         table.append(row)
-        mechanism = self._job.plan[row.column]
+        mechanism = self._job.plan.oracles[row.column]
         if len(table) < mechanism.domain.size:
             return
         del self._tables[start, row.column]

@@ -45,7 +45,7 @@ class EventSchema:
     @classmethod
     def of(cls, plan: PrivacyPlan, event_time: str, extra: tuple[str, ...] = ()) -> EventSchema:
         """The columns that ``plan`` needs, with the types of its domains, and ``extra`` ones."""
-        types: dict[str, pa.DataType | None] = {name: _ARROW[m.domain.kind] for name, m in plan.columns.items()}
+        types: dict[str, pa.DataType | None] = {name: _ARROW[m.inputs.kind] for name, m in plan.columns.items()}
         types |= dict.fromkeys((*plan.keep, *extra))
         types.pop(event_time, None)
         return cls(event_time, tuple(types.items()))

@@ -26,7 +26,7 @@ def aligned(rows: list[list[str]]) -> str:
 
 def histogram_tables(histograms: pa.Table, plan: PrivacyPlan, *, top: int = 4) -> Iterable[str]:
     """For each planned column: windows down, its ``top`` most frequent values across, count and half interval."""
-    for column, mechanism in plan.columns.items():
+    for column, mechanism in plan.oracles.items():
         rows = histograms.filter(pc.equal(histograms["column"], column))
         if not len(rows):
             yield f"{column}: no reports"

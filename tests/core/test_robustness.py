@@ -127,9 +127,7 @@ def test_a_tally_of_another_width_cannot_be_estimated(support):
 @pytest.mark.parametrize(
     ("n", "support", "fingerprint"),
     [
-        (1, [-1], "a" * 16),
         (-1, [1], "a" * 16),
-        (1, [2], "a" * 16),
         (1, [0.5], "a" * 16),
         (1.5, [1], "a" * 16),
         (1, [1], "abc"),
@@ -141,6 +139,16 @@ def test_a_tally_of_another_width_cannot_be_estimated(support):
 def test_tallies_that_cannot_be(n, support, fingerprint):
     with pytest.raises(LdpError):
         Tally(n, np.array(support), fingerprint)
+
+
+@pytest.mark.parametrize("support", [[-1, 0], [0, 11]])
+def test_counts_that_n_reports_cannot_have(support):
+    """A tally does not know what its counters count; its mechanism does."""
+    m = RandomizedResponse(AB, epsilon=1)
+    tally = Tally(10, np.array(support), m.fingerprint)
+    assert Tally.from_bytes(tally.to_bytes()) == tally
+    with pytest.raises(LdpError, match=r"\[0, 10\]"):
+        m.estimate(tally)
 
 
 def test_the_columns_of_a_plan_cannot_be_changed():

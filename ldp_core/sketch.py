@@ -1,0 +1,187 @@
+"""Sketches: reports and tallies that know no domain, and their view of a list of candidates.
+
+A sketch perturbs values of an `OpenDomain`; its tally has a fixed number of counters. Which values to estimate is
+said later, with ``sketch.over(candidates)``: a `FrequencyOracle` over the candidates that reads the sketch's own
+reports and tallies, so that `.ldp.histogram` in Polars and `ldp_beam.Histogram` take it as they take any other.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.domain import Codes, Domain, Label
+from ldp_core.errors import ParameterError
+from ldp_core.frequency_oracle import FrequencyOracle
+from ldp_core.histogram import F64
+from ldp_core.inputs import Inputs
+from ldp_core.mechanism import Mechanism, Native
+from ldp_core.open_domain import OpenDomain
+from ldp_core.randomness import Noise
+
+I64 = npt.NDArray[np.int64]
+
+
+class Sketch(Mechanism):
+    """A mechanism that counts into a fixed number of counters, from which any candidate value can be estimated.
+
+    It is a pure protocol: a report supports a value with probability p if it is the true one and q if
+    it is another given one, over the random hash functions.
+    """
+
+    domain: OpenDomain
+
+    @property
+    def inputs(self) -> Inputs:
+        """The open domain."""
+        return self.domain
+
+    @abstractmethod
+    def support_probability(self) -> tuple[Fraction, Fraction]:
+        """Exact (p, q): Pr[report supports v | v is true], Pr[... | another given value is]."""
+
+    @abstractmethod
+    def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
+        """How many reports support each candidate.
+
+        Args:
+            n: number of reports, int or int64[...].
+            counters: of tallies, int64[..., counters].
+            codes: of candidates, as `inputs` encodes them, uint64[c].
+
+        Returns:
+            int64[..., c].
+        """
+
+    def over(self, candidates: Domain | Iterable[Label]) -> Candidates:
+        """The frequency oracle over some candidates, which reads this sketch's reports and tallies."""
+        return Candidates(candidates, self)
+
+
+@dataclass(frozen=True, init=False)
+class Candidates(FrequencyOracle):
+    """A sketch as a frequency oracle over candidate values; see `Sketch.over`.
+
+    Its reports, tallies and fingerprint are the sketch's: it may be made after they were. Values that are
+    no candidates are perturbed too, and support candidates with probability q.
+
+    Args:
+        candidates: a list of labels (or a `Domain` with ``unmatched="error"``), of the sketch's kind.
+        sketch: that made the reports.
+
+    Raises:
+        ParameterError: candidates of another kind, or with another ``unmatched``.
+    """
+
+    name: ClassVar[str] = "candidates"
+
+    domain: Domain
+    sketch: Sketch
+
+    def __init__(self, candidates: Domain | Iterable[Label], sketch: Sketch) -> None:
+        domain = Domain.of(candidates)
+        if domain.kind != sketch.inputs.kind:
+            raise ParameterError(
+                f"the sketch holds {sketch.inputs.summary}: candidates must be {sketch.inputs.kind}, got {domain.kind}"
+            )
+        if domain.unmatched != "error":
+            raise ParameterError("candidates are a list of labels, without unmatched: other values are no candidates")
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "sketch", sketch)
+
+    @property
+    def epsilon(self) -> float:  # type: ignore[override]
+        """The sketch's."""
+        return self.sketch.epsilon
+
+    @property
+    def memoised(self) -> bool:  # type: ignore[override]
+        """As the sketch is."""
+        return self.sketch.memoised
+
+    @property
+    def fingerprint(self) -> str:
+        """The sketch's."""
+        return self.sketch.fingerprint
+
+    @property
+    def inputs(self) -> Inputs:
+        """The sketch's."""
+        return self.sketch.inputs
+
+    @property
+    def counters(self) -> int:
+        """The sketch's."""
+        return self.sketch.counters
+
+    @cached_property
+    def _codes(self) -> Codes:
+        return self.sketch.inputs.encode(self.domain.arrow_values)
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `FrequencyOracle`."""
+        p, q = self.sketch.support_probability()
+        return [p] * self.domain.size, [q] * self.domain.size
+
+    def worst_ratio(self) -> Fraction:
+        """The sketch's."""
+        return self.sketch.worst_ratio()
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See the sketch."""
+        return self.sketch.is_possible(n, counts)
+
+    def debias(
+        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64, F64]:
+        """See `FrequencyOracle`; ``support`` are the sketch's counters, int64[..., counters]."""
+        supporting = self.sketch.support_of(n, support, self._codes)
+        return super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """See the sketch."""
+        return self.sketch.perturb_codes(codes, noise)
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See the sketch: its counters."""
+        return self.sketch.support_counts(reports, groups, n_groups)
+
+    def report_type(self, *, packed: bool = False) -> pa.DataType:
+        """See the sketch."""
+        return self.sketch.report_type(packed=packed)
+
+    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
+        """See the sketch."""
+        return self.sketch.to_arrow(reports, packed=packed)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See the sketch."""
+        return self.sketch.from_arrow(reports, column=column)
+
+    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
+        """See the sketch."""
+        return self.sketch.to_numpy(reports, packed=packed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {"mechanism": self.name, **self.parameters(), **self.domain.to_dict()}
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"sketch": self.sketch.to_dict()}
+
+    @classmethod
+    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Candidates:
+        """See `Mechanism`."""
+        sketch = Mechanism.from_dict(parameters["sketch"])
+        if not isinstance(sketch, Sketch):
+            raise ParameterError("candidates are of a sketch")
+        return cls(domain, sketch)
