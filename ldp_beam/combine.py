@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, Literal
 
 import apache_beam as beam
@@ -12,6 +13,8 @@ import pyarrow as pa
 
 from ldp_beam.batches import as_reports
 from ldp_core import FrequencyOracle, Histogram, ParameterError, Tally
+from ldp_core.consistency import Consistency
+from ldp_core.estimation import Estimation
 from ldp_core.tally import check_same_mechanism
 
 
@@ -72,7 +75,7 @@ class HistogramCombineFn(beam.CombineFn):
 
     Args:
         mechanism: that made the reports.
-        confidence, simultaneous: see `Mechanism.estimate`.
+        confidence, simultaneous, consistency: see `FrequencyOracle.estimate`.
         extract: ``"histogram"``, or ``"tally"`` to get the `Tally` itself, to store it or add it up elsewhere.
 
     Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
@@ -96,16 +99,15 @@ class HistogramCombineFn(beam.CombineFn):
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
+        consistency: Consistency | None = None,
         extract: Literal["histogram", "tally"] = "histogram",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        check_estimate(mechanism, confidence)
+        self._how = estimation(mechanism, confidence, simultaneous, consistency)
         if extract not in ("histogram", "tally"):
             raise ParameterError(f'extract must be "histogram" or "tally", got {extract!r}')
         self._mechanism = mechanism
         self._fingerprint = mechanism.fingerprint
-        self._confidence = confidence
-        self._simultaneous = simultaneous
         self._extract = extract
 
     def create_accumulator(self) -> Accumulator:
@@ -145,7 +147,7 @@ class HistogramCombineFn(beam.CombineFn):
         tally = accumulator.tally()
         if self._extract == "tally":
             return tally
-        return self._mechanism.estimate(tally, confidence=self._confidence, simultaneous=self._simultaneous)
+        return self._mechanism.estimate(tally, **asdict(self._how))
 
     def get_accumulator_coder(self) -> AccumulatorCoder:
         """`AccumulatorCoder`."""
@@ -156,9 +158,14 @@ class HistogramCombineFn(beam.CombineFn):
         return Tally if self._extract == "tally" else Histogram
 
 
-def check_estimate(mechanism: FrequencyOracle, confidence: float) -> None:
-    """Raise `ParameterError` now for what `Mechanism.estimate` would refuse later."""
+def estimation(
+    mechanism: FrequencyOracle, confidence: float, simultaneous: bool, consistency: Consistency | None
+) -> Estimation:
+    """The options of `FrequencyOracle.estimate`, checked now and not when the first window closes.
+
+    Raises:
+        ParameterError: they are bad, or the mechanism is none that makes histograms.
+    """
     if not isinstance(mechanism, FrequencyOracle):
         raise ParameterError(f"mechanism must be a frequency oracle of ldp_core, got {type(mechanism).__name__}")
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
+    return Estimation(confidence, simultaneous, consistency).of(mechanism)

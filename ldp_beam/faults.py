@@ -80,6 +80,8 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
     try:
         refused = inputs.refuses(values, column=column)
     except DtypeError:
+        if inputs.unmatched == "error":
+            faults.add(column, NULL, missing)
         faults.add(column, WRONG_TYPE, np.ones(n, bool))
         return
     faults.add(column, NULL, refused & missing)

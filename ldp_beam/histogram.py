@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
@@ -14,7 +15,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from ldp_beam.combine import HistogramCombineFn, check_estimate
+from ldp_beam.combine import HistogramCombineFn, estimation
 from ldp_beam.fill import EmptyTallies, Fill
 from ldp_beam.keys import noise_key
 from ldp_beam.late import LateRecords, knows_late
@@ -23,6 +24,8 @@ from ldp_beam.records import RecordsTransform, refuse_sliding
 from ldp_beam.rows import DeadLetter, HistogramRow
 from ldp_beam.windows import Window, seconds, window_fn
 from ldp_core import FrequencyOracle, ParameterError, Secret, Tally
+from ldp_core.consistency import Consistency
+from ldp_core.estimation import Estimation
 
 Keyed = tuple[tuple[str, ...], Tally]
 
@@ -35,6 +38,7 @@ class HistogramOptions(TypedDict, total=False):
     by: Iterable[str]
     confidence: float
     simultaneous: bool
+    consistency: Consistency | None
     trigger: TriggerFn | None
     accumulation_mode: Any
     allowed_lateness: float | str
@@ -55,6 +59,7 @@ class _HistogramTransform(RecordsTransform):
         by: Iterable[str] = (),
         confidence: float = 0.95,
         simultaneous: bool = False,
+        consistency: Consistency | None = None,
         trigger: TriggerFn | None = None,
         accumulation_mode: Any = None,
         allowed_lateness: float | str = 0,
@@ -62,7 +67,7 @@ class _HistogramTransform(RecordsTransform):
         fill_keys: Iterable[tuple[str, ...]] | None = None,
     ) -> None:
         super().__init__()
-        check_estimate(mechanism, confidence)
+        self._how = estimation(mechanism, confidence, simultaneous, consistency)
         by = (by,) if isinstance(by, str) else tuple(by)
         names = [column, *by, *([] if event_time is None else [event_time])]
         if not all(isinstance(name, str) for name in names):
@@ -89,8 +94,6 @@ class _HistogramTransform(RecordsTransform):
         self._mechanism = mechanism
         self._event_time = event_time
         self._by = by
-        self._confidence = confidence
-        self._simultaneous = simultaneous
         self._trigger = trigger
         self._accumulation_mode = accumulation_mode
         self._lateness = lateness
@@ -131,7 +134,7 @@ class _HistogramTransform(RecordsTransform):
         combine = HistogramCombineFn(self._mechanism, extract="tally")
         tallies = partials | "Sum" >> beam.CombinePerKey(combine).with_output_types(Keyed)
         rows = tallies | "Estimate" >> beam.ParDo(
-            _EstimateDoFn(self._column, self._mechanism, self._by, self._confidence, self._simultaneous)
+            _EstimateDoFn(self._column, self._mechanism, self._by, self._how)
         ).with_output_types(HistogramRow)
         if dead_letters is None:
             return rows
@@ -159,7 +162,8 @@ class Histogram(_HistogramTransform):
         event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or a number of seconds
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps.
         by: columns to tally by; null counts as the text ``null``.
-        confidence, simultaneous: see `Mechanism.estimate`.
+        confidence, simultaneous, consistency: see `FrequencyOracle.estimate`. Counts made consistent are biased: do
+            not add those of panes or windows up.
         trigger, allowed_lateness: see ``beam.WindowInto``; by default one pane when the watermark passes the
             window's end and, within ``allowed_lateness`` (seconds or text), one for each late batch. A trigger that
             counts elements counts partial tallies, of which a batch makes one per slot and key.
@@ -262,21 +266,18 @@ def _keys(keys: Iterable[tuple[str, ...]] | None, by: tuple[str, ...]) -> tuple[
 class _EstimateDoFn(beam.DoFn):
     """(key, tally) of a pane to rows."""
 
-    def __init__(
-        self, column: str, mechanism: FrequencyOracle, by: tuple[str, ...], confidence: float, simultaneous: bool
-    ) -> None:
+    def __init__(self, column: str, mechanism: FrequencyOracle, by: tuple[str, ...], how: Estimation) -> None:
         self._column = column
         self._mechanism = mechanism
         self._by = by
-        self._confidence = confidence
-        self._simultaneous = simultaneous
+        self._how = how
 
     def process(
         self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[HistogramRow]:
         """One row a value."""
         key, tally = element
-        estimate = self._mechanism.estimate(tally, confidence=self._confidence, simultaneous=self._simultaneous)
+        estimate = self._mechanism.estimate(tally, **asdict(self._how))
         whole = isinstance(window, GlobalWindow)
         head = (
             MIN_TIMESTAMP if whole else window.start,
@@ -288,7 +289,7 @@ class _EstimateDoFn(beam.DoFn):
             self._column,
             dict(zip(self._by, key, strict=True)),
         )
-        tail = (estimate.n, self._confidence, self._mechanism.epsilon, tally.fingerprint)
+        tail = (estimate.n, self._how.confidence, self._mechanism.epsilon, tally.fingerprint)
         columns = (estimate.counts, estimate.frequencies, estimate.standard_errors, estimate.low, estimate.high)
         numbers = zip(*(array.tolist() for array in columns), strict=True)
         for value, estimated in zip(self._mechanism.domain.texts, numbers, strict=True):

@@ -37,6 +37,7 @@ from ldp_beam.rows import DeadLetter
 from ldp_beam.windows import Window, seconds
 from ldp_core import DtypeError, FrequencyOracle, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.columns import PYTHON_TYPES
+from ldp_core.consistency import Consistency
 
 PROVIDERS = Path(__file__).with_name("providers.yaml")
 """What to ``include`` in a pipeline's ``providers``."""
@@ -154,6 +155,7 @@ class LdpHistogram(_YamlTransform):
         by (Sequence[str]): columns to tally by.
         confidence (float): of the intervals.
         simultaneous (bool): whether the intervals hold for all values together.
+        consistency (str): make counts consistent by this method, as ``norm-sub``; biased, and off by default.
         allowed_lateness: as ``10m`` or in seconds.
         accumulation_mode (str): ``accumulating`` or ``discarding``.
         fill (Sequence): ``[start, end]``, in seconds or as quoted text in ISO 8601 with a zone, for rows of empty
@@ -186,6 +188,7 @@ class LdpHistogram(_YamlTransform):
         by: Sequence[str] = (),
         confidence: float = 0.95,
         simultaneous: bool = False,
+        consistency: str | None = None,
         allowed_lateness: str | float = 0,
         accumulation_mode: str = "accumulating",
         fill: Sequence[Any] | None = None,
@@ -202,6 +205,7 @@ class LdpHistogram(_YamlTransform):
             by=by,
             confidence=confidence,
             simultaneous=simultaneous,
+            consistency=consistency,
             allowed_lateness=allowed_lateness,
             accumulation_mode=accumulation_mode,
             fill=fill,
@@ -219,6 +223,7 @@ class LdpHistogram(_YamlTransform):
         by: Sequence[str],
         confidence: float,
         simultaneous: bool,
+        consistency: str | None,
         accumulation_mode: str,
         fill: Sequence[Any] | None,
         fill_keys: Sequence[Sequence[str]] | None,
@@ -241,6 +246,7 @@ class LdpHistogram(_YamlTransform):
             by=by,
             confidence=float(confidence),
             simultaneous=simultaneous,
+            consistency=typing.cast("Consistency | None", consistency),
             allowed_lateness=allowed_lateness,
             accumulation_mode=None if window is None else modes[accumulation_mode],
             fill=_fill(fill),
@@ -309,6 +315,7 @@ class LdpPrivateHistogram(LdpHistogram):
         by: Sequence[str] = (),
         confidence: float = 0.95,
         simultaneous: bool = False,
+        consistency: str | None = None,
         allowed_lateness: str | float = 0,
         accumulation_mode: str = "accumulating",
         fill: Sequence[Any] | None = None,
@@ -327,6 +334,7 @@ class LdpPrivateHistogram(LdpHistogram):
             by=by,
             confidence=confidence,
             simultaneous=simultaneous,
+            consistency=consistency,
             allowed_lateness=allowed_lateness,
             accumulation_mode=accumulation_mode,
             fill=fill,

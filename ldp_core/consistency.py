@@ -104,8 +104,7 @@ def consistent(
     >>> consistent([108.2, 41.6, 8.4, -58.2], 100, "norm-sub").round(1).tolist()
     [83.3, 16.7, 0.0, 0.0]
     """
-    if method not in METHODS:
-        raise ParameterError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check_method(method, mechanism)
     if not 0 < significance < 1:
         raise ParameterError(f"significance must be in (0, 1), got {significance!r}")
     estimates = np.asarray(counts, float)
@@ -116,7 +115,7 @@ def consistent(
         raise ParameterError("n must be at least 0, one number or one a histogram with a last axis of length 1")
     total = np.where(given == 0, 1, given)  # without reports there is nothing to share out; no division by 0
     if mechanism is not None:
-        _check_mechanism(mechanism, method, estimates, total)
+        _check_possible(mechanism, estimates, total)
     if method in _OF_ESTIMATES:
         made = _OF_ESTIMATES[method](estimates, total)
     elif mechanism is not None:
@@ -126,15 +125,21 @@ def consistent(
     return np.where(given == 0, 0.0, made)
 
 
-def _check_mechanism(mechanism: FrequencyOracle, method: Consistency, estimates: F64, n: F64) -> None:
+def check_method(method: Consistency, mechanism: FrequencyOracle | None = None) -> None:
+    """Raise `ParameterError` for an unknown method, or one that the mechanism's domain does not allow."""
+    if method not in METHODS:
+        raise ParameterError(f"consistency must be one of {', '.join(METHODS)}, got {method!r}")
+    if mechanism is not None and not mechanism.exhaustive and method not in _NEED_NO_SUM:
+        raise ParameterError(
+            f'{method} makes counts add up to n, but some records have none of the values (unmatched="none", or '
+            f"candidates of a sketch): use one of {', '.join(_NEED_NO_SUM)}"
+        )
+
+
+def _check_possible(mechanism: FrequencyOracle, estimates: F64, n: F64) -> None:
     d = estimates.shape[-1]
     if mechanism.domain.size != d:
         raise MechanismMismatchError(f"there are {d} counts, the mechanism's domain has {mechanism.domain.size} values")
-    if mechanism.domain.unmatched == "none" and method not in _NEED_NO_SUM:
-        raise ParameterError(
-            f'{method} makes counts add up to n, but with unmatched="none" some records have no value: '
-            f"use one of {', '.join(_NEED_NO_SUM)}"
-        )
     supported = estimates * mechanism._difference + n * mechanism._rates[0]
     slack = 1e-9 * n
     if not ((supported >= -slack) & (supported <= n + slack)).all():

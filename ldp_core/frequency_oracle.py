@@ -26,6 +26,7 @@ import numpy.typing as npt
 from ldp_core.consistency import Consistency, consistent
 from ldp_core.domain import Domain
 from ldp_core.errors import ParameterError
+from ldp_core.estimation import Estimation, check_confidence
 from ldp_core.histogram import F64, Histogram
 from ldp_core.inputs import Inputs
 from ldp_core.mechanism import Mechanism, Outlook
@@ -45,6 +46,11 @@ class FrequencyOracle(Mechanism):
     def inputs(self) -> Inputs:
         """The domain."""
         return self.domain
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether each record holds one of the domain's values, so that the true counts add up to n."""
+        return self.domain.unmatched != "none"
 
     @property
     def counters(self) -> int:
@@ -134,11 +140,17 @@ class FrequencyOracle(Mechanism):
             MechanismMismatchError: the tally is another mechanism's.
             ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow.
         """
+        how = Estimation(confidence, simultaneous, consistency).of(self)
         self.check_tally(tally)
-        arrays = self.debias(tally.n, tally.support, confidence=confidence, simultaneous=simultaneous)
-        if consistency is not None:
-            arrays = (consistent(arrays[0], tally.n, consistency, mechanism=self), *arrays[1:])
+        arrays = self.estimates(tally.n, tally.support, how)
         return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous, consistency)
+
+    def estimates(self, n: Any, support: npt.NDArray[np.int64], how: Estimation) -> tuple[F64, F64, F64, F64]:
+        """`debias`, and counts made consistent where ``how`` says so, for any number of tallies at once."""
+        counts, *rest = self.debias(n, support, confidence=how.confidence, simultaneous=how.simultaneous)
+        if how.consistency is not None:
+            counts = consistent(counts, n, how.consistency, mechanism=self)
+        return counts, rest[0], rest[1], rest[2]
 
     def debias(
         self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False
@@ -158,8 +170,7 @@ class FrequencyOracle(Mechanism):
         Returns:
             Four arrays float64[..., d].
         """
-        if not 0 < confidence < 1:
-            raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
+        check_confidence(confidence)
         q, difference = self._rates[0], self._difference
         counts: F64 = (support - n * q) / difference
         a, b = n * self._rates[1], self._rates[2]

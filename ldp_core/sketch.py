@@ -118,6 +118,11 @@ class Candidates(FrequencyOracle):
         return self.sketch.inputs
 
     @property
+    def exhaustive(self) -> bool:
+        """No: other values than the candidates are perturbed too."""
+        return False
+
+    @property
     def counters(self) -> int:
         """The sketch's."""
         return self.sketch.counters

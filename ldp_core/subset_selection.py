@@ -107,24 +107,48 @@ class SubsetSelection(BitVectors):
         return p * (self.domain.size - self.k) / ((1 - p) * self.k)
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to rows of bytes, uint8[n, ceil(d / 8)], with k ones each.
+        """Codes to rows of bytes, uint8[n, ceil(d / 8)], with k ones each."""
+        n, d = len(codes), self.domain.size
+        width = bits.row_bytes(d)
+        rows = np.empty((n, width), np.uint8)
+        listed = d <= _LISTED
+        make, step = (self._listed, _ROWS) if listed else (self._repaired, max(_BLOCK // width, 1))
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            rows[start:stop] = make(codes[start:stop], noise.rows(start, stop))
+        return rows
+
+    def _listed(self, codes: Codes, noise: Noise) -> npt.NDArray[np.uint8]:
+        """Where there are few sets, all are listed: k or, beside the true value, k - 1 of the d - 1 other ones."""
+        n = len(codes)
+        include = np.unpackbits(noise.bernoulli(self._include, n, _BITS), count=n, bitorder="little")
+        with_true, without = (table[noise.uniform_below(len(table), n, lane)] for table, lane in self._tables)
+        others = without ^ ((without ^ with_true) & np.negative(include.astype(np.uint32)))
+        true = np.left_shift(np.uint32(1), codes, dtype=np.uint32)
+        below = others & (true - np.uint32(1))
+        others += others - below  # the bits from the true value's place on move up by one
+        others |= true * include
+        return others.astype("<u4", copy=False).view(np.uint8).reshape(n, 4)[:, : bits.row_bytes(self.domain.size)]
+
+    @cached_property
+    def _tables(self) -> tuple[tuple[npt.NDArray[np.uint32], int], ...]:
+        """All sets of k - 1 and of k of d - 1 values, as words of bits; and the lanes that choose one."""
+        words = np.arange(1 << (self.domain.size - 1), dtype=np.uint32)
+        weights = np.bitwise_count(words)
+        return (words[weights == self.k - 1], _WITH), (words[weights == self.k], _WITHOUT)
+
+    def _repaired(self, codes: Codes, noise: Noise) -> npt.NDArray[np.uint8]:
+        """Where there are many sets, bits of about the right weight are repaired.
 
         The true bit is 1 with probability p. The others start as independent bits of one probability, of which, given
         how many there are, every arrangement is equally likely. Then single bits, not the true one, are drawn
         uniformly and flipped where that brings the weight nearer to k: a uniform choice among the ones (or zeros)
         leaves every arrangement equally likely. So the set is exactly uniform, at the cost of few draws.
         """
-        n, d = len(codes), self.domain.size
-        width = bits.row_bytes(d)
-        rows = np.empty((n, width), np.uint8)
-        step = max(_BLOCK // width, 1)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            part = noise.rows(start, stop)
-            block = part.one_hot_rows(self._include, self._start, codes[start:stop], width, _BITS)
-            bits.clear_padding(block, d)
-            self._repair(block, codes[start:stop], part)
-            rows[start:stop] = block
+        width = bits.row_bytes(self.domain.size)
+        rows = noise.one_hot_rows(self._include, self._start, codes, width, _BITS)
+        bits.clear_padding(rows, self.domain.size)
+        self._repair(rows, codes, noise)
         return rows
 
     def _repair(self, rows: npt.NDArray[np.uint8], codes: Codes, noise: Noise) -> None:
@@ -181,4 +205,7 @@ def _weights(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
 _FEW = 16
 _BLOCK = 1 << 22  # bytes of reports made at a time: many rows share the calls of a step
 
-_BITS, _PICKS = 0, 1  # lanes of noise
+_ROWS = 1 << 15  # records at a time: words and tables stay in the L2 cache
+_LISTED = 18  # up to this many values all sets are listed: 2^17 words to choose them from
+
+_BITS, _PICKS, _WITH, _WITHOUT = range(4)  # lanes of noise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 from polars import selectors as cs
@@ -16,6 +16,9 @@ from ldp_polars.dtypes import report_dtype
 from ldp_polars.functions import histogram, perturb
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.typed import Report
+
+if TYPE_CHECKING:
+    from ldp_core.consistency import Consistency
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -64,6 +67,7 @@ def histograms(
     event_time: str | None = None,
     confidence: float = 0.95,
     simultaneous: bool = False,
+    consistency: Consistency | None = None,
 ) -> Frame:
     """Estimate all columns of a frame of reports: one tidy frame.
 
@@ -75,6 +79,7 @@ def histograms(
         event_time: a Datetime or Date column; needed with ``window``.
         confidence: see `histogram`.
         simultaneous: see `histogram`.
+        consistency: see `histogram`.
 
     Returns:
         Columns ``column``, the ``by`` columns, ``window`` (its start, where asked for), ``value`` (as text), ``count``,
@@ -103,7 +108,11 @@ def histograms(
     parts = []
     for name, mechanism in plan.oracles.items():
         entries = histogram(
-            cs.by_name(name).alias("entry"), mechanism, confidence=confidence, simultaneous=simultaneous
+            cs.by_name(name).alias("entry"),
+            mechanism,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            consistency=consistency,
         )
         aggregates = [entries, pl.len().cast(pl.Int64).alias("n")]
         grouped = lazy.group_by(keys).agg(aggregates).sort(keys) if keys else lazy.select(aggregates)

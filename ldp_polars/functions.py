@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
 from ldp_core import Domain, DtypeError, FrequencyOracle, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_core.estimation import Estimation
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.planned import at_plan_time
@@ -21,6 +23,7 @@ from ldp_polars.typed import Report, mechanism_of
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
+    from ldp_core.consistency import Consistency
     from ldp_core.domain import Label, Unmatched
     from ldp_core.unary_encoding import Variant
 
@@ -216,7 +219,12 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
 
 
 def estimate(
-    expr: pl.Expr | str, mechanism: FrequencyOracle, *, confidence: float = 0.95, simultaneous: bool = False
+    expr: pl.Expr | str,
+    mechanism: FrequencyOracle,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    consistency: Consistency | None = None,
 ) -> pl.Expr:
     """Debias a column of tallies, each by itself; a null tally gives a null.
 
@@ -224,9 +232,10 @@ def estimate(
         expr: a column of tallies (or its name), as `tally` and `merge` make them.
         mechanism: the one that made the reports.
         confidence: of the intervals, in (0, 1).
-        simultaneous: see `histogram`, as for what comes out.
+        simultaneous, consistency: see `histogram`, as for what comes out.
 
     Raises:
+        ParameterError: confidence outside (0, 1), or a method of consistency that the domain does not allow.
         MechanismMismatchError: when run: a tally is another mechanism's.
 
     >>> import polars as pl, ldp_polars
@@ -239,7 +248,7 @@ def estimate(
     mechanism = _oracle(mechanism)
     return pl.map_batches(
         [_expr(expr)],
-        Estimate(mechanism, _confidence(confidence), simultaneous),
+        Estimate(mechanism, Estimation(confidence, simultaneous, consistency).of(mechanism)),
         return_dtype=histogram_dtype(mechanism.domain),
         is_elementwise=True,
     )
@@ -251,6 +260,7 @@ def histogram(
     *,
     confidence: float = 0.95,
     simultaneous: bool = False,
+    consistency: Consistency | None = None,
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
@@ -259,6 +269,9 @@ def histogram(
         mechanism: the one that made them; not needed for reports perturbed with ``typed=True``.
         confidence: of the intervals.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
+        consistency: make the counts non-negative and add up to n, by a method of `ldp_core.consistency` such as
+            ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
+            the unbiased estimate, which is the default.
 
     Returns:
         A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, one entry a value
@@ -273,9 +286,11 @@ def histogram(
     ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
     """
     if mechanism is None:
-        choose = partial(_histogram_typed, confidence=_confidence(confidence), simultaneous=simultaneous)
-        return at_plan_time(_expr(expr), choose)
-    return estimate(tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous)
+        how = Estimation(confidence, simultaneous, consistency)
+        return at_plan_time(_expr(expr), partial(_histogram_typed, how=how))
+    return estimate(
+        tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
+    )
 
 
 def _perturb_over(
@@ -327,9 +342,8 @@ def _tally_typed(reports: pl.Expr, dtype: Any) -> pl.Expr:
     return tally(reports, mechanism_of(dtype, reports.meta.output_name()))
 
 
-def _histogram_typed(reports: pl.Expr, dtype: Any, *, confidence: float, simultaneous: bool) -> pl.Expr:
-    mechanism = _oracle(mechanism_of(dtype, reports.meta.output_name()))
-    return histogram(reports, mechanism, confidence=confidence, simultaneous=simultaneous)
+def _histogram_typed(reports: pl.Expr, dtype: Any, *, how: Estimation) -> pl.Expr:
+    return histogram(reports, _oracle(mechanism_of(dtype, reports.meta.output_name())), **asdict(how))
 
 
 def _expr(expr: pl.Expr | str) -> pl.Expr:
@@ -383,12 +397,6 @@ def _oracle(mechanism: Mechanism) -> FrequencyOracle:
             "sketch.over([...])"
         )
     return mechanism  # type: ignore[return-value]
-
-
-def _confidence(confidence: float) -> float:
-    if isinstance(confidence, bool) or not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
-    return confidence
 
 
 def _required(epsilon: float | None) -> float:

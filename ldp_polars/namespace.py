@@ -16,6 +16,7 @@ from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
+    from ldp_core.consistency import Consistency
     from ldp_core.domain import Label, Unmatched
     from ldp_core.unary_encoding import Variant
 
@@ -94,14 +95,30 @@ class LdpExpr:
         return functions.merge(self._expr, mechanism)
 
     @_sugar_for(functions.estimate)
-    def estimate(self, mechanism: FrequencyOracle, *, confidence: float = 0.95, simultaneous: bool = False) -> pl.Expr:
-        return functions.estimate(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
+    def estimate(
+        self,
+        mechanism: FrequencyOracle,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        consistency: Consistency | None = None,
+    ) -> pl.Expr:
+        return functions.estimate(
+            self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
+        )
 
     @_sugar_for(functions.histogram)
     def histogram(
-        self, mechanism: FrequencyOracle | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+        self,
+        mechanism: FrequencyOracle | None = None,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        consistency: Consistency | None = None,
     ) -> pl.Expr:
-        return functions.histogram(self._expr, mechanism, confidence=confidence, simultaneous=simultaneous)
+        return functions.histogram(
+            self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
+        )
 
 
 class _LdpFrame(Generic[Frame]):
@@ -126,6 +143,7 @@ class _LdpFrame(Generic[Frame]):
         event_time: str | None = None,
         confidence: float = 0.95,
         simultaneous: bool = False,
+        consistency: Consistency | None = None,
     ) -> Frame:
         return frames.histograms(
             self._frame,
@@ -135,6 +153,7 @@ class _LdpFrame(Generic[Frame]):
             event_time=event_time,
             confidence=confidence,
             simultaneous=simultaneous,
+            consistency=consistency,
         )
 
     @_sugar_for(frames.explain)

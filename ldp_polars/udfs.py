@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import FrequencyOracle, LdpError, Mechanism, MechanismMismatchError, ParameterError, Tally
+from ldp_core.estimation import Estimation
 from ldp_polars.dtypes import (
     arrow,
     histogram_dtype,
@@ -100,17 +101,14 @@ class Estimate:
     """Tallies -> histograms, row by row but all at once; null -> null."""
 
     mechanism: FrequencyOracle
-    confidence: float
-    simultaneous: bool
+    how: Estimation
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         there = inputs[0].is_not_null()
         tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
         domain = self.mechanism.domain
         n, support = _arrays(tallies, self.mechanism)
-        counts, errors, low, high = self.mechanism.debias(
-            n[:, None], support, confidence=self.confidence, simultaneous=self.simultaneous
-        )
+        counts, errors, low, high = self.mechanism.estimates(n[:, None], support, self.how)
         with np.errstate(invalid="ignore"):
             frequencies = counts / n[:, None]  # nan where there are no reports
         k = len(tallies)

@@ -16,7 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Domain, DomainError, Keyed, Keystream, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core import (
+    Domain,
+    DomainError,
+    Keyed,
+    Keystream,
+    Mechanism,
+    ParameterError,
+    ReportError,
+    Secret,
+    Tally,
+    subset_selection,
+)
 from ldp_core.sampling import ONE
 from ldp_core.subset_selection import SubsetSelection
 
@@ -54,7 +65,86 @@ def test_variance_of_a_frequent_value():
     assert m.variance(1000, 300) / 1000 == pytest.approx(3.4721982358277046, rel=1e-12)
 
 
-# ---- the exact distribution
+@pytest.fixture
+def repairing(monkeypatch):
+    """As for domains of which not all sets are listed."""
+    monkeypatch.setattr(subset_selection, "_LISTED", 0)
+
+
+# ---- the exact distribution, where all sets are listed
+
+
+class Choices:
+    """Noise that makes every choice once: include or not, and each entry of either table."""
+
+    def __init__(self, m) -> None:
+        self.m = m
+        (with_true, _), (without, _) = m._tables
+        sizes = (2, len(with_true), len(without))
+        assert sizes[1:] == (comb(m.domain.size - 1, m.k - 1), comb(m.domain.size - 1, m.k))
+        self.include, *indices = (axis.reshape(-1) for axis in np.indices(sizes))
+        self.indices = {2: (sizes[1], indices[0]), 3: (sizes[2], indices[1])}
+
+    def rows(self, start, stop):
+        assert (start, stop) == (0, len(self.include))
+        return self
+
+    def bernoulli(self, threshold, n, lane):
+        assert (threshold, n, lane) == (self.m._include, len(self.include), 0)
+        return np.packbits(self.include.astype(bool), bitorder="little")
+
+    def uniform_below(self, d, n, lane):
+        size, index = self.indices[lane]
+        assert (d, n) == (size, len(index))
+        return index.astype(np.uint32)
+
+
+def listed_distribution(m, code: int) -> dict[int, Fraction]:
+    choices = Choices(m)
+    rows = m.perturb_codes(np.full(len(choices.include), code, np.uint8), choices)
+    p, each = Fraction(m._include, ONE), Fraction(2, len(rows))
+    total: dict[int, Fraction] = {}
+    for row, include in zip(rows, choices.include, strict=True):
+        word = int.from_bytes(row.tobytes(), "little")
+        total[word] = total.get(word, Fraction(0)) + (p if include else 1 - p) * each
+    assert sum(total.values()) == 1
+    return total
+
+
+@pytest.mark.parametrize(
+    "m", [SubsetSelection(range(d), epsilon=1.0, k=k) for d, k in [(2, 1), (3, 1), (3, 2), (6, 3), (9, 2), (9, 8)]]
+)
+def test_every_listed_set_has_its_exact_probability(m):
+    check_distributions(m, [listed_distribution(m, code) for code in range(m.domain.size)])
+
+
+def test_a_listed_set_in_the_wrong_place_is_found(monkeypatch):
+    m = SubsetSelection(range(6), epsilon=1.0, k=3)
+    (with_true, a), (without, b) = m._tables
+    m.__dict__["_tables"] = ((with_true, a), (without[::-1] | 1, b))
+    with pytest.raises(AssertionError):
+        check_distributions(m, [listed_distribution(m, code) for code in range(6)])
+
+
+def check_distributions(m, tables: list[dict[int, Fraction]]) -> None:
+    """Of each code, the exact distribution of the sets is that of the paper; and every ratio is within epsilon."""
+    d, k = m.domain.size, m.k
+    p, q = m.support_probabilities()
+    sets = {s for s in range(1 << d) if s.bit_count() == k}
+    for code, table in enumerate(tables):
+        assert set(table) == sets
+        for s, probability in table.items():
+            inside = bool(s >> code & 1)
+            share = comb(d - 1, k - 1) if inside else comb(d - 1, k)
+            assert probability == (p[code] if inside else 1 - p[code]) / share
+        for v in range(d):
+            assert sum(w for s, w in table.items() if s >> v & 1) == (p[v] if v == code else q[v])
+    worst = max(a[s] / b[s] for a, b in itertools.permutations(tables, 2) for s in sets)
+    assert worst == m.worst_ratio()
+    assert exact_ln(worst) <= Decimal(m.epsilon)
+
+
+# ---- the exact distribution, where bits are repaired
 
 
 class OneDraw(Exception):  # noqa: N818
@@ -145,33 +235,19 @@ SMALL = [
 
 
 @pytest.mark.parametrize("m", SMALL, ids=lambda m: f"{m.domain.size} {m.k} {m.epsilon}")
-def test_every_set_has_its_exact_probability_and_every_ratio_is_within_epsilon(m):
-    d, k = m.domain.size, m.k
-    p, q = m.support_probabilities()
-    tables = [distribution(m, code) for code in range(d)]
-    sets = {s for s in range(1 << d) if s.bit_count() == k}
-    for code, table in enumerate(tables):
-        assert set(table) == sets
-        for s, probability in table.items():
-            inside = bool(s >> code & 1)
-            share = comb(d - 1, k - 1) if inside else comb(d - 1, k)
-            assert probability == (p[code] if inside else 1 - p[code]) / share
-        for v in range(d):
-            assert sum(w for s, w in table.items() if s >> v & 1) == (p[v] if v == code else q[v])
-    worst = max(a[s] / b[s] for a, b in itertools.permutations(tables, 2) for s in sets)
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(m.epsilon)
+def test_every_set_has_its_exact_probability_and_every_ratio_is_within_epsilon(m, repairing):
+    check_distributions(m, [distribution(m, code) for code in range(m.domain.size)])
 
 
 @pytest.mark.parametrize("start", [1, ONE // 2, ONE - 1])
-def test_the_start_does_not_matter(start):
+def test_the_start_does_not_matter(start, repairing):
     m = SubsetSelection(range(5), epsilon=1.0, k=2)
     expected = distribution(m, 3)
     m.__dict__["_start"] = start
     assert distribution(m, 3) == expected
 
 
-def test_a_repair_that_may_take_the_true_bit_is_found(monkeypatch):
+def test_a_repair_that_may_take_the_true_bit_is_found(monkeypatch, repairing):
     m = SubsetSelection(range(5), epsilon=1.0, k=2)
     real = SubsetSelection._repair
     monkeypatch.setattr(SubsetSelection, "_repair", lambda self, rows, codes, noise: real(self, rows, codes + 8, noise))
@@ -227,12 +303,17 @@ def exact_counts(m, code):
     return np.array([float(table.get(s, 0)) for s in range(1 << m.domain.size)])
 
 
-def test_sets_have_their_probabilities():
+@pytest.mark.parametrize("listed", [True, False])
+def test_sets_have_their_probabilities(listed, monkeypatch):
     m = SubsetSelection(range(6), epsilon=1.0, k=3)
-    check_binomial(subsets(m, 2, 1_000_000), 1_000_000, exact_counts(m, 2))
+    expected = listed_distribution(m, 2)
+    if not listed:
+        monkeypatch.setattr(subset_selection, "_LISTED", 0)
+    found = subsets(m, 2, 1_000_000)
+    check_binomial(found, 1_000_000, [float(expected.get(s, 0)) for s in range(64)])
 
 
-def test_draws_that_favour_a_position_are_found(monkeypatch):
+def test_draws_that_favour_a_position_are_found(monkeypatch, repairing):
     m = SubsetSelection(range(6), epsilon=1.0, k=3)
     expected = exact_counts(m, 2)
     real = Keystream.uniform_again
@@ -303,6 +384,22 @@ def test_keyed_reports_are_functions_of_id_and_value():
     assert np.mean(np.all(other == whole, axis=1)) < 0.01
 
 
+def slow_listed_set(m, code, id_word):
+    """The same where all sets are listed: lane 0 says whether the true value is in, lanes 2 and 3 which others."""
+
+    def drawn(lane, d):  # 32 bits, and again on the next level where they are rejected
+        blocks = (block(m, "c", id_word, 0, code, 2, level, 0) for level in range(8))
+        wides = (int.from_bytes(b[8 * (lane - 2) :][:4], "little") * d for b in blocks)
+        return next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
+
+    d, include = m.domain.size, first_word(block(m, "c", id_word, 0, code, 0, 0, 0)) < m._include
+    others = [v for v in range(d) if v != code]
+    chosen = sorted(itertools.combinations(range(d - 1), m.k - include), key=lambda c: sum(1 << v for v in c))
+    index = drawn(2 if include else 3, len(chosen))
+    values = {others[i] for i in chosen[index]} | ({code} if include else set())
+    return [v in values for v in range(d)]
+
+
 def slow_set(m, code, id_word):
     """Bits of a keyed report, from the description of the blocks: levels 8 and 9 of lane 0, level 10 of lane 1."""
     d, bits = m.domain.size, []
@@ -322,12 +419,13 @@ def slow_set(m, code, id_word):
     return bits
 
 
-@pytest.mark.parametrize(("d", "k"), [(5, 2), (16, 4), (100, 1), (300, None)])
+@pytest.mark.parametrize(("d", "k"), [(5, 2), (16, 4), (18, 9), (19, 9), (100, 1), (300, None)])
 def test_keyed_reports_are_those_of_the_reference(d, k):
     m = SubsetSelection(range(d), epsilon=1.0, k=k)
     x, ids = np.arange(200) % d, np.arange(200) * 7
     rows = m.to_numpy(m.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c"))))
-    np.testing.assert_array_equal(rows, [slow_set(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)])
+    slow = slow_listed_set if d <= 18 else slow_set
+    np.testing.assert_array_equal(rows, [slow(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)])
 
 
 def test_keyed_reports_are_the_same_for_ever():
@@ -336,7 +434,7 @@ def test_keyed_reports_are_the_same_for_ever():
     assert m.from_arrow(m.perturb(pa.array(np.arange(4)), randomness=noise)).tobytes().hex() == GOLDEN
 
 
-GOLDEN = "06210a118c804212"
+GOLDEN = "041cd400a2808610"
 
 
 @pytest.mark.parametrize("d", [16, 300])

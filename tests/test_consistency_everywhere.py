@@ -1,0 +1,112 @@
+"""The keyword ``consistency``: the same counts in the core, in Polars, in Beam and in Beam YAML."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ldp_beam
+import ldp_polars
+from ldp_beam.yaml import LdpHistogram
+from ldp_core import Domain, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core.consistency import METHODS
+from tests.beam.helpers import run
+
+LABELS = ["a", "b", "c", "d", "e"]
+M = UnaryEncoding(LABELS, epsilon=0.5)
+NONE = UnaryEncoding(Domain(LABELS, unmatched="none"), epsilon=0.5)
+K_ARY = RandomizedResponse(LABELS, epsilon=0.5)
+N = 500
+EACH = pytest.mark.parametrize("method", METHODS)
+
+
+def reports(m) -> pa.Array:
+    codes = np.minimum(np.random.default_rng(1).geometric(0.7, N) - 1, 4)
+    return m.perturb(pa.array(LABELS).take(pa.array(codes)), packed=True)
+
+
+@EACH
+@pytest.mark.parametrize("m", [M, K_ARY], ids=lambda m: m.name)
+def test_polars(m, method):
+    column = reports(m)
+    expected = m.estimate(m.tally(column), consistency=method)
+    unbiased = m.estimate(m.tally(column))
+    assert not np.array_equal(expected.counts, unbiased.counts)
+    series = pl.Series("x", column.cast(pa.string()) if m is K_ARY else column)
+    frame = pl.DataFrame({"x": series, "k": [0, 1] * (N // 2)})
+    for engine in ("in-memory", "streaming"):
+        lazy = frame.lazy().select(pl.col("x").ldp.histogram(m, consistency=method))
+        found = lazy.collect(engine=engine).explode("x").unnest("x")
+        assert found["count"].to_list() == expected.counts.tolist()
+        # intervals and errors remain those of the unbiased estimate
+        for name in ("standard_error", "low", "high"):
+            assert found[name].to_list() == getattr(unbiased, f"{name}s" if name == "standard_error" else name).tolist()
+        np.testing.assert_allclose(found["frequency"], expected.counts / N)
+    grouped = frame.group_by("k", maintain_order=True).agg(ldp_polars.histogram("x", m, consistency=method))
+    for k, histogram in grouped.rows():
+        part = m.estimate(m.tally(column.take(pa.array(np.arange(k, N, 2)))), consistency=method)
+        np.testing.assert_allclose([row["count"] for row in histogram], part.counts, rtol=1e-12, atol=1e-9)
+
+
+def test_frames_and_typed_reports():
+    plan = PrivacyPlan({"x": M})
+    frame = pl.DataFrame({"x": LABELS * 40}).ldp.perturb(plan, typed=True)
+    tidy = frame.ldp.histograms(plan, consistency="norm-sub")
+    assert tidy["count"].min() >= 0
+    assert tidy["count"].sum() == pytest.approx(200)
+    typed = frame.select(pl.col("x").ldp.histogram(consistency="norm-sub")).explode("x").unnest("x")
+    assert typed["count"].to_list() == tidy["count"].to_list()
+
+
+@EACH
+def test_beam(method):
+    column = reports(M)
+    expected = M.estimate(M.tally(column), consistency=method)
+    unbiased = M.estimate(M.tally(column))
+    batch = pa.record_batch({"x": column})
+    spec = M.to_dict()
+    for transform in (
+        ldp_beam.Histogram("x", M, consistency=method),
+        LdpHistogram(column="x", mechanism=spec, consistency=method),
+    ):
+        rows = run(transform, [batch])
+        assert [row.count for row in rows] == expected.counts.tolist()
+        assert [row.low for row in rows] == unbiased.low.tolist()
+    combine = ldp_beam.HistogramCombineFn(M, consistency=method)
+    made = combine.extract_output(combine.add_input(combine.create_accumulator(), column))
+    assert made.counts.tolist() == expected.counts.tolist()
+    assert made.biased == (method is not None)
+
+
+def test_values_perturbed_and_tallied_in_one_step():
+    batch = pa.record_batch({"x": LABELS * 40})
+    rows = run(ldp_beam.PrivateHistogram("x", M, consistency="norm-sub"), [batch])
+    assert min(row.count for row in rows) >= 0
+    assert sum(row.count for row in rows) == pytest.approx(200)
+
+
+MAKERS = {
+    "core": lambda m, how: m.estimate(m.empty_tally(), consistency=how),
+    "Polars histogram": lambda m, how: pl.col("x").ldp.histogram(m, consistency=how),
+    "Polars estimate": lambda m, how: pl.col("x").ldp.estimate(m, consistency=how),
+    "Beam": lambda m, how: ldp_beam.Histogram("x", m, consistency=how),
+    "Beam in one step": lambda m, how: ldp_beam.PrivateHistogram("x", m, consistency=how),
+    "Beam combine": lambda m, how: ldp_beam.HistogramCombineFn(m, consistency=how),
+    "YAML": lambda m, how: LdpHistogram(column="x", mechanism=m.to_dict(), consistency=how),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("method", ["norm_sub", "", "best"])
+def test_unknown_methods_are_refused_before_anything_runs(maker, method):
+    with pytest.raises(ParameterError, match="norm-sub"):
+        MAKERS[maker](M, method)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_methods_that_a_domain_does_not_allow(maker):
+    MAKERS[maker](NONE, "base-cut")
+    with pytest.raises(ParameterError, match="base-cut"):
+        MAKERS[maker](NONE, "norm-sub")
