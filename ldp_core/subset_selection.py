@@ -157,19 +157,27 @@ class SubsetSelection(BitVectors):
         flat = rows.reshape(-1)
         excess = _weights(rows) - self.k
         at = np.flatnonzero(excess)
-        excess, true = excess[at], codes[at]
+        excess, true, first = (
+            excess[at].astype(np.int8 if max(self.k, d - self.k) <= _SMALL else np.int32),
+            codes[at],
+            at * width,
+        )
         step = 0
         while len(at):
             drawn = noise.uniform_again(d, at, step, _PICKS)
-            byte = at * width + (drawn >> 3)
             mask = np.left_shift(np.uint8(1), (drawn & 7).astype(np.uint8, copy=False))
-            is_one = (flat[byte] & mask) != 0
-            flip = (is_one == (excess > 0)) & (drawn != true)
-            flat[byte] ^= mask * flip
-            excess -= np.where(is_one, 1, -1) * flip
-            left = np.flatnonzero(excess)
-            at, excess, true = at[left], excess[left], true[left]
+            byte = first + (drawn >> 3)
+            old = flat[byte]
+            flip = ((old & mask) != 0) == (excess > 0)
+            flip &= drawn != true
+            flip &= excess != 0
+            old ^= mask * flip
+            flat[byte] = old
+            excess -= np.sign(excess) * flip
             step += 1
+            if step % _STEPS == 0 or len(at) < _FEW_ROWS:  # rows that are done ride along for a while
+                left = np.flatnonzero(excess)
+                at, first, excess, true = at[left], first[left], excess[left], true[left]
 
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`; a vector of another weight than k is no report."""
@@ -203,6 +211,8 @@ def _weights(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
 
 
 _FEW = 16
+_SMALL = 127  # up to this an excess fits in a byte
+_STEPS, _FEW_ROWS = 3, 1 << 12
 _BLOCK = 1 << 22  # bytes of reports made at a time: many rows share the calls of a step
 
 _ROWS = 1 << 15  # records at a time: words and tables stay in the L2 cache
