@@ -1,0 +1,30 @@
+"""One or more of every frequency oracle, for the tests that ask the same of all of them."""
+
+from __future__ import annotations
+
+from ldp_core import (
+    Domain,
+    HadamardResponse,
+    LocalHashing,
+    RandomizedResponse,
+    SubsetSelection,
+    ThresholdHistogramEncoding,
+    UnaryEncoding,
+)
+from ldp_core.frequency_oracle import FrequencyOracle
+
+FIVE, WIDE = Domain(range(5)), Domain(range(40))
+
+ORACLES: dict[str, FrequencyOracle] = {
+    "binary RR": RandomizedResponse(epsilon=1.0),
+    "k-ary RR": RandomizedResponse(FIVE, epsilon=1.0),
+    "OUE": UnaryEncoding(FIVE, epsilon=1.0),
+    "SUE wide": UnaryEncoding(WIDE, epsilon=2.0, variant="symmetric"),
+    "SS": SubsetSelection(FIVE, epsilon=1.0),
+    "SS wide": SubsetSelection(WIDE, epsilon=1.0),
+    "THE": ThresholdHistogramEncoding(FIVE, epsilon=1.0),
+    "OLH": LocalHashing(WIDE, epsilon=1.0),
+    "BLH": LocalHashing(FIVE, epsilon=1.0, variant="binary"),
+    "FLH": LocalHashing(WIDE, epsilon=1.0, variant="fast"),
+    "HR": HadamardResponse(WIDE, epsilon=1.0),
+}

@@ -1,0 +1,80 @@
+"""Every frequency oracle through its own sampler: repeated runs are unbiased and have the variance that is promised.
+
+At a frequency of 0 and of 0.3: of R runs of n reports each, the mean of the estimates is within the error of a mean of
+the truth, and their variance within that of a variance of the closed form. Both checks are shown to fail on a fault.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_core import Keyed, Keystream, Mechanism, Secret
+from ldp_core.frequency_oracle import FrequencyOracle
+
+from .checks import FALSE_ALARM
+from .oracles import ORACLES
+
+RUNS, N = 1000, 300
+COMMON = 90  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
+
+
+def estimates(m: FrequencyOracle, estimator: FrequencyOracle | None = None) -> np.ndarray:
+    """float[RUNS, d]: estimated counts of repeated runs over the same records."""
+    estimator = m if estimator is None else estimator
+    labels = list(estimator.domain.values)
+    d = len(labels)
+    of_run = np.zeros(N, np.int64)
+    of_run[COMMON:] = 1 + np.arange(N - COMMON) % max(d - 2, 1) if d > 2 else 0
+    values = np.tile(of_run, RUNS)
+    codes = m.inputs.encode([labels[v] for v in range(d)])[values]
+    noise = Keystream()
+    if m.memoised:  # each run is of other people
+        noise = Keyed(Secret.generate(), np.arange(RUNS * N), column="x")
+    reports = m.perturb_codes(codes, noise.bind(m.fingerprint, codes))
+    counts = m.support_counts(reports, np.repeat(np.arange(RUNS), N), RUNS)
+    return estimator.debias(N, counts)[0]
+
+
+def check(m: FrequencyOracle, found: np.ndarray) -> None:
+    """Mean and variance of the first value (frequency 0.3, or 1 where there are but two) and of the last (0)."""
+    common = COMMON if m.domain.size > 2 else N
+    for column, count in ((0, common), (-1, 0)):
+        runs = found[:, column]
+        variance = float(np.asarray(m.variance(N, count)))
+        z = (runs.mean() - count) / np.sqrt(variance / RUNS)
+        assert 2 * stats.norm.sf(abs(z)) > FALSE_ALARM, f"mean {runs.mean():.2f}, truth {count}: {z:.1f} errors"
+        ratio = runs.var(ddof=1) / variance
+        # Of a variance; the fourth moment of sums of N bounded terms is nearly normal, for which 10 % is left.
+        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], RUNS - 1) / (RUNS - 1)
+        assert 0.9 * low < ratio < 1.1 * high, f"variance {runs.var(ddof=1):.1f}, promised {variance:.1f}"
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_runs_are_unbiased_and_vary_as_promised(name):
+    m = ORACLES[name]
+    check(m, estimates(m))
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_a_bias_of_the_mean_is_found(name):
+    m = ORACLES[name]
+    shift = 0.35 * np.sqrt(m.variance(N, 0))
+    with pytest.raises(AssertionError, match="mean"):
+        check(m, estimates(m) + shift)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_more_noise_than_promised_is_found(name):
+    m = ORACLES[name]
+    found = estimates(m)
+    with pytest.raises(AssertionError, match="variance"):
+        check(m, found.mean(axis=0) + 1.35 * (found - found.mean(axis=0)))
+
+
+def test_every_oracle_that_is_registered_is_here():
+    """A mechanism joins `tests.core.oracles`, and thereby these checks."""
+    made = {type(m) for m in ORACLES.values()}
+    kinds = {kind for kind in Mechanism._registry.values() if issubclass(kind, FrequencyOracle)}
+    assert {kind for kind in kinds if kind.__module__.startswith("ldp_core")} == made
