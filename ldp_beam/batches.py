@@ -283,7 +283,7 @@ def as_reports(values: list[Any], mechanism: Mechanism, column: str) -> pa.Array
 
 def _converted(values: list[Any], mechanism: Mechanism) -> pa.Array:
     plain, packed = mechanism.report_type(), mechanism.report_type(packed=True)
-    if not pa.types.is_fixed_size_list(plain):
+    if not (pa.types.is_fixed_size_list(plain) and pa.types.is_boolean(plain.value_type)):
         return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
     are_bits = [v is not None and len(v) == plain.list_size for v in values]
     if not any(are_bits):

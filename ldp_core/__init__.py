@@ -4,6 +4,7 @@ values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> e
 """
 
 from ldp_core.consistency import consistent
+from ldp_core.d_bit_flip import DBitFlip
 from ldp_core.domain import Domain
 from ldp_core.errors import (
     DomainError,
@@ -22,6 +23,8 @@ from ldp_core.histogram_encoding import ThresholdHistogramEncoding
 from ldp_core.interval import Interval
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.local_hashing import LocalHashing
+from ldp_core.loloha import Loloha
+from ldp_core.longitudinal import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
 from ldp_core.mechanism import Mechanism
 from ldp_core.open_domain import OpenDomain
 from ldp_core.plan import PrivacyPlan
@@ -33,6 +36,7 @@ from ldp_core.tally import Tally
 from ldp_core.unary_encoding import UnaryEncoding
 
 __all__ = [
+    "DBitFlip",
     "Domain",
     "DomainError",
     "DtypeError",
@@ -45,6 +49,9 @@ __all__ = [
     "Keystream",
     "LdpError",
     "LocalHashing",
+    "Loloha",
+    "LongitudinalRandomizedResponse",
+    "LongitudinalUnaryEncoding",
     "Mechanism",
     "MechanismMismatchError",
     "OpenDomain",

@@ -191,6 +191,7 @@ _REDRAWS = 8  # levels 0 to 7: a draw, and what is drawn again after a rejection
 _ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
 _STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
 _STEP_SHIFT = 8
+_WIDE = 11  # level: words for rows of words, two a block
 _AES_BLOCK = 16
 _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
@@ -224,7 +225,11 @@ class KeyedRows:
 
     def of_persons(self) -> KeyedRows:
         """See `Noise`."""
-        return KeyedRows(self._cipher, self._high, self._low, np.zeros(len(self._codes), np.uint8), self._again)
+        return self.with_codes(np.zeros(len(self._codes), np.uint8))
+
+    def with_codes(self, codes: npt.NDArray[Any]) -> KeyedRows:
+        """See `Noise`."""
+        return KeyedRows(self._cipher, self._high, self._low, codes, self._again)
 
     def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> U64:
         """The low words of the blocks of some of the rows at ``places``."""
@@ -257,6 +262,13 @@ class KeyedRows:
     def words(self, n: int, lane: int) -> U64:
         """See `Noise`."""
         return self._words(lane)
+
+    def word_rows(self, n: int, width: int, lane: int) -> U64:
+        """See `Noise`."""
+        counters = np.arange(-(-width // 2), dtype=np.uint64)
+        low = self._places(_place(lane, _WIDE))
+        blocks = self._blocks(self._high[:, None], low[:, None] ^ counters)
+        return blocks.view(np.uint64).reshape(n, 2 * len(counters))[:, :width]
 
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
         """See `Noise`. A word of 64 bits, compared exactly."""

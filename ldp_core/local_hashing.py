@@ -10,7 +10,7 @@ BLH has g = 2, OLH g = e^eps + 1, rounded, which has the variance of OUE. FLH (G
 "Frequency Estimation under Local Differential Privacy", VLDB 14(11), 2021) draws from few declared functions, so that
 the server counts reports first and hashes once for each function instead of once for each report.
 
-q is exact, because c is: see `_Affine` and `_Linear`.
+q is exact, because c is: see `AffineFamily` and `LinearFamily`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ I64: TypeAlias = npt.NDArray[np.int64]
 U32: TypeAlias = npt.NDArray[np.uint32]
 U64: TypeAlias = npt.NDArray[np.uint64]
 
-_BUCKET_SHIFT = np.uint64(48)
+BUCKET_SHIFT = np.uint64(48)
 """A report is bucket << 48 | function."""
 
 
@@ -78,9 +78,9 @@ class LocalHashing(Words, FrequencyOracle):
         object.__setattr__(self, "domain", Domain.of(domain))
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
         object.__setattr__(self, "variant", variant)
-        if self._hashed > _PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
+        if self._hashed > PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
             raise ParameterError(
-                f"local hashing takes at most {_PRIME} values, and fast at most {_MOST_LISTED} functions"
+                f"local hashing takes at most {PRIME} values, and fast at most {_MOST_LISTED} functions"
             )
         if not self._keep > 0:
             raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * g")
@@ -98,11 +98,11 @@ class LocalHashing(Words, FrequencyOracle):
         e = exp_below(self.epsilon)
         if self.variant == "optimal":
             return min(round(e) + 1, MOST_BUCKETS)
-        return min(_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
+        return min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
 
     @cached_property
-    def _family(self) -> _Family:
-        return _Linear(self.g, self._hashed) if self.variant == "fast" else _Affine(self.g)
+    def _family(self) -> HashFamily:
+        return LinearFamily(self.g, self._hashed) if self.variant == "fast" else AffineFamily(self.g)
 
     @cached_property
     def functions(self) -> int:
@@ -141,7 +141,7 @@ class LocalHashing(Words, FrequencyOracle):
         functions = self._family.draw(n, noise)
         own = self._family.hash(functions, codes)
         buckets ^= (own ^ buckets) & np.negative(keep.astype(np.uint64))  # own where kept, without a branch
-        return buckets << _BUCKET_SHIFT | functions
+        return buckets << BUCKET_SHIFT | functions
 
     def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`: a report supports the values that its function hashes to its bucket."""
@@ -150,7 +150,7 @@ class LocalHashing(Words, FrequencyOracle):
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
         words = super().from_arrow(reports, column=column)
-        good = self._family.exists(words & _FUNCTION) & (words >> _BUCKET_SHIFT < self.g)
+        good = self._family.exists(words & FUNCTION) & (words >> BUCKET_SHIFT < self.g)
         if not good.all():
             wrong = len(words) - int(np.count_nonzero(good))
             raise ReportError(
@@ -171,12 +171,12 @@ class LocalHashing(Words, FrequencyOracle):
 
 MOST_BUCKETS = 1 << 15  # so that a report is below 2^63, and fits where there are no unsigned integers
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from
-_FUNCTION = np.uint64((1 << 48) - 1)
+FUNCTION = np.uint64((1 << 48) - 1)
 
 _KEEP, _BUCKET, _FIRST, _SECOND = range(4)  # lanes of noise
 
 
-class _Family(Protocol):
+class HashFamily(Protocol):
     """Numbered hash functions from codes to range(g)."""
 
     size: int
@@ -200,11 +200,11 @@ class _Family(Protocol):
         ...
 
 
-_PRIME = (1 << 24) - 3
+PRIME = (1 << 24) - 3
 _HALF = np.uint64(24)
 
 
-class _Affine:
+class AffineFamily:
     """Code v to floor(g ((a v + b) mod P) / P), for the P^2 pairs a, b below a prime P = 2^24 - 3.
 
     J. L. Carter, M. N. Wegman, "Universal Classes of Hash Functions", JCSS 18(2), 1979: for v and w that differ
@@ -213,29 +213,29 @@ class _Affine:
     """
 
     def __init__(self, g: int) -> None:
-        self.g, self.size = g, _PRIME**2
-        edges = -(-np.arange(g + 1, dtype=np.int64) * _PRIME // g)
+        self.g, self.size = g, PRIME**2
+        edges = -(-np.arange(g + 1, dtype=np.int64) * PRIME // g)
         self._low, self._width = edges[:-1].astype(np.uint32), np.diff(edges).astype(np.uint32)
-        remainder = _PRIME % g
-        self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * _PRIME**2)
+        remainder = PRIME % g
+        self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * PRIME**2)
 
     def draw(self, n: int, noise: Noise) -> U64:
-        a = noise.uniform_below(_PRIME, n, _FIRST).astype(np.uint64)
-        functions: U64 = a << _HALF | noise.uniform_below(_PRIME, n, _SECOND)
+        a = noise.uniform_below(PRIME, n, _FIRST).astype(np.uint64)
+        functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, _SECOND)
         return functions
 
     def hash(self, functions: U64, codes: Codes) -> U64:
         a, b = self._split(functions)
         residues: U64 = a * codes.astype(np.uint64)
         residues += b
-        residues %= np.uint64(_PRIME)
+        residues %= np.uint64(PRIME)
         residues *= np.uint64(self.g)
-        residues //= np.uint64(_PRIME)
+        residues //= np.uint64(PRIME)
         return residues
 
     def exists(self, functions: U64) -> npt.NDArray[np.bool_]:
         a, b = self._split(functions)
-        good: npt.NDArray[np.bool_] = np.maximum(a, b) < np.uint64(_PRIME)
+        good: npt.NDArray[np.bool_] = np.maximum(a, b) < np.uint64(PRIME)
         return good
 
     def _split(self, functions: U64) -> tuple[U64, U64]:
@@ -246,9 +246,9 @@ class _Affine:
 
     def _supported(self, reports: U64, d: int) -> Iterator[npt.NDArray[np.bool_]]:
         """A residue is in the bucket if, counted from the bucket's first one, it is below the bucket's width."""
-        a, b = (part.astype(np.uint32) for part in self._split(reports & _FUNCTION))
-        bucket = reports >> _BUCKET_SHIFT
-        width, prime = self._width[bucket], np.uint32(_PRIME)
+        a, b = (part.astype(np.uint32) for part in self._split(reports & FUNCTION))
+        bucket = reports >> BUCKET_SHIFT
+        width, prime = self._width[bucket], np.uint32(PRIME)
         residue = b + (prime - self._low[bucket])
         np.minimum(residue, residue - prime, out=residue)  # modulo P: what wraps below 0 is huge
         less, reduced = np.empty(len(a), bool), np.empty(len(a), np.uint32)
@@ -259,10 +259,10 @@ class _Affine:
             np.minimum(residue, reduced, out=residue)
 
 
-_PRIMES = [g for g in range(2, 256) if all(g % k for k in range(2, g))]
+SMALL_PRIMES = [g for g in range(2, 256) if all(g % k for k in range(2, g))]
 
 
-class _Linear:
+class LinearFamily:
     """Code v to <a, v> mod g: a and v as m digits to the base g, a prime; K = g^m functions, the least power >= d.
 
     For v != w the differences of their digits are not all 0 modulo g, so that <a, v - w> takes each value for exactly
@@ -306,8 +306,8 @@ class _Linear:
         if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper
             return _counts_of_rows(reports, groups, n_groups, d, self._supported)
         out = np.empty((n_groups, d), np.int64)
-        at = (groups * self.size + (reports & _FUNCTION).view(np.int64)) * self.g
-        at += (reports >> _BUCKET_SHIFT).view(np.int64)
+        at = (groups * self.size + (reports & FUNCTION).view(np.int64)) * self.g
+        at += (reports >> BUCKET_SHIFT).view(np.int64)
         step = max(_CELLS // cells, 1)
         for first in range(0, n_groups, step):
             last = min(first + step, n_groups)
@@ -336,8 +336,8 @@ class _Linear:
     def _supported(self, reports: U64, d: int) -> Iterator[npt.NDArray[np.bool_]]:
         """The next value has the last digit one higher, unless that is 0 again."""
         g = np.uint16(self.g)
-        bucket = (reports >> _BUCKET_SHIFT).astype(np.uint16)
-        digits = self._digits(reports & _FUNCTION)
+        bucket = (reports >> BUCKET_SHIFT).astype(np.uint16)
+        digits = self._digits(reports & FUNCTION)
         last = digits[0].astype(np.uint16)
         for first in range(0, d, self.g):
             hashed = self._product(digits, self._digits(np.array([first], np.uint64))).astype(np.uint16)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -295,8 +296,8 @@ def expected_error(
     >>> round(expected_error(RandomizedResponse(epsilon=1.0), 10_000), 6)
     0.009595
     """
-    p, q, d = _resolve(mechanism, domain_size, epsilon)
-    return math.sqrt(_n_variance(p, q, _check_frequency(frequency, d)) / _check_n(n))
+    error = _resolve(mechanism, domain_size, epsilon)
+    return math.sqrt(error.n_variance(_check_frequency(frequency, error.domain_size)) / _check_n(n))
 
 
 def required_n(
@@ -330,8 +331,8 @@ def required_n(
     >>> required_n("unary encoding, optimized", 0.01, domain_size=16, epsilon=1.0, bound="normal")
     143871
     """
-    p, q, d = _resolve(mechanism, domain_size, epsilon)
-    exact = _needed(p, q, d, _check_open("beta", beta), bound, frequency) / _check_open("margin", margin) ** 2
+    error = _resolve(mechanism, domain_size, epsilon)
+    exact = _needed(error, _check_open("beta", beta), bound, frequency) / _check_open("margin", margin) ** 2
     # An n that was computed from a margin comes back as itself, not as one more.
     return max(math.ceil(exact * (1 - 1e-12)), 1)
 
@@ -372,7 +373,7 @@ def required_epsilon(
 
     def misses(epsilon: float) -> bool:
         p, q = probabilities(d, epsilon)
-        return not p > q or _needed(p, q, d, _check_open("beta", beta), bound, frequency) > target
+        return not p > q or _needed(_Error.of(p, q, d), _check_open("beta", beta), bound, frequency) > target
 
     sufficient = (k for k, epsilon in enumerate(_GRID) if not misses(epsilon))
     first = next(sufficient, None)
@@ -390,13 +391,32 @@ _LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
 _GRID = [_LARGEST * 1.003 ** (k - 4400) for k in range(4401)]  # from 1e-4
 
 
-def _needed(p: float, q: float, d: int, beta: float, bound: Bound, frequency: float | None) -> float:
+class _Error(NamedTuple):
+    """What is known of the error of an estimated frequency.
+
+    Attributes:
+        n_variance: n times its variance, from the true frequency.
+        hoeffding: from beta, the alpha sqrt(n) with Pr[|error| >= alpha] <= beta.
+        domain_size: d.
+    """
+
+    n_variance: Callable[[float], float]
+    hoeffding: Callable[[float], float]
+    domain_size: int
+
+    @classmethod
+    def of(cls, p: float, q: float, d: int) -> _Error:
+        """That of a pure protocol."""
+        return cls(partial(_n_variance, p, q), lambda beta: _hoeffding(beta) / (p - q), d)
+
+
+def _needed(error: _Error, beta: float, bound: Bound, frequency: float | None) -> float:
     """N margin^2."""
-    f = _check_frequency(frequency, d)
+    f = _check_frequency(frequency, error.domain_size)
     if bound == "hoeffding":
-        return (_hoeffding(beta) / (p - q)) ** 2
+        return error.hoeffding(beta) ** 2
     if bound == "normal":
-        return NormalDist().inv_cdf(beta / 2) ** 2 * _n_variance(p, q, f)
+        return NormalDist().inv_cdf(beta / 2) ** 2 * error.n_variance(f)
     raise ParameterError(f'bound must be "hoeffding" or "normal", got {bound!r}')
 
 
@@ -415,16 +435,22 @@ def _kind(name: Any) -> Kind:
     return KINDS[name]
 
 
-def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | None) -> tuple[float, float, int]:
-    """(p, q, d) of a mechanism or of a kind."""
+def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | None) -> _Error:
+    """The error of a mechanism, which knows it best, or of a kind."""
     if isinstance(mechanism, FrequencyOracle):
         if d is not None or epsilon is not None:
             raise ParameterError("a mechanism has its domain_size and epsilon: give them with the name of a kind only")
-        return mechanism.p, mechanism.q, mechanism.domain.size
+        m, n = mechanism, _MANY
+        return _Error(
+            lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size
+        )
     kind = _kind(mechanism)
     if d is None or epsilon is None:
         raise ParameterError(f"{kind.name} needs domain_size and epsilon")
-    return *kind.probabilities(_check_size(d), check_epsilon(epsilon)), d
+    return _Error.of(*kind.probabilities(_check_size(d), check_epsilon(epsilon)), d)
+
+
+_MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's
 
 
 def _check_size(d: int) -> int:

@@ -38,6 +38,10 @@ class Noise(Protocol):
         """``n`` uniform 64-bit words, one a record: for decisions of which each has a threshold of its own."""
         ...
 
+    def word_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint64]:
+        """uint64[n, width]: ``width`` uniform 64-bit words a record, in an array that the next call may overwrite."""
+        ...
+
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
         """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``q / 2**64``.
 
@@ -62,6 +66,13 @@ class Noise(Protocol):
         """Noise that does not depend on the values: for what a person draws once and for all.
 
         (From lanes of its own: it shares those of the first value.)
+        """
+        ...
+
+    def with_codes(self, codes: npt.NDArray[Any]) -> Noise:
+        """Noise that depends on these codes, unsigned integers, one a record, instead of the values.
+
+        For mechanisms whose permanent answer is to something coarser than the value.
         """
         ...
 
@@ -130,6 +141,10 @@ class Keystream:
         """See `Noise`."""
         return self.bytes(8 * n).view(np.uint64).copy()
 
+    def word_rows(self, n: int, width: int, lane: int = 0) -> npt.NDArray[np.uint64]:
+        """See `Noise`."""
+        return self.bytes(8 * n * width).view(np.uint64).reshape(n, width)
+
     def one_hot_rows(
         self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int = 0
     ) -> npt.NDArray[np.uint8]:
@@ -148,6 +163,10 @@ class Keystream:
         return sampling.uniform_below(d, len(rows), self)
 
     def of_persons(self) -> Keystream:
+        """Itself: fresh noise depends on nothing."""
+        return self
+
+    def with_codes(self, codes: npt.NDArray[Any]) -> Keystream:
         """Itself: fresh noise depends on nothing."""
         return self
 

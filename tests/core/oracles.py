@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from ldp_core import (
+    DBitFlip,
     Domain,
     HadamardResponse,
     LocalHashing,
+    Loloha,
+    LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
     RandomizedResponse,
     SubsetSelection,
     ThresholdHistogramEncoding,
@@ -27,4 +31,10 @@ ORACLES: dict[str, FrequencyOracle] = {
     "BLH": LocalHashing(FIVE, epsilon=1.0, variant="binary"),
     "FLH": LocalHashing(WIDE, epsilon=1.0, variant="fast"),
     "HR": HadamardResponse(WIDE, epsilon=1.0),
+    "L-GRR": LongitudinalRandomizedResponse(FIVE, epsilon_infinity=2.0, epsilon_1=1.0),
+    "L-OSUE": LongitudinalUnaryEncoding(FIVE, epsilon_infinity=2.0, epsilon_1=1.0),
+    "L-SUE wide": LongitudinalUnaryEncoding(WIDE, epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),
+    "dBitFlipPM": DBitFlip(WIDE, epsilon_infinity=2.0, bits=4),
+    "LOLOHA": Loloha(WIDE, epsilon_infinity=2.0, epsilon_1=1.0),
+    "LOLOHA, linear": Loloha(WIDE, epsilon_infinity=2.0, epsilon_1=1.0, g=3),
 }

@@ -112,7 +112,7 @@ class Every:
 
 def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
     """A mechanism whose whole noise can be listed, and how to list it."""
-    monkeypatch.setattr(local_hashing, "_PRIME", prime)
+    monkeypatch.setattr(local_hashing, "PRIME", prime)
     m = LocalHashing(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon, variant=variant)
     seeds = {"first": m.functions} if variant == "fast" else {"first": prime, "second": prime}
     return m, lambda: Every(keep=2, bucket=m.g, **seeds)
@@ -170,8 +170,8 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
 @pytest.mark.parametrize("prime", [5, 7, 11, 13])
 @pytest.mark.parametrize("g", [2, 3, 4, 5])
 def test_collisions_of_affine_functions(monkeypatch, prime, g):
-    monkeypatch.setattr(local_hashing, "_PRIME", prime)
-    family = local_hashing._Affine(g)
+    monkeypatch.setattr(local_hashing, "PRIME", prime)
+    family = local_hashing.AffineFamily(g)
     a, b = np.indices((prime, prime)).reshape(2, -1).astype(np.uint64)
     hashes = np.array([family.hash(a << np.uint64(24) | b, np.full(prime**2, v)) for v in range(prime)])
     assert set(hashes.ravel().tolist()) == set(range(g))
@@ -181,22 +181,22 @@ def test_collisions_of_affine_functions(monkeypatch, prime, g):
 
 @pytest.mark.parametrize("g", [2, 3, 4, 149, 1000, 65536])
 def test_collision_probability_of_the_real_family(g):
-    family = local_hashing._Affine(g)
-    assert family._width.sum() == local_hashing._PRIME
-    exact = sum(Fraction(int(w), local_hashing._PRIME) ** 2 for w in family._width.tolist())
+    family = local_hashing.AffineFamily(g)
+    assert family._width.sum() == local_hashing.PRIME
+    exact = sum(Fraction(int(w), local_hashing.PRIME) ** 2 for w in family._width.tolist())
     assert family.collision == exact
-    assert 0 <= family.collision - Fraction(1, g) <= Fraction(g, local_hashing._PRIME**2)
+    assert 0 <= family.collision - Fraction(1, g) <= Fraction(g, local_hashing.PRIME**2)
 
 
 def test_the_prime_is_one():
-    prime = local_hashing._PRIME
+    prime = local_hashing.PRIME
     assert prime == 2**24 - 3
     assert all(prime % k for k in range(2, math.isqrt(prime) + 1))
 
 
 @pytest.mark.parametrize(("g", "digits"), [(2, 3), (3, 2), (5, 2)])
 def test_collisions_of_linear_functions(g, digits):
-    family = local_hashing._Linear(g, g**digits)
+    family = local_hashing.LinearFamily(g, g**digits)
     functions = np.arange(family.size, dtype=np.uint64)
     hashes = np.array([family.hash(functions, np.full(family.size, v)) for v in range(family.size)])
     for v, w in itertools.combinations(range(family.size), 2):
@@ -241,7 +241,7 @@ def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
 
 @pytest.mark.parametrize(("g", "codes"), [(2, 30), (3, 9), (5, 100)])
 def test_the_transform_is_the_sum_over_functions(g, codes):
-    family = local_hashing._Linear(g, codes)
+    family = local_hashing.LinearFamily(g, codes)
     counts = np.random.default_rng(1).integers(0, 1000, (3, family.size, g))
     functions = np.arange(family.size, dtype=np.uint64)
     expected = [
@@ -299,8 +299,8 @@ def test_marginals(variant, d, epsilon, policy):
 
 def test_codes_at_the_end_of_the_largest_domain():
     """All the arithmetic at its edges; of a domain of 16 million values two are looked at."""
-    family = local_hashing._Affine(1 << 16)
-    n, top = 400_000, local_hashing._PRIME - 1
+    family = local_hashing.AffineFamily(1 << 16)
+    n, top = 400_000, local_hashing.PRIME - 1
     functions = family.draw(n, Keystream())
     one, other = (family.hash(functions, np.full(n, v, np.uint32)) for v in (top, top - 1))
     assert max(one.max(), other.max()) < 1 << 16
@@ -317,7 +317,7 @@ def test_functions_are_uniform_and_rows_independent(variant):
         check_uniform(np.bincount(functions.astype(int), minlength=m.functions))
     else:
         for part in (functions >> np.uint64(24), functions & np.uint64(2**24 - 1)):
-            assert part.max() < local_hashing._PRIME
+            assert part.max() < local_hashing.PRIME
             check_uniform(np.bincount((part % np.uint64(97)).astype(int), minlength=97))
     supported = columns(m, reports)
     for v in (7, 8):
@@ -417,7 +417,7 @@ def test_bad_epsilon(epsilon, variant):
 
 
 def test_a_domain_that_is_too_large(monkeypatch):
-    monkeypatch.setattr(local_hashing, "_PRIME", 5)
+    monkeypatch.setattr(local_hashing, "PRIME", 5)
     LocalHashing(range(5), epsilon=1)
     with pytest.raises(ParameterError, match="at most"):
         LocalHashing(range(6), epsilon=1)
