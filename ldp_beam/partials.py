@@ -220,9 +220,8 @@ class PerturbAndTally(PartialTallies):
         """See `PartialTallies`."""
         self.check_schema(part.schema)
         values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
-        codes = self._mechanism.inputs.encode(values, column=self._column)
         randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
-        return self._mechanism.perturb_codes(codes, randomness.bind(self._fingerprint, codes))
+        return self._mechanism.draw(values, randomness, self._column)
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a column of reports."""

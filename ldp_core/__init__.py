@@ -31,6 +31,7 @@ from ldp_core.plan import PrivacyPlan
 from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.randomness import Keystream, Randomness
+from ldp_core.rappor import Rappor
 from ldp_core.subset_selection import SubsetSelection
 from ldp_core.tally import Tally
 from ldp_core.unary_encoding import UnaryEncoding
@@ -60,6 +61,7 @@ __all__ = [
     "PrivacyPlan",
     "RandomizedResponse",
     "Randomness",
+    "Rappor",
     "ReportError",
     "Secret",
     "SubsetSelection",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from ldp_core.errors import DomainError, DtypeError
 
-_NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U"}
+_NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U", "float": "iuf"}
 PYTHON_TYPES: dict[str, set[type]] = {
     "bool": {bool, np.bool_},
     "int": {int, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))},
     "str": {str, np.str_},
     "float": {int, float, *(np.dtype(f"{sign}{size}").type for sign in "iuf" for size in (2, 4, 8))},
 }
-ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string()}
+ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}
 
 # What conversions raise quotes the value it could not convert, so that it is suppressed, and an error of ours
 # raised after the ``with`` block: inside an ``except`` block the quoting error would travel on as its context.
@@ -28,7 +28,7 @@ CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
-    """``values`` as one Arrow array of Booleans, integers or text, as ``kind`` says; perhaps a dictionary of them.
+    """``values`` as one Arrow array of Booleans, integers, text or numbers, as ``kind`` says; or a dictionary of them.
 
     Raises:
         DtypeError: they are of another kind, or no column at all.
@@ -39,7 +39,7 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_null(found):
         return pa.nulls(len(values), ARROW_TYPES[kind])
-    if not {"bool": pa.types.is_boolean, "int": pa.types.is_integer, "str": is_text}[kind](found):
+    if not _IS_KIND[kind](found):
         raise DtypeError(f"column {column!r}: a domain of {kind} labels cannot encode values of type {found}")
     return values
 
@@ -65,12 +65,7 @@ def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
         if items is not None:
             with suppress(*CONVERSION_ERRORS):
                 numbers = pa.array(items, pa.float64(), from_pandas=False)
-    if numbers is not None and (
-        pa.types.is_integer(numbers.type)
-        or pa.types.is_floating(numbers.type)
-        or pa.types.is_decimal(numbers.type)
-        or pa.types.is_null(numbers.type)
-    ):
+    if numbers is not None and (is_number(numbers.type) or pa.types.is_null(numbers.type)):
         floats: npt.NDArray[np.float64] = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return floats
     raise DtypeError(f"column {column!r}: an interval needs numbers, got {kind}")
@@ -98,6 +93,19 @@ def null_count(array: pa.Array) -> int:
 def is_text(kind: pa.DataType) -> bool:
     """Whether ``kind`` is one of Arrow's text types."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether ``kind`` is one of Arrow's integers, floats or decimals."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+_IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
+    "bool": pa.types.is_boolean,
+    "int": pa.types.is_integer,
+    "str": is_text,
+    "float": is_number,
+}
 
 
 def _from_python(values: Any, kind: str, column: str) -> pa.Array:

@@ -49,8 +49,9 @@ class Interval:
             raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
-        if not math.isfinite(self.high - self.low):
-            raise DomainError("an interval must have a finite length")
+        length = self.high - self.low
+        if not (math.isfinite(length) and math.isfinite(STEPS / length)):
+            raise DomainError("an interval must have a finite length, and one that floats can divide: above 1e-300")
 
     @classmethod
     def of(cls, interval: Interval | tuple[float, float]) -> Interval:

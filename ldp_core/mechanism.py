@@ -152,13 +152,14 @@ class Mechanism(ABC):
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             array = as_arrow(values, self.inputs.kind, column=column)
             return self.perturb_arrow(array, source, packed=packed, column=column)
-        return self.to_numpy(self._draw(values, source, column), packed=packed)
+        return self.to_numpy(self.draw(values, source, column), packed=packed)
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
         """`perturb` from Arrow to Arrow; a mechanism may know a shorter way for some types."""
-        return self.to_arrow(self._draw(values, randomness, column), packed=packed)
+        return self.to_arrow(self.draw(values, randomness, column), packed=packed)
 
-    def _draw(self, values: Any, randomness: Randomness, column: str) -> Native:
+    def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
+        """`perturb` to the working layout, which `support_counts` takes."""
         codes = self.inputs.encode(values, column=column)
         return self.perturb_codes(codes, randomness.bind(self.fingerprint, codes))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +61,31 @@ class Sketch(Mechanism):
         Returns:
             int64[..., c].
         """
+
+    def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
+        """How much variance collisions add to the estimates, where all reports share a few hash functions; here, none.
+
+        The pure protocol's variance holds if reports are independent of each other over the choice of the functions.
+        If they are not, this is the rest, as estimated from the sketch itself.
+
+        Args:
+            n: number of reports, broadcast against ``counts``.
+            counters: of tallies, int64[..., counters].
+            counts: true counts, or estimates of them, float64[..., c].
+
+        Returns:
+            float64[..., c], at least 0.
+        """
+        return np.zeros(())
+
+    @property
+    def collision_skewness(self) -> float:
+        """An upper bound of the skewness of what collisions add to an estimate; here, 0."""
+        return 0.0
+
+    def collision_error(self, beta: float) -> float:
+        """The alpha with Pr[collisions move an estimated frequency by alpha or more] <= beta; here, 0."""
+        return 0.0
 
     def over(self, candidates: Domain | Iterable[Label]) -> Candidates:
         """The frequency oracle over some candidates, which reads this sketch's reports and tallies."""
@@ -144,12 +170,37 @@ class Candidates(FrequencyOracle):
         """See the sketch."""
         return self.sketch.is_possible(n, counts)
 
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        """As `FrequencyOracle` has them, but once for all candidates, of which there may be a million."""
+        p, q = self.sketch.support_probability()
+        d = float(p - q)
+        return np.array([float(q)]), np.array([float(q * (1 - q)) / d**2]), np.array([float(1 - p - q) / d])
+
+    def accuracy(self, n: int, beta: float = 0.05) -> float:
+        """See `FrequencyOracle`; where collisions have an error of their own, half of beta is for it."""
+        alone = super().accuracy(n, beta)
+        error = self.sketch.collision_error(beta / 2)
+        return error + super().accuracy(n, beta / 2) if error else alone
+
     def debias(
         self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """See `FrequencyOracle`; ``support`` are the sketch's counters, int64[..., counters]."""
+        """See `FrequencyOracle`; ``support`` are the sketch's counters, int64[..., counters].
+
+        Errors and intervals include the variance of collisions. These only ever add to a count, and seldom but
+        much where there are few functions, so that the low end is moved by (z^2 - 1) / 6 times the skewness and the
+        standard error (E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
+        Revue de l'Institut International de Statistique 5(4), 1938); the high end is left where it is.
+        """
         supporting = self.sketch.support_of(n, support, self._codes)
-        return super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
+        counts, errors, low, high = super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
+        more = self.sketch.collision_variance(n, support, counts)
+        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
+        middle, half = (low + high) / 2, np.sqrt(((high - low) / 2) ** 2 + z**2 * more)
+        variance = np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
+        skew = self.sketch.collision_skewness * more**1.5 / variance * max(z**2 - 1, 0) / 6
+        return counts, np.sqrt(errors**2 + more), middle - half - skew, middle + half
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """See the sketch."""
