@@ -295,7 +295,7 @@ def _converted(values: list[Any], mechanism: Mechanism) -> pa.Array:
     return pa.array([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], packed)
 
 
-_BIT = {0: False, 1: True}
+_BIT = {0: False, 1: True, None: None}  # (a list of nulls is no answer, where there are such reports)
 
 
 def _words(bits: list[bool]) -> list[int]:

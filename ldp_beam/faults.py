@@ -107,11 +107,13 @@ def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, f
     if not _readable(reports.slice(0, 0), mechanism):
         faults.add(column, WRONG_TYPE, np.ones(n, bool))
         return
-    faults.add(column, NULL, reports.is_null().to_numpy(zero_copy_only=False))
+    missing = reports.is_null().to_numpy(zero_copy_only=False)
+    if not mechanism.nullable:
+        faults.add(column, NULL, missing)
     # Where a report is a value: look it up.
     if isinstance(mechanism, FrequencyOracle) and mechanism.report_type() == mechanism.domain.report_type:
         declared = Domain(mechanism.domain.arrow_values.to_pylist(), unmatched="none")
-        faults.add(column, NOT_A_REPORT, declared.encode(reports) == declared.unmatched_code)
+        faults.add(column, NOT_A_REPORT, (declared.encode(reports) == declared.unmatched_code) & ~missing)
         return
     unreadable = np.zeros(n, bool)
     unreadable[_unreadable(reports, 0, mechanism)] = True

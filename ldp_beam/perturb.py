@@ -86,8 +86,7 @@ class Perturb(RecordsTransform):
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
             key = Secret.from_seed(plan.seed)
         self._key = noise_key(key, id)
-        for mechanism in plan.columns.values():
-            mechanism.check_noise(keyed=self._key is not None)
+        plan.check_noise(keyed=self._key is not None)
         self._plan = plan
         self._packed = packed
         self._stabilize = stabilize
@@ -190,6 +189,12 @@ def _check_kind(mechanism: Mechanism, kind: type[Mechanism]) -> None:
         raise ParameterError(f"mechanism must be a {kind.__name__}, got {type(mechanism).__name__}")
 
 
+def _single(reports: Any) -> list[Any]:
+    """Reports as Python values; None where a sampled column has no answer, and not a list of None."""
+    values: list[Any] = reports.tolist()
+    return [None if isinstance(v, list) and v and v[0] is None else v for v in values]
+
+
 class _PerturbDoFn(RecordsDoFn):
     """Draws the reports. Holds no randomness: every call of ``perturb`` takes a fresh key from the OS."""
 
@@ -221,15 +226,9 @@ class _PerturbDoFn(RecordsDoFn):
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:
         keyed = None if self._key is None else self._key.randomness(lot, "")  # the ids are hashed once
-        columns = [
-            mechanism.perturb(
-                lot.column(name),
-                randomness=None if keyed is None else keyed.named(name),
-                packed=self._packed,
-                column=name,
-            ).tolist()
-            for name, mechanism in self._plan.columns.items()
-        ]
+        values = {name: lot.column(name) for name in self._plan.columns}
+        reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
+        columns = [_single(made) for made in reports.values()]
         columns += [lot.column(name) for name in self._plan.keep]
         names = tuple(self._plan)
         return [

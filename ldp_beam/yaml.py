@@ -117,6 +117,7 @@ class LdpPerturb(_YamlTransform):
         self._plan = _plan(plan)
         self._id = id
         self._types = {name: m.report_type(packed=packed) for name, m in self._plan.columns.items()}
+        self._nullable = {name for name, m in self._plan.columns.items() if m.nullable}
         perturb = Perturb(self._plan, packed=packed, stabilize=stabilize, key=_secret(secret), id=id)
         super().__init__(perturb, error_handling)
 
@@ -136,7 +137,7 @@ class LdpPerturb(_YamlTransform):
             reports |= "Rows" >> (beam.Map(_signed, words) if words else beam.Map(_same))
             kept = [(name, (fields or {})[name]) for name in self._plan.keep]
             reports.element_type = RowTypeConstraint.from_fields(
-                [*((name, _python_type(kind)) for name, kind in self._types.items()), *kept]
+                [*((n, _python_type(kind, n in self._nullable)) for n, kind in self._types.items()), *kept]
             )
         return self._result(reports, dead_letters)
 
@@ -530,12 +531,14 @@ def _check_type(name: str, mechanism: Mechanism, fields: Fields) -> None:
         )
 
 
-def _python_type(kind: pa.DataType) -> Any:
-    """What a Beam schema calls an Arrow type of reports."""
-    if pa.types.is_dictionary(kind):
-        return _python_type(kind.value_type)
+def _python_type(kind: pa.DataType, nullable: bool = False) -> Any:
+    """What a Beam schema calls an Arrow type of reports, which may be null, or lists of nulls."""
+    if nullable:
+        return typing.Optional[_python_type(kind)]  # noqa: UP045 (Beam reads this one)
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind):
         return typing.Sequence[_python_type(kind.value_type)]  # type: ignore[misc]
+    if pa.types.is_dictionary(kind):
+        return _python_type(kind.value_type)
     if pa.types.is_boolean(kind):
         return bool
     if pa.types.is_integer(kind):
@@ -563,7 +566,8 @@ def _signed(report: Any, columns: tuple[str, ...]) -> Row:
     """A report whose words are read as signed integers."""
     values = dict(report.items()) if isinstance(report, Mapping) else report.as_dict()
     for name in columns:
-        values[name] = [word - 2**64 if word >= 2**63 else word for word in values[name]]
+        if values[name] is not None:
+            values[name] = [w - 2**64 if w is not None and w >= 2**63 else w for w in values[name]]
     return Row(**values)
 
 

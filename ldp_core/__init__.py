@@ -4,6 +4,7 @@ values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> e
 """
 
 from ldp_core.consistency import consistent
+from ldp_core.count_mean_sketch import CountMeanSketch
 from ldp_core.d_bit_flip import DBitFlip
 from ldp_core.domain import Domain
 from ldp_core.errors import (
@@ -16,10 +17,13 @@ from ldp_core.errors import (
     PlanError,
     ReportError,
 )
+from ldp_core.fake_data import FakeDataColumn
 from ldp_core.frequency_oracle import FrequencyOracle
+from ldp_core.hadamard_count_mean_sketch import HadamardCountMeanSketch
 from ldp_core.hadamard_response import HadamardResponse
 from ldp_core.histogram import Histogram
 from ldp_core.histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
 from ldp_core.interval import Interval
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.local_hashing import LocalHashing
@@ -29,21 +33,30 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.open_domain import OpenDomain
 from ldp_core.plan import PrivacyPlan
 from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
+from ldp_core.projective_geometry_response import ProjectiveGeometryResponse
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.randomness import Keystream, Randomness
 from ldp_core.rappor import Rappor
+from ldp_core.sampled_column import SampledColumn
+from ldp_core.sketch import Candidates, Sketch
 from ldp_core.subset_selection import SubsetSelection
+from ldp_core.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.tally import Tally
 from ldp_core.unary_encoding import UnaryEncoding
 
 __all__ = [
+    "Candidates",
+    "CountMeanSketch",
     "DBitFlip",
     "Domain",
     "DomainError",
     "DtypeError",
+    "FakeDataColumn",
     "FrequencyOracle",
+    "HadamardCountMeanSketch",
     "HadamardResponse",
     "Histogram",
+    "HybridProjectiveGeometryResponse",
     "InputError",
     "Interval",
     "Keyed",
@@ -59,12 +72,16 @@ __all__ = [
     "ParameterError",
     "PlanError",
     "PrivacyPlan",
+    "ProjectiveGeometryResponse",
     "RandomizedResponse",
     "Randomness",
     "Rappor",
     "ReportError",
+    "SampledColumn",
     "Secret",
+    "Sketch",
     "SubsetSelection",
+    "SummationHistogramEncoding",
     "Tally",
     "ThresholdHistogramEncoding",
     "UnaryEncoding",

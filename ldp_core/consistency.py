@@ -129,6 +129,10 @@ def check_method(method: Consistency, mechanism: FrequencyOracle | None = None) 
     """Raise `ParameterError` for an unknown method, or one that the mechanism's domain does not allow."""
     if method not in METHODS:
         raise ParameterError(f"consistency must be one of {', '.join(METHODS)}, got {method!r}")
+    if mechanism is not None and method == "mle" and mechanism.parts != (0.0, 1.0):
+        raise ParameterError(
+            f"mle is for reports that support a value or do not; those of {mechanism.name} add other numbers"
+        )
     if mechanism is not None and not mechanism.exhaustive and method not in _NEED_NO_SUM:
         raise ParameterError(
             f'{method} makes counts add up to n, but some records have none of the values (unmatched="none", or '
@@ -142,7 +146,8 @@ def _check_possible(mechanism: FrequencyOracle, estimates: F64, n: F64) -> None:
         raise MechanismMismatchError(f"there are {d} counts, the mechanism's domain has {mechanism.domain.size} values")
     supported = estimates * mechanism._difference + n * mechanism._rates[0]
     slack = 1e-9 * n
-    if not ((supported >= -slack) & (supported <= n + slack)).all():
+    low, high = mechanism.parts
+    if not ((supported >= n * low - slack) & (supported <= n * high + slack)).all():
         raise ParameterError("some counts cannot come from n reports of this mechanism: another one, or another n?")
 
 

@@ -71,6 +71,11 @@ class FrequencyOracle(Mechanism):
         """Pr[a report supports some other given value]."""
         return float(self.support_probabilities()[1][-1])
 
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The least and the greatest that one report adds to the number that is debiased."""
+        return 0.0, 1.0
+
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).
 
@@ -173,7 +178,13 @@ class FrequencyOracle(Mechanism):
         check_confidence(confidence)
         q, difference = self._rates[0], self._difference
         counts: F64 = (support - n * q) / difference
-        a, b = n * self._rates[1], self._rates[2]
+        return self.with_intervals(counts, n, n * self._rates[1], confidence=confidence, simultaneous=simultaneous)
+
+    def with_intervals(
+        self, counts: F64, n: Any, a: Any, *, confidence: float, simultaneous: bool
+    ) -> tuple[F64, F64, F64, F64]:
+        """`debias` of estimated ``counts``, the variance of which is ``a`` at a true count of 0."""
+        b = self._rates[2]
         errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
         z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
         shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about

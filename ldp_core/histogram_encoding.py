@@ -7,6 +7,7 @@ which entries exceed theta, so that a bit is 1 with probability
 
 for theta in (1/2, 1). The bits are drawn with these probabilities; no Laplace variable is, and none is rounded. At a
 given epsilon OUE has the smaller variance: this is here for reports that others collect or publish.
+`SummationHistogramEncoding` sends the entries themselves.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ _REDRAWS = 8  # levels 0 to 7: a draw, and what is drawn again after a rejection
 _ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
 _STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
 _STEP_SHIFT = 8
-_WIDE = 11  # level: words for rows of words, two a block
+_HEADS, _TAILS = 11, 12  # levels: the leading bits of rows of words, and the others where they are needed
 _AES_BLOCK = 16
 _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
@@ -263,12 +263,18 @@ class KeyedRows:
         """See `Noise`."""
         return self._words(lane)
 
-    def word_rows(self, n: int, width: int, lane: int) -> U64:
+    def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
         """See `Noise`."""
-        counters = np.arange(-(-width // 2), dtype=np.uint64)
-        low = self._places(_place(lane, _WIDE))
+        counters = np.arange(-(-width // 8), dtype=np.uint64)
+        low = self._places(_place(lane, _HEADS))
         blocks = self._blocks(self._high[:, None], low[:, None] ^ counters)
-        return blocks.view(np.uint64).reshape(n, 2 * len(counters))[:, :width]
+        return blocks.view(np.uint16).reshape(n, 8 * len(counters))[:, :width]
+
+    def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> U64:
+        """See `Noise`. A block of its own for each."""
+        low = self._places(columns.astype(np.uint64) | np.uint64(_place(lane, _TAILS)), rows)
+        tails: U64 = self._blocks(self._high[rows], low).view(np.uint64)[:, 0] >> np.uint64(16)
+        return tails
 
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
         """See `Noise`. A word of 64 bits, compared exactly."""

@@ -220,11 +220,13 @@ class AffineFamily:
         self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * PRIME**2)
 
     def draw(self, n: int, noise: Noise) -> U64:
+        """See `HashFamily`."""
         a = noise.uniform_below(PRIME, n, _FIRST).astype(np.uint64)
         functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, _SECOND)
         return functions
 
     def hash(self, functions: U64, codes: Codes) -> U64:
+        """See `HashFamily`."""
         a, b = self._split(functions)
         residues: U64 = a * codes.astype(np.uint64)
         residues += b
@@ -234,6 +236,7 @@ class AffineFamily:
         return residues
 
     def exists(self, functions: U64) -> npt.NDArray[np.bool_]:
+        """See `HashFamily`."""
         a, b = self._split(functions)
         good: npt.NDArray[np.bool_] = np.maximum(a, b) < np.uint64(PRIME)
         return good
@@ -242,6 +245,7 @@ class AffineFamily:
         return functions >> _HALF, functions & np.uint64((1 << 24) - 1)
 
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        """See `HashFamily`."""
         return _counts_of_rows(reports, groups, n_groups, d, self._supported)
 
     def _supported(self, reports: U64, d: int) -> Iterator[npt.NDArray[np.bool_]]:
@@ -278,9 +282,11 @@ class LinearFamily:
         self.collision = Fraction(1, g)
 
     def draw(self, n: int, noise: Noise) -> U64:
+        """See `HashFamily`."""
         return noise.uniform_below(self.size, n, _FIRST).astype(np.uint64)
 
     def hash(self, functions: U64, codes: Codes) -> U64:
+        """See `HashFamily`."""
         return self._product(self._digits(functions), self._digits(codes.astype(np.uint64))).astype(np.uint64)
 
     def _digits(self, numbers: U64) -> list[U32]:
@@ -299,9 +305,11 @@ class LinearFamily:
         return total
 
     def exists(self, functions: U64) -> npt.NDArray[np.bool_]:
+        """See `HashFamily`."""
         return functions < np.uint64(self.size)
 
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        """See `HashFamily`."""
         cells = self.size * self.g
         if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper
             return _counts_of_rows(reports, groups, n_groups, d, self._supported)

@@ -28,9 +28,9 @@ from ldp_core.errors import ParameterError, ReportError
 from ldp_core.local_hashing import (
     BUCKET_SHIFT,
     FUNCTION,
+    MOST_BUCKETS,
     PRIME,
     SMALL_PRIMES,
-    MOST_BUCKETS,
     AffineFamily,
     HashFamily,
     LinearFamily,

@@ -54,6 +54,9 @@ class Mechanism(ABC):
     memoised: ClassVar[bool] = False
     """Whether part of the noise must stay the same for a person: such a mechanism takes keyed noise only."""
 
+    nullable: ClassVar[bool] = False
+    """Whether a report may be null, or hold nulls: no answer, by a draw that no value has a part in."""
+
     epsilon: float
     """What one report spends."""
 
@@ -223,7 +226,7 @@ class Mechanism(ABC):
                 f"the tally has {tally.support.size} counts, this mechanism's have {self.counters}"
             )
         if not self.is_possible(tally.n, tally.support):
-            raise ReportError(f"the tally cannot be of {tally.n} reports: its counts must be in [0, {tally.n}]")
+            raise ReportError(f"the tally's counts cannot be those of {tally.n} reports of this mechanism")
 
     def is_possible(self, n: int, counts: npt.NDArray[np.int64]) -> bool:
         """Whether these can be the counters of n reports; here, whether each is in [0, n]."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,10 +15,13 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, PlanError
+from ldp_core import several_columns
+from ldp_core.drawn_column import DrawnColumn, DrawnColumns
+from ldp_core.errors import LdpError, ParameterError, PlanError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.mechanism import Mechanism
+from ldp_core.several_columns import Column
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
@@ -33,8 +37,12 @@ class PrivacyPlan:
         seed: an integer makes every run with this plan repeatable. **Its reports are not private**: for tests
             and simulation, which the plan says wherever it travels. See `seeded`.
 
+    Where a record answers one of several columns (`PrivacyPlan.sampled`, `PrivacyPlan.fake`), these columns spend their
+    epsilon once; all others add up.
+
     Raises:
-        PlanError: no columns, a column both perturbed and kept, or a seed that is not an integer.
+        PlanError: no columns, a column both perturbed and kept, or a seed that is not an integer; or columns of which
+            a record answers one, and they are not all there.
 
     >>> from ldp_core import RandomizedResponse, UnaryEncoding
     >>> plan = PrivacyPlan(
@@ -50,6 +58,8 @@ class PrivacyPlan:
     columns: Mapping[str, Mechanism]
     keep: tuple[str, ...]
     seed: int | None
+    drawn: DrawnColumns | None
+    """The columns of which a record answers one; None if there are none."""
 
     def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = (), seed: int | None = None) -> None:
         if isinstance(keep, str) or not isinstance(keep, Iterable):
@@ -67,10 +77,104 @@ class PrivacyPlan:
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise PlanError(f"seed must be an integer or None, got {type(seed).__name__}")
+        drawn = tuple((name, m) for name, m in columns.items() if isinstance(m, DrawnColumn))
+        try:
+            object.__setattr__(self, "drawn", DrawnColumns(drawn) if drawn else None)
+        except ParameterError as error:
+            raise PlanError(str(error)) from None
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_items", tuple(columns.items()))
         object.__setattr__(self, "columns", MappingProxyType(columns))
         object.__setattr__(self, "keep", keep)
+
+    @classmethod
+    def split(
+        cls,
+        columns: Mapping[str, Column],
+        *,
+        epsilon: float,
+        weights: Mapping[str, float] | None = None,
+        keep: Iterable[str] = (),
+        seed: int | None = None,
+    ) -> PrivacyPlan:
+        """Every column is reported, each with a part of ``epsilon`` (SPL).
+
+        Args:
+            columns: name to domain (a `Domain` or a list of labels; the mechanism is then the best of
+                `ldp_core.recommend`) or to a mechanism, which keeps its epsilon and leaves the rest to the others.
+            epsilon: what a record spends; the parts are rounded down.
+            weights: in what proportion the columns share; default 1 each.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: the given mechanisms leave nothing; weights that are none; or a bad column.
+
+        >>> PrivacyPlan.split({"os": ["ios", "android"], "crashed": [False, True]}, epsilon=2.0, weights={"os": 3})
+        column          mechanism            values  epsilon
+        os              randomized_response  2       1.5
+        crashed         randomized_response  2       0.5
+        total a record                               2
+        """
+        return cls(several_columns.split(columns, epsilon, weights), keep=keep, seed=seed)
+
+    @classmethod
+    def sampled(
+        cls, columns: Mapping[str, Column], *, epsilon: float, keep: Iterable[str] = (), seed: int | None = None
+    ) -> PrivacyPlan:
+        """Each record answers one column, drawn at random, with all of ``epsilon``; the others are null (SMP).
+
+        Args:
+            columns: see `split`; a mechanism's epsilon may be less than ``epsilon``, and not more.
+            epsilon: what a record spends; see `ldp_core.drawn_column` for the proof.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: fewer than two columns, or a bad one.
+
+        >>> PrivacyPlan.sampled({"os": ["ios", "android"], "level": range(40), "crashed": [False, True]}, epsilon=2.0)
+        column          mechanism                     values  epsilon
+        os              randomized_response (1 of 3)  2       2
+        level           subset_selection (1 of 3)     40      2
+        crashed         randomized_response (1 of 3)  2       2
+        total a record                                        2
+        """
+        return cls(several_columns.sampled(columns, epsilon), keep=keep, seed=seed)
+
+    @classmethod
+    def fake(
+        cls,
+        columns: Mapping[str, Column],
+        *,
+        epsilon: float,
+        priors: Mapping[str, Iterable[float]] | None = None,
+        keep: Iterable[str] = (),
+        seed: int | None = None,
+    ) -> PrivacyPlan:
+        """Each record answers one column, drawn at random, and carries fake data in the others (RS+FD, RS+RFD).
+
+        The reports do not tell which column was answered; the price is a larger error than `sampled` has. The
+        columns answer with ``epsilon``, not with the larger one of the paper: see `ldp_core.fake_data` for why.
+
+        Args:
+            columns: see `sampled`. Of domains the mechanism is randomized response or optimized unary encoding,
+                whichever has the smaller error.
+            epsilon: what a record spends.
+            priors: name to a weight for each value: fake values are drawn in these proportions.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: fewer than two columns, a bad one, or a prior that is none.
+
+        >>> PrivacyPlan.fake({"os": ["ios", "android"], "level": range(40)}, epsilon=2.0, priors={"os": [0.3, 0.7]})
+        column          mechanism                     values  epsilon
+        os              randomized_response (1 of 2)  2       2
+        level           unary_encoding (1 of 2)       40      2
+        total a record                                        2
+        """
+        return cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
 
     _items: tuple[tuple[str, Mechanism], ...]
 
@@ -117,7 +221,7 @@ class PrivacyPlan:
 
     def __repr__(self) -> str:
         rows = [("column", "mechanism", "values", "epsilon")]
-        rows += [(c, m.name, m.inputs.summary, f"{m.epsilon:.4g}") for c, m in self.columns.items()]
+        rows += [(c, _title(m), m.inputs.summary, f"{m.epsilon:.4g}") for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
         return "\n".join(_lines(rows) + self._seed_warning())
@@ -141,7 +245,7 @@ class PrivacyPlan:
         warnings = []
         for name, m in self.columns.items():
             error, share, advice = m.explain(n)
-            rows.append((name, m.name, m.inputs.summary, f"{m.epsilon:.4g}", error, share))
+            rows.append((name, _title(m), m.inputs.summary, f"{m.epsilon:.4g}", error, share))
             if advice is not None:
                 warnings.append(f"{name}: {advice}")
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
@@ -161,8 +265,18 @@ class PrivacyPlan:
 
     @property
     def epsilon(self) -> float:
-        """What one record spends over all its columns: the sum (sequential composition)."""
-        return float(sum(m.epsilon for m in self.columns.values()))
+        """What one record spends over all its columns: the sum (sequential composition).
+
+        Columns of which it answers one spend the largest epsilon among them, once.
+        """
+        alone = [m.epsilon for m in self.columns.values() if not isinstance(m, DrawnColumn)]
+        drawn = [m.epsilon for _, m in self.drawn.columns] if self.drawn else []
+        return math.fsum([*alone, max(drawn, default=0.0)])
+
+    def check_noise(self, *, keyed: bool) -> None:
+        """Raise `ParameterError` if a mechanism is memoised and the noise is not keyed."""
+        for mechanism in self.columns.values():
+            (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
 
     @property
     def fingerprint(self) -> str:
@@ -181,7 +295,7 @@ class PrivacyPlan:
     def schema(self, source: pa.Schema, *, packed: bool = True) -> pa.Schema:
         """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
         self.check_columns(source.names)
-        fields = [pa.field(name, m.report_type(packed=packed), nullable=False) for name, m in self.columns.items()]
+        fields = [pa.field(name, m.report_type(packed=packed), nullable=m.nullable) for name, m in self.columns.items()]
         return pa.schema(
             [*fields, *(source.field(name) for name in self.keep)], metadata={METADATA_KEY: self.to_json()}
         )
@@ -207,16 +321,30 @@ class PrivacyPlan:
                 raise PlanError("a seeded plan takes ids, which tell the records apart, and no key")
             key = Secret.from_seed(self.seed)
         keyed = None if key is None else Keyed(key, ids, column="")
-        arrays = [
-            m.perturb(
-                batch.column(name),
-                randomness=None if keyed is None else keyed.named(name),
-                packed=packed,
-                column=name,
-            )
-            for name, m in self.columns.items()
-        ]
-        return pa.RecordBatch.from_arrays([*arrays, *(batch.column(name) for name in self.keep)], schema=schema)
+        reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
+        kept = (batch.column(name) for name in self.keep)
+        return pa.RecordBatch.from_arrays([*reports.values(), *kept], schema=schema)
+
+    def perturb_columns(self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool) -> dict[str, Any]:
+        """Reports of each planned column: an Arrow array, or for values in another form what `Mechanism.perturb` gives.
+
+        Args:
+            values: of each planned column, n each.
+            keyed: keyed noise for the records, or None for fresh noise. Each column's name is its noise's.
+            packed: bit vectors as 64-bit words.
+
+        Raises:
+            DomainError, DtypeError: see `Domain.encode`; the message names the column.
+        """
+        reports: dict[str, Any] = dict.fromkeys(self.columns)
+        for name, m in self.columns.items():
+            if not isinstance(m, DrawnColumn):
+                randomness = None if keyed is None else keyed.named(name)
+                reports[name] = m.perturb(values[name], randomness=randomness, packed=packed, column=name)
+        if self.drawn:
+            names = [name for name, _ in self.drawn.columns]
+            reports |= zip(names, self.drawn.perturb([values[n] for n in names], keyed, packed=packed), strict=True)
+        return reports
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -292,6 +420,13 @@ class PrivacyPlan:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise PlanError(f"the plan is not valid TOML: {error}") from None
+
+
+def _title(mechanism: Mechanism) -> str:
+    """What a table calls a mechanism."""
+    if not isinstance(mechanism, DrawnColumn):
+        return mechanism.name
+    return f"{mechanism.inner.name} (1 of {mechanism.columns})"
 
 
 def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:

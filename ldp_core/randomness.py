@@ -38,8 +38,15 @@ class Noise(Protocol):
         """``n`` uniform 64-bit words, one a record: for decisions of which each has a threshold of its own."""
         ...
 
-    def word_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint64]:
-        """uint64[n, width]: ``width`` uniform 64-bit words a record, in an array that the next call may overwrite."""
+    def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
+        """uint16[n, width]: the leading 16 bits of ``width`` uniform 64-bit words a record.
+
+        In an array that the next call may overwrite.
+        """
+        ...
+
+    def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> npt.NDArray[np.uint64]:
+        """The other 48 bits of the words at these rows and columns: where the leading ones decide nothing."""
         ...
 
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
@@ -141,9 +148,15 @@ class Keystream:
         """See `Noise`."""
         return self.bytes(8 * n).view(np.uint64).copy()
 
-    def word_rows(self, n: int, width: int, lane: int = 0) -> npt.NDArray[np.uint64]:
+    def head_rows(self, n: int, width: int, lane: int = 0) -> npt.NDArray[np.uint16]:
         """See `Noise`."""
-        return self.bytes(8 * n * width).view(np.uint64).reshape(n, width)
+        return self.bytes(2 * n * width).view(np.uint16).reshape(n, width)
+
+    def tails(
+        self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int = 0
+    ) -> npt.NDArray[np.uint64]:
+        """See `Noise`."""
+        return self.words(len(rows)) >> np.uint64(16)
 
     def one_hot_rows(
         self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int = 0

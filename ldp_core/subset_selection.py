@@ -128,7 +128,8 @@ class SubsetSelection(BitVectors):
         below = others & (true - np.uint32(1))
         others += others - below  # the bits from the true value's place on move up by one
         others |= true * include
-        return others.astype("<u4", copy=False).view(np.uint8).reshape(n, 4)[:, : bits.row_bytes(self.domain.size)]
+        rows: npt.NDArray[np.uint8] = others.astype("<u4", copy=False).view(np.uint8).reshape(n, 4)
+        return rows[:, : bits.row_bytes(self.domain.size)]
 
     @cached_property
     def _tables(self) -> tuple[tuple[npt.NDArray[np.uint32], int], ...]:

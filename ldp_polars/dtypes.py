@@ -82,6 +82,8 @@ _PLAIN: dict[pa.DataType, pl.DataType] = {
     pa.uint16(): pl.UInt16(),
     pa.uint32(): pl.UInt32(),
     pa.uint64(): pl.UInt64(),
+    pa.int8(): pl.Int8(),
+    pa.int16(): pl.Int16(),
     pa.int32(): pl.Int32(),
     pa.int64(): pl.Int64(),
 }

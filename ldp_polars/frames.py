@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import polars as pl
 from polars import selectors as cs
 
-from ldp_core import ParameterError, PlanError, PrivacyPlan
+from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core.drawn_column import DrawnColumn, DrawnColumns
 from ldp_core.plan import METADATA_KEY
 from ldp_core.report_type import check_same
-from ldp_polars.dtypes import report_dtype
-from ldp_polars.functions import histogram, perturb
-from ldp_polars.noise import NoiseOptions
+from ldp_polars.dtypes import physical_report_dtype, report_dtype
+from ldp_polars.functions import _expr, _one_value_a_row, histogram, perturb
+from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.typed import Report
+from ldp_polars.udfs import PerturbDrawn
 
 if TYPE_CHECKING:
     from ldp_core.consistency import Consistency
@@ -53,9 +55,65 @@ def perturb_frame(
         noise["seed"] = plan.seed
     reports, tag = [], noise.get("tag")
     for name, mechanism in plan.columns.items():
+        if isinstance(mechanism, DrawnColumn):
+            continue
         options: NoiseOptions = {**noise, "tag": name if tag is None else f"{tag}/{name}"}
         reports.append(perturb(cs.by_name(name), mechanism, packed=packed, typed=typed, **options))
-    return frame.select(*reports, *(cs.by_name(name) for name in plan.keep))
+    kept = [cs.by_name(name) for name in plan.keep]
+    if plan.drawn is None:
+        return frame.select(*reports, *kept)
+    plan.check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
+    # The struct column is there before it is unnested: two fields of one expression would be of two draws.
+    structs = _unused(plan)
+    fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
+    drawn = _drawn_reports(plan.drawn, tuple(fields.values()), packed=packed, **noise)
+    seeded = noise.get("seed") is not None
+    finished = [
+        _finished(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
+        if isinstance(m, DrawnColumn)
+        else cs.by_name(name)
+        for name, m in plan.columns.items()
+    ]
+    return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*finished, *kept)
+
+
+def _unused(names: Iterable[str]) -> str:
+    """A word that none of ``names`` begins with."""
+    taken = tuple(names)
+    words = (f"reports_{number}_" for number in range(len(taken) + 1))
+    return next(word for word in words if not any(name.startswith(word) for name in taken))
+
+
+def _drawn_reports(
+    columns: DrawnColumns, fields: tuple[str, ...], *, packed: bool, **noise: Unpack[NoiseOptions]
+) -> pl.Expr:
+    """Structs of physical reports, under the names ``fields``, of columns of which a record answers one."""
+    names = [name for name, _ in columns.columns]
+    tag = noise.get("tag")
+    keyed, ids = keyed_noise({**noise, "tag": tag or names[0]}, cs.by_name(names[0]))
+    index = pl.int_range(pl.len(), dtype=pl.get_index_type())
+    inputs = [index, *(cs.by_name(name) for name in names)]
+    if keyed is not None:
+        inputs.append(index if ids is None else _one_value_a_row(_expr(ids)))
+    dtypes = (physical_report_dtype(m, packed) for _, m in columns.columns)
+    return pl.map_batches(
+        inputs,
+        PerturbDrawn(columns, fields, packed, tag, None if keyed is None else keyed.secret),
+        return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
+        is_elementwise=True,
+    )
+
+
+def _finished(expr: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool) -> pl.Expr:
+    """Physical reports in the dtype that `perturb` gives them."""
+    dtype = report_dtype(mechanism, packed=packed)
+    if isinstance(dtype, pl.Enum):
+        expr = expr.cat.to(dtype)
+    if not typed:
+        return expr
+    if isinstance(dtype, pl.Enum):
+        expr = expr.cast(pl.String)
+    return expr.ext.to(Report(mechanism, packed=packed, seeded=seeded))
 
 
 def histograms(

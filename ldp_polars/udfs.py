@@ -15,7 +15,17 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import FrequencyOracle, LdpError, Mechanism, MechanismMismatchError, ParameterError, Tally
+from ldp_core import (
+    FrequencyOracle,
+    Keyed,
+    LdpError,
+    Mechanism,
+    MechanismMismatchError,
+    ParameterError,
+    Secret,
+    Tally,
+)
+from ldp_core.drawn_column import DrawnColumns
 from ldp_core.estimation import Estimation
 from ldp_polars.dtypes import (
     arrow,
@@ -68,6 +78,39 @@ class Perturb:
             raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = physical_series(name, reports, physical_report_dtype(self.mechanism, self.packed))
         return spread(series, index.is_not_null()) if masked else series
+
+
+@dataclass(frozen=True)
+class PerturbDrawn:
+    """(row index, values of each column[, ids]) -> structs of a report for each column, of which a record answers one.
+
+    One function for all columns, because one draw decides for all; and structs that must be unnested as a whole: of
+    two fields that are taken out of an expression, each may come from a draw of its own. The row index is
+    there for the reasons that `Perturb` gives.
+    """
+
+    columns: DrawnColumns
+    fields: tuple[str, ...]
+    """Names of the structs' fields, one a column."""
+    packed: bool
+    tag: str | None = None
+    secret: Secret | None = None
+    """Of keyed noise; fresh noise if None."""
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
+        index, *values = inputs
+        ids = values.pop() if self.secret is not None else index
+        n = len(index)
+        if any(len(series) != n for series in (ids, *values)):
+            raise ParameterError("a plan needs one value a row in each of its columns")
+        keyed = None if self.secret is None else Keyed(self.secret, ids.to_arrow(), column="")
+        arrays = self.columns.perturb([arrow(v) for v in values], keyed, packed=self.packed, tag=self.tag)
+        series = []
+        for (name, mechanism), field, reports in zip(self.columns.columns, self.fields, arrays, strict=True):
+            if len(reports) != n:
+                raise LdpError(f"column {name!r}: {len(reports)} reports for {n} records")
+            series.append(physical_series(field, reports, physical_report_dtype(mechanism, self.packed)))
+        return pl.DataFrame(series).to_struct("reports")
 
 
 @dataclass(frozen=True)

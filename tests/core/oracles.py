@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from ldp_core import (
+    CountMeanSketch,
     DBitFlip,
     Domain,
+    HadamardCountMeanSketch,
     HadamardResponse,
     LocalHashing,
     Loloha,
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
+    ProjectiveGeometryResponse,
     RandomizedResponse,
     SubsetSelection,
+    SummationHistogramEncoding,
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
@@ -31,6 +35,10 @@ ORACLES: dict[str, FrequencyOracle] = {
     "BLH": LocalHashing(FIVE, epsilon=1.0, variant="binary"),
     "FLH": LocalHashing(WIDE, epsilon=1.0, variant="fast"),
     "HR": HadamardResponse(WIDE, epsilon=1.0),
+    "SHE": SummationHistogramEncoding(FIVE, epsilon=1.0),
+    "PGR": ProjectiveGeometryResponse(WIDE, epsilon=1.0),
+    "CMS": CountMeanSketch("int", epsilon=1.0, hashes=64, width=64).over(range(40)),
+    "HCMS": HadamardCountMeanSketch("int", epsilon=1.0, hashes=64, width=64).over(range(40)),
     "L-GRR": LongitudinalRandomizedResponse(FIVE, epsilon_infinity=2.0, epsilon_1=1.0),
     "L-OSUE": LongitudinalUnaryEncoding(FIVE, epsilon_infinity=2.0, epsilon_1=1.0),
     "L-SUE wide": LongitudinalUnaryEncoding(WIDE, epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),

@@ -147,7 +147,7 @@ def test_counts_that_n_reports_cannot_have(support):
     m = RandomizedResponse(AB, epsilon=1)
     tally = Tally(10, np.array(support), m.fingerprint)
     assert Tally.from_bytes(tally.to_bytes()) == tally
-    with pytest.raises(LdpError, match=r"\[0, 10\]"):
+    with pytest.raises(LdpError, match="cannot be those of 10 reports"):
         m.estimate(tally)
 
 

@@ -1,0 +1,188 @@
+"""Hadamard count mean sketch (HCMS): one bit of the Hadamard transform of the value's bucket, in one word.
+
+Apple Differential Privacy Team, "Learning with Privacy at Scale", Apple Machine Learning Journal 1(8), 2017; one bit of
+a Hadamard transform also in R. Bassily, K. Nissim, U. Stemmer, A. Thakurta, "Practical Locally Private Heavy Hitters",
+NIPS 2017. A report is (j, l, y): j uniform over the k functions, l over the m columns of Sylvester's matrix
+H[r, l] = (-1)^<r, l>, and y = H[h_j(v), l] with probability p' = e^eps / (e^eps + 1), else its opposite. It supports w
+if H[h_j(w), l] = y. Two different rows of H agree in half of the columns, so that over the functions
+
+    p = p'        q = c p' + (1 - c) / 2        c = 1 / m
+
+and all else is as for `ldp_core.count_mean_sketch` with q' = 1 / 2. The variance of a rare value is nearly
+n ((e^eps + 1) / (e^eps - 1))^2 (m / (m - 1))^2, and what collisions add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.count_mean_sketch import CountMean
+from ldp_core.domain import Codes
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.mechanism import Native
+from ldp_core.open_domain import OpenDomain
+from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.randomness import Noise
+from ldp_core.sampling import ONE
+from ldp_core.words import Words
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, init=False)
+class HadamardCountMeanSketch(Words, CountMean):
+    """Report a hash function, a column of a Hadamard matrix, and whether the value's bucket is +1 there, perturbed.
+
+    Args:
+        kind: ``"str"`` or ``"int"``: any text, or any integer.
+        epsilon: finite, > 0.
+        hashes: k, the number of hash functions.
+        width: m, the number of buckets: a power of two.
+        salt: chooses other hash functions.
+
+    Reports are one ``uint64`` each, 2 (j m + l) + (y = 1), which is also the number of the counter that counts it: a
+    tally has 2 k m, which add up to n.
+
+    Raises:
+        ParameterError: a parameter outside its interval.
+        DomainError: another kind.
+
+    >>> sketch = HadamardCountMeanSketch("int", epsilon=2.0)
+    >>> tally = sketch.tally(sketch.perturb([17] * 3000 + [2**40] * 1000))
+    >>> tally.n, tally.support.size
+    (4000, 131072)
+    >>> sketch.over([17, 18, 2**40]).estimate(tally).values
+    (17, 18, 1099511627776)
+    """
+
+    name: ClassVar[str] = "hadamard_count_mean_sketch"
+
+    domain: OpenDomain
+    epsilon: float
+    hashes: int
+    width: int
+    salt: int
+
+    def __init__(
+        self,
+        kind: OpenDomain | Literal["str", "int"] = "str",
+        *,
+        epsilon: float,
+        hashes: int = 512,
+        width: int = 128,
+        salt: int = 0,
+    ) -> None:
+        self._set(kind, check_epsilon(epsilon), hashes, width, salt)
+        if not self._agree > ONE // 2:
+            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+
+    @cached_property
+    def _agree(self) -> int:
+        """P as an integer over 2^64, rounded down."""
+        e = exp_below(self.epsilon)
+        return floor_threshold(e / (e + 1))
+
+    @property
+    def bucket_probability(self) -> tuple[Fraction, Fraction]:
+        """See `CountMean`: two rows of the matrix agree in half of the columns."""
+        return fraction(self._agree), Fraction(1, 2)
+
+    @property
+    def spread(self) -> Fraction:
+        """See `CountMean`: a column is half +1 and half -1, but for column 0, which is the same for all buckets."""
+        return Fraction(self.width - 1, 4)
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: function and column do not depend on the value, the bit is a randomized response."""
+        p = fraction(self._agree)
+        return p / (1 - p)
+
+    @property
+    def counters(self) -> int:
+        """Two a function and column."""
+        return 2 * self.hashes * self.width
+
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
+        """Codes to uint64[n]."""
+        n = len(codes)
+        agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little")
+        cells = noise.uniform_below(self.hashes * self.width, n, _CELL).astype(np.uint32)
+        columns = cells.astype(np.uint16)
+        columns &= np.uint16(self.width - 1)
+        rows = self.functions.at(cells >> np.uint32(self.width.bit_length() - 1), codes)
+        rows &= columns
+        odd = np.bitwise_count(rows)  # an odd number of common bits: the matrix has -1
+        odd ^= agree
+        odd &= 1
+        reports: U64 = cells.astype(np.uint64)
+        reports <<= np.uint64(1)
+        reports |= odd
+        return reports
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See `Mechanism`: how often each report occurs."""
+        cells = reports.view(np.int64)
+        if n_groups > 1:
+            cells = groups * self.counters + cells
+        return np.bincount(cells, minlength=n_groups * self.counters).reshape(n_groups, self.counters)
+
+    def table(self, counters: I64) -> I64:
+        """See `CountMean`. The transform is, for each row of the matrix, reports that agree less those that do not."""
+        k, m = self.hashes, self.width
+        pairs = counters.reshape(-1, m, 2)
+        agree = _transform(pairs[:, :, 1] - pairs[:, :, 0])
+        agree += pairs.sum(axis=(1, 2))[:, None]
+        agree >>= 1
+        return agree.reshape(*counters.shape[:-1], k, m)
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See `Mechanism`: each report counts once."""
+        return not counts.size or bool(counts.min() >= 0 and counts.sum() == n)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        words = super().from_arrow(reports, column=column)
+        wrong = int(np.count_nonzero(words >= np.uint64(self.counters)))
+        if wrong:
+            raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {self.counters}")
+        return words
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon": self.epsilon, "hashes": self.hashes, "width": self.width, "salt": self.salt}
+
+    @classmethod
+    def from_parameters(cls, domain: OpenDomain, parameters: Mapping[str, Any]) -> HadamardCountMeanSketch:
+        """See `Mechanism`."""
+        return cls(domain, **parameters)
+
+
+_AGREE, _CELL = 0, 1  # lanes of noise
+
+
+def _transform(counts: I64) -> I64:
+    """`hadamard_response.walsh_hadamard` of many short rows: as columns, so that no loop is shorter than their number.
+
+    >>> _transform(np.array([[3, 1, 0, 2]])).tolist()
+    [[6, 0, 2, 4]]
+    """
+    m = counts.shape[1]
+    columns = np.ascontiguousarray(counts.T)
+    shape = columns.shape
+    done = 1
+    while done < m:
+        halves = columns.reshape(-1, 2, done * shape[1])
+        columns = np.empty_like(halves)
+        np.add(halves[:, 0], halves[:, 1], out=columns[:, 0])
+        np.subtract(halves[:, 0], halves[:, 1], out=columns[:, 1])
+        done *= 2
+    return np.ascontiguousarray(columns.reshape(shape).T)

@@ -1,0 +1,373 @@
+"""Plans of which a record answers one column, through Polars and Beam: one draw a record wherever it is made.
+
+Estimates are checked against the true counts; reports under one key must be equal wherever they are made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+import ldp_beam
+import ldp_polars
+from ldp_beam.faults import Faults, check_reports
+from ldp_beam.yaml import LdpHistogram, LdpPerturb
+from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core.sampled_column import SampledColumn
+from ldp_polars import udfs
+from ldp_polars.frames import _drawn_reports
+
+OS = ["ios", "android", "web"]
+COLUMNS = {
+    "os": Domain(OS, unmatched="other"),
+    "level": UnaryEncoding(Domain(range(9), unmatched="none"), epsilon=2.0),
+    "crashed": RandomizedResponse(epsilon=2.0),
+    "wide": range(70),
+}
+PLANS = {
+    "sampled": PrivacyPlan.sampled(COLUMNS, epsilon=2.0, keep=["g", "id"]),
+    "fake": PrivacyPlan.fake(COLUMNS, epsilon=2.0, priors={"wide": range(70)}, keep=["g", "id"]),
+    "mixed": PrivacyPlan(
+        {
+            "os": RandomizedResponse(COLUMNS["os"], epsilon=1.0),
+            **PrivacyPlan.sampled({"crashed": [False, True], "level": COLUMNS["level"]}, epsilon=2.0).columns,
+        },
+        keep=["g", "id"],
+    ),
+}
+N = 20_000
+each = pytest.mark.parametrize("name", PLANS)
+
+
+def events(n: int = N) -> pl.DataFrame:
+    rng = np.random.default_rng(4)
+    return pl.DataFrame(
+        {
+            "os": pl.Series([*OS, None, "tv"]).gather(rng.choice(5, n, p=[0.5, 0.2, 0.1, 0.1, 0.1])),
+            "level": pl.Series([*range(9), None]).gather(rng.integers(0, 10, n)),
+            "crashed": rng.random(n) < 0.2,
+            "wide": rng.integers(0, 70, n),
+            "g": np.arange(n) % 2,
+            "id": np.arange(n),
+            "secret": ["s"] * n,
+        }
+    )
+
+
+def truth(frame: pl.DataFrame, plan: PrivacyPlan, name: str) -> np.ndarray:
+    m = plan[name]
+    codes = m.inputs.encode(frame[name].to_arrow())
+    return np.bincount(codes, minlength=m.domain.size)[: m.domain.size]
+
+
+def check_counts(m, counts, true, n) -> None:
+    sigmas = np.abs(np.asarray(counts) - true) / np.sqrt([m.variance(n, c) for c in true])
+    assert sigmas.max() < stats.norm.isf(1e-9 / len(sigmas))
+
+
+@pytest.fixture
+def draws(monkeypatch):
+    """The number of rows of each call of the perturbing function for all columns."""
+    calls = []
+    original = udfs.PerturbDrawn.__call__
+
+    def spy(self, inputs, return_dtype=None):
+        calls.append(len(inputs[0]))
+        return original(self, inputs, return_dtype)
+
+    monkeypatch.setattr(udfs.PerturbDrawn, "__call__", spy)
+    return calls
+
+
+# ---- Polars
+
+
+def collected(lazy: pl.LazyFrame, engine: str, tmp_path) -> pl.DataFrame:
+    if engine == "sink":
+        lazy.sink_parquet(tmp_path / "reports.parquet")
+        return pl.read_parquet(tmp_path / "reports.parquet")
+    return lazy.collect(engine=engine)
+
+
+def answers(reports: pl.DataFrame, plan: PrivacyPlan) -> np.ndarray:
+    """How many of the columns that are drawn each record answers."""
+    return np.sum([answered(reports[name]) for name, _ in plan.drawn.columns], axis=0)
+
+
+def answered(reports: pl.Series) -> np.ndarray:
+    """Which reports are neither null nor an array of nulls."""
+    if isinstance(reports.dtype, pl.Array):
+        reports = reports.arr.first()
+    return reports.is_not_null().to_numpy()
+
+
+@each
+@pytest.mark.parametrize("engine", ["in-memory", "streaming", "sink"])
+def test_polars(name, engine, tmp_path, draws):
+    plan, frame = PLANS[name], events()
+    reports = collected(frame.lazy().ldp.perturb(plan), engine, tmp_path)
+    assert sum(draws) == N
+    assert reports.columns == list(plan)
+    assert set(answers(reports, plan)) == {4 if name == "fake" else 1}
+    assert reports.select(plan.keep).equals(frame.select(plan.keep))
+    histograms = reports.ldp.histograms(plan)
+    for column, m in plan.columns.items():
+        part = histograms.filter(pl.col("column") == column)
+        assert part["n"].unique().to_list() == [N]
+        check_counts(m, part["count"], truth(frame, plan, column), N)
+    grouped = reports.ldp.histograms(plan, by="g").filter(column="crashed", g=1)
+    odd = frame.filter(g=1)
+    check_counts(plan["crashed"], grouped["count"], truth(odd, plan, "crashed"), odd.height)
+
+
+def test_fields_of_an_expression_would_be_of_two_draws(draws):
+    """Why the plan unnests a column of structs: here records answer no column, or two."""
+    plan = PLANS["sampled"]
+    structs = _drawn_reports(plan.drawn, tuple(COLUMNS), packed=False)
+    reports = events(2000).select(structs.struct.field(name) for name in COLUMNS)
+    assert len(draws) > 1
+    assert set(answers(reports, plan)) > {0, 1}
+
+
+@each
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_what_follows_sees_one_report_a_record(name, engine, draws, tmp_path):
+    """Filters on reports and on kept columns, projections, and copies of columns: a second draw would show."""
+    plan, n = PLANS[name], 3000
+    events(n).write_parquet(tmp_path / "events.parquet", row_group_size=500)
+    lazy = pl.scan_parquet(tmp_path / "events.parquet").ldp.perturb(plan)
+    full = set(answers(lazy.collect(engine=engine), plan))
+    for query in (
+        lazy.filter(pl.col("crashed").is_not_null()),
+        lazy.filter(pl.col("crashed").fill_null(value=True)),
+        lazy.filter(pl.col("g") == 1),
+        lazy.head(100),
+        lazy.with_columns(pl.col("crashed").alias("again")).filter(pl.col("again").is_not_null()),
+        lazy.unique("id"),
+    ):
+        rows = query.collect(engine=engine)
+        assert rows.height
+        assert set(answers(rows, plan)) == full
+    before = len(draws)
+    one = lazy.select("id", "level").collect(engine=engine)
+    assert sum(draws[before:]) == one.height == n
+    if name != "fake":  # of the one column, a share is there
+        assert 0.15 * n < answered(one["level"]).sum() < 0.85 * n
+
+
+@each
+@pytest.mark.parametrize("packed", [False, True])
+def test_typed_reports(name, packed):
+    plan = PLANS[name]
+    reports = events(5000).ldp.perturb(plan, packed=packed, typed=True)
+    for column, m in plan.columns.items():
+        assert reports.schema[column].mechanism == m
+        counts = reports.select(pl.col(column).ldp.histogram()).explode(column).unnest(column)["count"]
+        check_counts(m, counts, truth(events(5000), plan, column), 5000)
+
+
+@each
+@pytest.mark.parametrize("packed", [False, True])
+def test_keyed_reports_are_the_same_everywhere(name, packed):
+    plan, secret, frame = PLANS[name], Secret.generate(), events(4000)
+    ours = frame.ldp.perturb(plan, packed=packed, key=secret, id="id")
+    batch = frame.to_arrow().combine_chunks().to_batches()[0]
+    core = plan.perturb(batch, packed=packed, key=secret, ids=batch["id"])
+    assert ours.rows() == pl.from_arrow(core).rows()
+    assert frame.lazy().ldp.perturb(plan, packed=packed, key=secret, id="id").collect(engine="streaming").equals(ours)
+    assert not frame.ldp.perturb(plan, packed=packed, key=secret, id="id", tag="t").equals(ours)
+    with beam.Pipeline("FnApiRunner") as p:
+        reports = p | beam.Create([batch]) | ldp_beam.Perturb(plan, packed=packed, key=secret, id="id")
+        _ = reports | beam.Map(check_equal, core)
+
+
+def check_equal(found, expected) -> None:
+    assert found.equals(expected)
+
+
+@each
+def test_seeded_runs_repeat(name):
+    plan, frame = PLANS[name].seeded(8), events(3000)
+    first = frame.ldp.perturb(plan)
+    assert first.equals(frame.lazy().ldp.perturb(plan).collect(engine="streaming"))
+    assert first.equals(frame.ldp.perturb(PLANS[name], seed=8))
+    assert not first.equals(frame.ldp.perturb(PLANS[name].seeded(9)))
+    by_id = frame.ldp.perturb(plan, row_id="id")
+    order = np.random.default_rng(1).permutation(3000)
+    assert by_id[order].equals(frame[order].ldp.perturb(plan, row_id="id"))
+    with pytest.raises(PlanError):
+        frame.ldp.perturb(plan, seed=1)
+
+
+def test_odd_frames():
+    plan, frame = PLANS["sampled"], events(1)
+    assert frame.clear().ldp.perturb(plan).schema == frame.ldp.perturb(plan).schema
+    assert answers(frame.ldp.perturb(plan), plan).tolist() == [1]
+    names = {"": [False, True], "*": [False, True], "reports_0_": [1, 2]}
+    odd = PrivacyPlan.sampled(names, epsilon=1.0, keep=["reports_1_3", "^.*$"])
+    values = pl.DataFrame({"": [True], "*": [False], "reports_0_": [1], "reports_1_3": [3], "^.*$": [4], "x": [5]})
+    for options in ({}, {"seed": 1}, {"key": Secret.generate(), "id": "reports_1_3"}):
+        reports = values.ldp.perturb(odd, **options)
+        assert reports.columns == ["", "*", "reports_0_", "reports_1_3", "^.*$"]
+        assert reports.select("reports_1_3", pl.selectors.by_name("^.*$")).row(0) == (3, 4)
+
+
+@each
+def test_one_column_alone_is_refused_at_once(name):
+    m = PLANS[name]["crashed"]
+    for attempt in (
+        lambda: pl.col("crashed").ldp.perturb(m),
+        lambda: pl.col("crashed").ldp.perturb(m, seed=1),
+        lambda: ldp_beam.PrivateHistogram("crashed", m),
+    ):
+        with pytest.raises(ParameterError, match="with the plan"):
+            attempt()
+
+
+def test_reports_and_plan_travel_in_one_file(tmp_path):
+    plan, path = PLANS["sampled"], tmp_path / "reports.parquet"
+    events(3000).lazy().ldp.perturb(plan, packed=True).ldp.sink_parquet(path, plan)
+    assert ldp_polars.read_plan(path) == plan
+    table = pq.read_table(path)
+    back = pl.read_parquet(path)
+    for name, m in plan.columns.items():
+        tally = m.tally(table[name])
+        assert tally.n == 3000
+        assert back.select(pl.col(name).ldp.tally(m)).item()["support"] == tally.support.tolist()
+
+
+# ---- Beam
+
+
+def rows_of(tmp_path, rows) -> list:
+    out = str(tmp_path / "rows.txt")
+    lines = rows | "Lines" >> beam.Map(lambda r: json.dumps([r.key.get("g"), r.value, r.count, r.n]))
+    _ = lines | "Rows" >> beam.io.WriteToText(out, shard_name_template="")
+    rows.pipeline.run().wait_until_finish()
+    with open(out) as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "single"),
+    [
+        ("sampled", "os", False),
+        ("sampled", "level", False),
+        ("sampled", "level", True),
+        ("fake", "wide", False),
+        ("mixed", "crashed", True),
+    ],
+)
+def test_beam(tmp_path, name, column, single):
+    plan, n = PLANS[name], 2000 if single else N
+    frame = events(n)
+    elements = frame.to_dicts() if single else frame.to_arrow().to_batches(max_chunksize=10_000)
+    reports = beam.Pipeline("FnApiRunner") | beam.Create(elements) | ldp_beam.Perturb(plan, packed=not single)
+    found = rows_of(tmp_path, reports | ldp_beam.Histogram(column, plan[column], by=["g"]))
+    for key in range(2):
+        some = frame.filter(g=key)
+        counts = {value: (count, n) for g, value, count, n in found if g == str(key)}
+        assert list(counts) == list(plan[column].domain.texts)
+        assert {n for _, n in counts.values()} == {some.height}
+        check_counts(plan[column], [c for c, _ in counts.values()], truth(some, plan, column), some.height)
+
+
+def test_beam_draws_one_column_a_record():
+    plan = PLANS["sampled"]
+    for elements in (events(500).to_dicts(), events(500).to_arrow().to_batches(max_chunksize=100)):
+        with beam.Pipeline("FnApiRunner") as p:
+            _ = p | beam.Create(elements) | ldp_beam.Perturb(plan) | beam.Map(check_one_answer)
+
+
+def check_one_answer(reports) -> None:
+    rows = [reports] if isinstance(reports, dict) else reports.to_pylist()
+    nothing = (None,) if isinstance(reports, dict) else (None, [None], [None, None])
+    assert all(sum(row[name] not in nothing for name in COLUMNS) == 1 for row in rows)
+
+
+def test_reports_of_polars_are_tallied_by_beam(tmp_path):
+    plan, path = PLANS["sampled"], str(tmp_path / "reports.parquet")
+    events(6000).ldp.perturb(plan).write_parquet(path)
+    for name in ("os", "level"):
+        m = plan[name]
+        expected = m.estimate(m.tally(pq.read_table(path)[name])).counts
+        rows = beam.Pipeline("FnApiRunner") | beam.io.ReadFromParquetBatched(path) | ldp_beam.Histogram(name, m)
+        np.testing.assert_allclose([count for _, _, count, _ in rows_of(tmp_path, rows)], expected)
+
+
+def test_combining_single_reports():
+    plan = PLANS["sampled"]
+    for name, m in plan.columns.items():
+        assert isinstance(m, SampledColumn)
+        reports = plan.perturb(events(1000).to_arrow().combine_chunks().to_batches()[0])[name]
+        combine = ldp_beam.HistogramCombineFn(m, extract="tally")
+        accumulator = combine.add_inputs(combine.create_accumulator(), [reports[:600], *reports[600:].to_pylist()])
+        assert combine.extract_output(accumulator) == m.tally(reports)
+
+
+def test_the_blocks_of_the_guide_run_and_print_what_is_shown(capsys):
+    text = (Path(__file__).parents[1] / "docs" / "several_columns.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
+    assert len(blocks) == 4
+    names: dict = {}
+    for code, shown in blocks:
+        exec(compile(code, "several_columns.md", "exec"), names)
+        printed = capsys.readouterr().out
+        assert not shown or printed == shown
+
+
+@pytest.mark.parametrize("column", ["os", "crashed", "level"])
+def test_a_bad_report_does_not_make_unanswered_ones_dead_letters(column):
+    """Nulls are no answers, also beside a report that is none."""
+    plan = PLANS["sampled"]
+    batch = plan.perturb(events(200).to_arrow().combine_chunks().to_batches()[0], packed=False)
+    reports = batch.column(column).to_pylist()
+    answered = next(i for i, r in enumerate(reports) if r is not None and r != [None] * 9)
+    unanswered = sum(r is None or r == [None] * 9 for r in reports)
+    assert unanswered > 100
+    faults = Faults(200)
+    check_reports(batch.column(column), plan[column], column, faults)
+    assert faults.good.all()
+    spoiled = {"os": "mainframe", "crashed": None, "level": [True, None] + [False] * 7}[column]
+    if column == "crashed":  # any Boolean is a report
+        return
+    reports[answered] = spoiled
+    kind = pa.string() if column == "os" else batch.column(column).type
+    faults = Faults(200)
+    check_reports(pa.array(reports, kind), plan[column], column, faults)
+    assert np.flatnonzero(~faults.good).tolist() == [answered]
+
+
+def test_yaml_rows_may_be_null():
+    plan = PLANS["sampled"]
+    rows = [beam.Row(**row) for row in events(300).drop("secret").to_dicts()]
+    spec = plan.to_dict()
+
+    def check(found):
+        answers = [sum(v is not None and not (isinstance(v, list) and None in v) for v in r) for r in found]
+        assert answers == [1] * 300
+
+    with beam.Pipeline("FnApiRunner") as p:
+        reports = p | beam.Create(rows) | LdpPerturb(plan=spec)
+        lists = reports | beam.Map(
+            lambda r: [
+                list(v) if isinstance(v, (list, tuple, np.ndarray)) else v for v in (r.os, r.level, r.crashed, r.wide)
+            ]
+        )
+        _ = lists | beam.combiners.ToList() | beam.Map(check)
+        histogram = reports | LdpHistogram(column="os", plan=spec)
+        numbers = histogram | "Numbers" >> beam.Map(lambda row: row.n)
+        _ = numbers | "All" >> beam.combiners.ToList() | "Equal" >> beam.Map(_equal, [300] * 4)
+
+
+def _equal(found, expected):
+    assert found == expected
