@@ -3,6 +3,8 @@
 events  | Perturb(plan)                                   -> reports
 reports | Histogram("os", mechanism, window="1h", ...)    -> rows: one per window, key and value
 events  | PrivateHistogram("os", mechanism, ...)          -> rows; the reports never leave memory
+reports | Mean("seconds", mechanism, window="1h", ...)    -> rows: one per window and key
+reports | HeavyHitters("word", mechanism, k=20, ...)      -> rows: the most frequent of values that nobody listed
 
 events  | Deduplicate("record_id", within="1h")           -> events, each once
 events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 a person and day
@@ -12,11 +14,13 @@ Sources and sinks are in `ldp_beam.io`.
 """
 
 from ldp_beam.coders import RecordBatchCoder, TallyCoder
-from ldp_beam.combine import HistogramCombineFn
+from ldp_beam.combine import HistogramCombineFn, TallyCombineFn
 from ldp_beam.contributions import BoundContributions
 from ldp_beam.deduplicate import Deduplicate
+from ldp_beam.heavy_hitters import HeavyHitters, PrivateHeavyHitters
 from ldp_beam.histogram import Histogram, PrivateHistogram
 from ldp_beam.ledger import PrivacyLedger
+from ldp_beam.mean import Mean, MeanRow, PrivateMean
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.rows import DeadLetter, HistogramRow
 
@@ -24,14 +28,20 @@ __all__ = [
     "BoundContributions",
     "DeadLetter",
     "Deduplicate",
+    "HeavyHitters",
     "Histogram",
     "HistogramCombineFn",
     "HistogramRow",
+    "Mean",
+    "MeanRow",
     "Perturb",
     "PrivacyLedger",
+    "PrivateHeavyHitters",
     "PrivateHistogram",
+    "PrivateMean",
     "RandomizedResponse",
     "RecordBatchCoder",
     "TallyCoder",
+    "TallyCombineFn",
     "UnaryEncode",
 ]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.batches import as_reports
-from ldp_core import FrequencyOracle, Histogram, ParameterError, Tally
+from ldp_core import FrequencyOracle, Histogram, Mechanism, ParameterError, Tally
 from ldp_core.consistency import Consistency
 from ldp_core.estimation import Estimation
 from ldp_core.tally import check_same_mechanism
@@ -66,8 +66,8 @@ class AccumulatorCoder(beam.coders.Coder):
         return hash(type(self))
 
 
-class HistogramCombineFn(beam.CombineFn):
-    """Tally reports, then estimate.
+class TallyCombineFn(beam.CombineFn):
+    """Reports of any mechanism to their tally.
 
     Inputs may be, in any mixture: a `Tally`; an Arrow array of reports; a single report (a bool, an
     integer, a text; a sequence of d bits or of packed words). Integers add up exactly, so the result does not
@@ -75,40 +75,20 @@ class HistogramCombineFn(beam.CombineFn):
 
     Args:
         mechanism: that made the reports.
-        confidence, simultaneous, consistency: see `FrequencyOracle.estimate`.
-        extract: ``"histogram"``, or ``"tally"`` to get the `Tally` itself, to store it or add it up elsewhere.
 
     Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
     `ReportError` or `DomainError` for what is not a report.
 
     Raises:
-        ParameterError: bad arguments.
-
-    >>> from ldp_core import RandomizedResponse
-    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     reports = p | beam.Create(["ios", "ios", "android"])
-    ...     tally = reports | beam.CombineGlobally(HistogramCombineFn(mechanism, extract="tally")).without_defaults()
-    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.support))
-    3 [2 1]
+        ParameterError: the mechanism is none.
     """
 
-    def __init__(
-        self,
-        mechanism: FrequencyOracle,
-        *,
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        consistency: Consistency | None = None,
-        extract: Literal["histogram", "tally"] = "histogram",
-    ) -> None:
+    def __init__(self, mechanism: Mechanism) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._how = estimation(mechanism, confidence, simultaneous, consistency)
-        if extract not in ("histogram", "tally"):
-            raise ParameterError(f'extract must be "histogram" or "tally", got {extract!r}')
+        if not isinstance(mechanism, Mechanism):
+            raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
         self._mechanism = mechanism
         self._fingerprint = mechanism.fingerprint
-        self._extract = extract
 
     def create_accumulator(self) -> Accumulator:
         """No reports."""
@@ -143,15 +123,63 @@ class HistogramCombineFn(beam.CombineFn):
         return total
 
     def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
-        """The histogram, or the tally."""
-        tally = accumulator.tally()
-        if self._extract == "tally":
-            return tally
-        return self._mechanism.estimate(tally, **asdict(self._how))
+        """The tally."""
+        return accumulator.tally()
 
     def get_accumulator_coder(self) -> AccumulatorCoder:
         """`AccumulatorCoder`."""
         return AccumulatorCoder()
+
+    def infer_output_type(self, input_type: Any) -> type:
+        """`Tally`."""
+        return Tally
+
+
+class HistogramCombineFn(TallyCombineFn):
+    """`TallyCombineFn`, then estimate.
+
+    Args:
+        mechanism: that made the reports.
+        confidence, simultaneous, consistency: see `FrequencyOracle.estimate`.
+        extract: ``"histogram"``, or ``"tally"`` to get the `Tally` itself, to store it or add it up elsewhere.
+
+    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
+    `ReportError` or `DomainError` for what is not a report.
+
+    Raises:
+        ParameterError: bad arguments.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     reports = p | beam.Create(["ios", "ios", "android"])
+    ...     tally = reports | beam.CombineGlobally(HistogramCombineFn(mechanism, extract="tally")).without_defaults()
+    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.support))
+    3 [2 1]
+    """
+
+    def __init__(
+        self,
+        mechanism: FrequencyOracle,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        consistency: Consistency | None = None,
+        extract: Literal["histogram", "tally"] = "histogram",
+    ) -> None:
+        self._how = estimation(mechanism, confidence, simultaneous, consistency)
+        if extract not in ("histogram", "tally"):
+            raise ParameterError(f'extract must be "histogram" or "tally", got {extract!r}')
+        super().__init__(mechanism)
+        self._oracle = mechanism
+        self._extract = extract
+
+    def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
+        """The histogram, or the tally."""
+        tally = accumulator.tally()
+        if self._extract == "tally":
+            return tally
+        return self._oracle.estimate(tally, **asdict(self._how))
 
     def infer_output_type(self, input_type: Any) -> type:
         """`Histogram`, or `Tally`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from ldp_core.errors import DomainError
 
 STEPS = 1 << 24
 """Grid steps in an interval: a number moves by at most half a step, 3e-8 of the interval's length."""
+_BLOCK = 1 << 15  # numbers at a time: they stay in the L2 cache
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,23 @@ class Interval:
             DtypeError: no numbers.
         """
         numbers = as_floats(values, column=column)
-        wrong = int(np.count_nonzero(self._refused(numbers)))
-        if wrong:
-            missing = int(np.count_nonzero(np.isnan(numbers)))
-            raise DomainError(
-                f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
-                'them null or nan); declare a wider interval or unmatched="clip", and fill nulls before'
-            )
-        if self.unmatched == "clip":
-            numbers = numbers.clip(self.low, self.high)
-        return np.rint((numbers - self.low) * (STEPS / (self.high - self.low))).astype(np.uint32)
+        codes = np.empty(len(numbers), np.uint32)
+        for start in range(0, len(numbers), _BLOCK):
+            part = numbers[start : start + _BLOCK]
+            if self._refused(part).any():
+                self._complain(numbers, column)
+            part = part.clip(self.low, self.high) if self.unmatched == "clip" else part
+            shares = part - self.low
+            shares *= STEPS / (self.high - self.low)
+            codes[start : start + _BLOCK] = np.rint(shares, out=shares)
+        return codes
+
+    def _complain(self, numbers: npt.NDArray[np.float64], column: str) -> NoReturn:
+        wrong, missing = (int(np.count_nonzero(rows)) for rows in (self._refused(numbers), np.isnan(numbers)))
+        raise DomainError(
+            f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
+            'them null or nan); declare a wider interval or unmatched="clip", and fill nulls before'
+        )
 
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         """See `Inputs`."""

@@ -221,7 +221,7 @@ class PrivacyPlan:
 
     def __repr__(self) -> str:
         rows = [("column", "mechanism", "values", "epsilon")]
-        rows += [(c, _title(m), m.inputs.summary, f"{m.epsilon:.4g}") for c, m in self.columns.items()]
+        rows += [(c, _title(m), m.inputs.summary, _spends(m)) for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
         return "\n".join(_lines(rows) + self._seed_warning())
@@ -237,15 +237,15 @@ class PrivacyPlan:
 
         >>> from ldp_core import UnaryEncoding
         >>> print(PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)}).explain(100))
-        column          mechanism       values  epsilon  error (records)  error (share)
-        os              unary_encoding  2       1        20.5             20.5 %
+        column          mechanism       values  epsilon  error         error (share)
+        os              unary_encoding  2       1        20.5 records  20.5 %
         total a record                          1
         """
-        rows = [("column", "mechanism", "values", "epsilon", "error (records)", "error (share)")]
+        rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
         warnings = []
         for name, m in self.columns.items():
             error, share, advice = m.explain(n)
-            rows.append((name, _title(m), m.inputs.summary, f"{m.epsilon:.4g}", error, share))
+            rows.append((name, _title(m), m.inputs.summary, _spends(m), error, share))
             if advice is not None:
                 warnings.append(f"{name}: {advice}")
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
@@ -427,6 +427,12 @@ def _title(mechanism: Mechanism) -> str:
     if not isinstance(mechanism, DrawnColumn):
         return mechanism.name
     return f"{mechanism.inner.name} (1 of {mechanism.columns})"
+
+
+def _spends(mechanism: Mechanism) -> str:
+    """What a report spends; and all reports about one value together, where the mechanism remembers."""
+    in_all = getattr(mechanism, "epsilon_infinity", None)
+    return f"{mechanism.epsilon:.4g}" + ("" if in_all is None else f" ({in_all:.4g} in all)")
 
 
 def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:

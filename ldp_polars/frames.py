@@ -14,7 +14,7 @@ from ldp_core.drawn_column import DrawnColumn, DrawnColumns
 from ldp_core.plan import METADATA_KEY
 from ldp_core.report_type import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
-from ldp_polars.functions import _expr, _one_value_a_row, histogram, perturb
+from ldp_polars.functions import as_expr, histogram, one_value_a_row, perturb
 from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.typed import Report
 from ldp_polars.udfs import PerturbDrawn
@@ -94,7 +94,7 @@ def _drawn_reports(
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     inputs = [index, *(cs.by_name(name) for name in names)]
     if keyed is not None:
-        inputs.append(index if ids is None else _one_value_a_row(_expr(ids)))
+        inputs.append(index if ids is None else one_value_a_row(as_expr(ids)))
     dtypes = (physical_report_dtype(m, packed) for _, m in columns.columns)
     return pl.map_batches(
         inputs,
@@ -194,8 +194,8 @@ def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> str:
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
     >>> print(pl.DataFrame({"crashed": [True] * 100}).ldp.explain(plan))
-    column          mechanism            values  epsilon  error (records)  error (share)
-    crashed         randomized_response  2       1        9.6              9.6 %
+    column          mechanism            values  epsilon  error        error (share)
+    crashed         randomized_response  2       1        9.6 records  9.6 %
     total a record                               1
     """
     n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())

@@ -67,11 +67,11 @@ def perturb(
     """
     dtype = report_dtype(_mechanism(mechanism), packed=packed)
     mechanism.check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
-    values = _one_value_a_row(_expr(expr))
+    values = one_value_a_row(as_expr(expr))
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     keyed, ids = keyed_noise(noise, values)
     reports = pl.map_batches(
-        [values, index, *([] if ids is None else [_one_value_a_row(_expr(ids))])],
+        [values, index, *([] if ids is None else [one_value_a_row(as_expr(ids))])],
         Perturb(mechanism, packed, _constant(values), keyed),
         return_dtype=physical_report_dtype(mechanism, packed),
         is_elementwise=True,
@@ -191,10 +191,10 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     [1, 2]
     """
     if mechanism is None:
-        return at_plan_time(_expr(expr), _tally_typed)
+        return at_plan_time(as_expr(expr), _tally_typed)
     mechanism = _mechanism(mechanism)
     return pl.map_batches(
-        [_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
+        [as_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
     )
 
 
@@ -214,7 +214,7 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     """
     mechanism = _mechanism(mechanism)
     return pl.map_batches(
-        [_expr(expr)], MergeTallies(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
+        [as_expr(expr)], MergeTallies(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
     )
 
 
@@ -247,7 +247,7 @@ def estimate(
     """
     mechanism = _oracle(mechanism)
     return pl.map_batches(
-        [_expr(expr)],
+        [as_expr(expr)],
         Estimate(mechanism, Estimation(confidence, simultaneous, consistency).of(mechanism)),
         return_dtype=histogram_dtype(mechanism.domain),
         is_elementwise=True,
@@ -287,7 +287,7 @@ def histogram(
     """
     if mechanism is None:
         how = Estimation(confidence, simultaneous, consistency)
-        return at_plan_time(_expr(expr), partial(_histogram_typed, how=how))
+        return at_plan_time(as_expr(expr), partial(_histogram_typed, how=how))
     return estimate(
         tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
     )
@@ -306,7 +306,7 @@ def _perturb_over(
     """`perturb` by the mechanism that ``make`` makes over a domain; without one, over that of the column's dtype."""
     if domain is not None:
         return perturb(expr, make(_domain(domain, unmatched)), packed=packed, typed=typed, **noise)
-    values = _one_value_a_row(_expr(expr))
+    values = one_value_a_row(as_expr(expr))
     # Bad parameters are refused now, not when planned.
     make(Domain((False, True), unmatched=unmatched))
     keyed_noise(noise, values)
@@ -346,7 +346,8 @@ def _histogram_typed(reports: pl.Expr, dtype: Any, *, how: Estimation) -> pl.Exp
     return histogram(reports, _oracle(mechanism_of(dtype, reports.meta.output_name())), **asdict(how))
 
 
-def _expr(expr: pl.Expr | str) -> pl.Expr:
+def as_expr(expr: pl.Expr | str) -> pl.Expr:
+    """An expression as it is, or the column of a name."""
     if isinstance(expr, str):
         return pl.col(expr)
     if not isinstance(expr, pl.Expr):
@@ -354,7 +355,7 @@ def _expr(expr: pl.Expr | str) -> pl.Expr:
     return expr
 
 
-def _one_value_a_row(expr: pl.Expr) -> pl.Expr:
+def one_value_a_row(expr: pl.Expr) -> pl.Expr:
     """Refuse ``first()``, ``filter()`` and the like, of which Polars would spread one record's value over all rows.
 
     `Perturb` refuses them too, but the streaming engine broadcasts before it calls. So what Polars cannot tell

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 import polars as pl
 
-from ldp_core import Domain, FrequencyOracle, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from ldp_polars import frames, functions
+from ldp_core import Domain, FrequencyOracle, HeavyHitters, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_polars import frames, functions, heavy_hitters, numbers
 from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
     from ldp_core.consistency import Consistency
     from ldp_core.domain import Label, Unmatched
+    from ldp_core.numeric import Numeric
     from ldp_core.unary_encoding import Variant
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -119,6 +120,22 @@ class LdpExpr:
         return functions.histogram(
             self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
         )
+
+    @_sugar_for(numbers.mean)
+    def mean(self, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
+        return numbers.mean(self._expr, mechanism, confidence=confidence)
+
+    @_sugar_for(numbers.distribution)
+    def distribution(
+        self, mechanism: numbers.Distributing | None = None, *, confidence: float = 0.95, **options: Any
+    ) -> pl.Expr:
+        return numbers.distribution(self._expr, mechanism, confidence=confidence, **options)
+
+    @_sugar_for(heavy_hitters.heavy_hitters)
+    def heavy_hitters(
+        self, mechanism: HeavyHitters, k: int, *, confidence: float = 0.95, threshold: float | None = None
+    ) -> pl.Expr:
+        return heavy_hitters.heavy_hitters(self._expr, mechanism, k, confidence=confidence, threshold=threshold)
 
 
 class _LdpFrame(Generic[Frame]):

@@ -133,8 +133,8 @@ class MergeTallies:
     mechanism: Mechanism
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
-        tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
-        n, support = _arrays(tallies, self.mechanism)
+        tallies = checked(inputs[0].drop_nulls(), self.mechanism)
+        n, support = arrays(tallies, self.mechanism)
         total = Tally(int(n.sum()), support.sum(axis=0), self.mechanism.fingerprint)
         return _tally_series(tallies.name, total)
 
@@ -148,9 +148,9 @@ class Estimate:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         there = inputs[0].is_not_null()
-        tallies = _checked(inputs[0].drop_nulls(), self.mechanism)
+        tallies = checked(inputs[0].drop_nulls(), self.mechanism)
         domain = self.mechanism.domain
-        n, support = _arrays(tallies, self.mechanism)
+        n, support = arrays(tallies, self.mechanism)
         counts, errors, low, high = self.mechanism.estimates(n[:, None], support, self.how)
         with np.errstate(invalid="ignore"):
             frequencies = counts / n[:, None]  # nan where there are no reports
@@ -170,7 +170,12 @@ def _tally_series(name: str, tally: Tally) -> pl.Series:
     return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))
 
 
-def _checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
+def checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
+    """The tallies, if they are this mechanism's.
+
+    Raises:
+        MechanismMismatchError: they are not.
+    """
     if tallies.dtype != tally_dtype(mechanism):
         raise MechanismMismatchError(
             f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {tallies.dtype}"
@@ -184,7 +189,8 @@ def _checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
     return tallies
 
 
-def _arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
+def arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
+    """N, int64[k], and the counters, int64[k, counters], of k tallies."""
     n = tallies.struct.field("n").to_numpy()
     support = tallies.struct.field("support").to_numpy()
     if n.dtype != np.int64 or support.dtype != np.int64:  # what to_numpy makes of nulls

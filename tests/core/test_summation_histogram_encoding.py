@@ -301,7 +301,7 @@ def test_tallies_merge_and_arrow_round_trips(name):
 
 
 def test_keyed_reports_are_those_of_the_reference():
-    """The leading 16 bits of entry v are number v % 8 of block v // 8 on level 11, the others of block v on level 12."""
+    """Leading 16 bits of entry v: number v % 8 of block v // 8 on level 11; the others: block v on level 12."""
     m = MECHANISMS["none"]
     codes, ids = np.arange(100) % 10, np.arange(100) * 7
     noise = Keyed(SECRET, ids, column="c")

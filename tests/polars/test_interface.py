@@ -119,7 +119,18 @@ def test_all_errors_are_ours_and_of_the_usual_kind():
 
 # ---- sugar and documentation
 
-ON_EXPRESSIONS = ["estimate", "histogram", "merge", "perturb", "randomized_response", "tally", "unary_encode"]
+ON_EXPRESSIONS = [
+    "distribution",
+    "estimate",
+    "heavy_hitters",
+    "histogram",
+    "mean",
+    "merge",
+    "perturb",
+    "randomized_response",
+    "tally",
+    "unary_encode",
+]
 ON_FRAMES = {
     "perturb": ldp_polars.perturb_frame,
     "histograms": ldp_polars.histograms,
@@ -154,6 +165,9 @@ def test_every_public_function_has_a_method():
         *(f.__name__ for f in ON_FRAMES.values()),
         "NoiseOptions",
         "Report",
+        "estimate_distribution",
+        "estimate_mean",
+        "find_heavy_hitters",
         "read_plan",
     }
 

@@ -1,0 +1,151 @@
+"""Reports, or values, to estimated means per window and key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Unpack
+
+import apache_beam as beam
+from apache_beam.coders import RowCoder
+from apache_beam.coders.typecoders import registry
+from apache_beam.utils.timestamp import Timestamp
+
+from ldp_beam.tallying import Keyed, Perturbing, Tallying, TallyingOptions, head_of_row
+from ldp_core import Numeric, ParameterError, Secret
+from ldp_core.estimation import check_confidence
+
+
+class MeanRow(NamedTuple):
+    """The estimated mean in one pane of one window, for one key. A Beam schema type.
+
+    Attributes:
+        window_start, window_end, pane_index, pane_timing, pane_is_first, pane_is_last: see `HistogramRow`.
+        column: the column that was tallied.
+        key: name and value, as text, of each ``by`` column; empty without ``by``.
+        mean: of the numbers, unbiased, in their own unit; nan if n is 0.
+        standard_error, low, high: of ``mean``, and the ends of its confidence interval.
+        n: number of reports in the pane.
+        confidence: of the interval.
+        epsilon: of the mechanism, per report.
+        fingerprint: of the mechanism.
+    """
+
+    window_start: Timestamp
+    window_end: Timestamp
+    pane_index: int
+    pane_timing: str
+    pane_is_first: bool
+    pane_is_last: bool
+    column: str
+    key: Mapping[str, str]
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    epsilon: float
+    fingerprint: str
+
+
+registry.register_coder(MeanRow, RowCoder)
+
+
+class MeanOptions(TallyingOptions, total=False):
+    """Keyword arguments of `Mean`."""
+
+    confidence: float
+
+
+class _MeanTransform(Tallying):
+    """What `Mean` and `PrivateMean` share."""
+
+    _mechanism: Numeric
+
+    def __init__(
+        self, column: str, mechanism: Numeric, *, confidence: float = 0.95, **options: Unpack[TallyingOptions]
+    ) -> None:
+        if not isinstance(mechanism, Numeric):
+            raise ParameterError(f"a mean needs a mechanism for numbers, as Hybrid, got {type(mechanism).__name__}")
+        self._confidence = check_confidence(confidence)
+        super().__init__(column, mechanism, **options)
+
+    def _rows(self) -> beam.ParDo:
+        """See `Tallying`."""
+        dofn = _MeanDoFn(self._column, self._mechanism, self._by, self._confidence)
+        made: beam.ParDo = beam.ParDo(dofn).with_output_types(MeanRow)
+        return made
+
+
+class Mean(_MeanTransform):
+    """Estimate the mean of the numbers in a column of reports: one `MeanRow` per window, key and pane.
+
+    Args:
+        column: of the reports.
+        mechanism: that made them, as `ldp_core.Hybrid`.
+        window, event_time, by, confidence, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `ldp_beam.Histogram`.
+
+    Elements, late records, dead letters and errors are as in `ldp_beam.Histogram`.
+
+    Raises:
+        ParameterError: bad arguments.
+
+    >>> from ldp_core.one_bit_mean import OneBitMean
+    >>> mechanism = OneBitMean((0, 10), epsilon=80.0)  # so large that a report says whether the number was 0 or 10
+    >>> reports = [{"seconds": bool(report)} for report in mechanism.perturb([0, 10, 10, 0])]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | beam.Create(reports) | Mean("seconds", mechanism)
+    ...     _ = rows | beam.Map(lambda r: print(round(r.mean, 6), r.n))
+    5.0 4
+    """
+
+    def __init__(self, column: str, mechanism: Numeric, **options: Unpack[MeanOptions]) -> None:
+        super().__init__(column, mechanism, **options)
+
+
+class PrivateMean(Perturbing, _MeanTransform):
+    """Perturb and `Mean` in one step: each number is perturbed and tallied at once; reports never leave memory.
+
+    Args:
+        column: of the numbers.
+        mechanism: as `ldp_core.Hybrid`.
+        key, id: of keyed noise; see `ldp_beam.Perturb`.
+
+    The other arguments are those of `Mean`.
+
+    Raises:
+        ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
+            several times: pass them as ``window``.
+    """
+
+    def __init__(
+        self,
+        column: str,
+        mechanism: Numeric,
+        *,
+        key: Secret | Callable[[], Secret] | None = None,
+        id: str | None = None,  # noqa: A002 (as in Polars)
+        **options: Unpack[MeanOptions],
+    ) -> None:
+        super().__init__(column, mechanism, key=key, id=id, **options)
+
+
+class _MeanDoFn(beam.DoFn):
+    """(key, tally) of a pane to a row."""
+
+    def __init__(self, column: str, mechanism: Numeric, by: tuple[str, ...], confidence: float) -> None:
+        self._column = column
+        self._mechanism = mechanism
+        self._by = by
+        self._confidence = confidence
+
+    def process(
+        self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
+    ) -> Iterator[MeanRow]:
+        """One row."""
+        key, tally = element
+        m = self._mechanism.mean(tally, confidence=self._confidence)
+        head = head_of_row(window, pane, self._column, dict(zip(self._by, key, strict=True)))
+        tail = (m.n, self._confidence, self._mechanism.epsilon, tally.fingerprint)
+        yield MeanRow._make((*head, m.mean, m.standard_error, m.low, m.high, *tail))

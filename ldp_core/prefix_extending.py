@@ -1,0 +1,346 @@
+"""The search for heavy hitters: what a level's counters say of a prefix, and from prefixes to longer ones.
+
+A level has R rows, each with a public hash function h_j and a frequency oracle over its buckets (see
+`ldp_core.heavy_hitters`). With n reports at the level, C_j[b] those of row j that support bucket b, n_j those of row j,
+and c the probability that two prefixes share a bucket,
+
+    T_j[b] = (C_j[b] - n_j q) / (p - q)
+    estimate[v] = (sum over j of T_j[h_j(v)] - n c) / (1 - c)
+
+which is the estimator of a pure protocol whose q is c p + (1 - c) q. Given the hash functions a frequent prefix u is
+an error of count(u) / R for all that share a bucket with it in one row. So what is found frequent is taken out of the
+table and all are estimated again: T_j[h_j(u)] less estimate[u] / R, n less estimate[u] (Jacobi iterations of the
+least-squares fit; in signal processing, matching pursuit). The noise of an estimate is read off the table that is left,
+the sum of the rows' variances over buckets: it has the noise of the reports and of the collisions that remain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.errors import ParameterError
+from ldp_core.prefixes import Prefixes
+
+if TYPE_CHECKING:
+    from ldp_core.heavy_hitters import HeavyHitters
+
+F64: TypeAlias = npt.NDArray[np.float64]
+I64: TypeAlias = npt.NDArray[np.int64]
+U64: TypeAlias = npt.NDArray[np.uint64]
+
+CANDIDATES = 5 << 18
+"""At most so many prefixes are looked up at a level, 1.3 million, if the levels allow it."""
+
+_LEAST_KEPT = 128  # prefixes that can survive a level of the default levels
+_PASSES = 16
+_HEAVY = 5.0  # standard errors, from which on a prefix is taken out of the table
+_GHOSTS = 4.0  # rows in which what is taken out at once may share a bucket with the most frequent that is left
+_MOST_HEAVY = 256
+
+
+# ---- levels
+
+
+def default_levels(domain: Prefixes) -> tuple[int, ...]:
+    """As few lengths as `CANDIDATES` allow, if `_LEAST_KEPT` prefixes are to survive each."""
+    levels = [_longest(domain, domain.length, CANDIDATES)]
+    while levels[-1] < domain.length:
+        levels.append(levels[-1] + _longest(domain, domain.length - levels[-1], CANDIDATES // _LEAST_KEPT))
+    return tuple(levels)
+
+
+def _longest(domain: Prefixes, most: int, candidates: int) -> int:
+    steps = 1
+    while steps < most and domain.extensions(steps + 1) <= candidates:
+        steps += 1
+    return steps
+
+
+def check_levels(domain: Prefixes, levels: tuple[int, ...]) -> None:
+    """Raise `ParameterError` unless the lengths increase to that of the domain, in steps that can be searched."""
+    steps = [b - a for a, b in zip((0, *levels), levels, strict=False)]
+    if not levels or min(steps) < 1 or levels[-1] != domain.length:
+        raise ParameterError(f"levels must be increasing lengths in [1, {domain.length}], the last one {domain.length}")
+    most = max(map(domain.extensions, steps))
+    if most > _MOST_EXTENSIONS:
+        raise ParameterError(
+            f"levels are too far apart: a prefix may be continued in {most} ways, and at most {_MOST_EXTENSIONS} are "
+            "looked up; declare more levels"
+        )
+
+
+_MOST_EXTENSIONS = 1 << 24
+
+
+# ---- hash functions
+
+
+class Hashes:
+    """Public hash functions from 64-bit prefixes to buckets, one a row of a level.
+
+    x = (x1, x0), two halves of 32 bits, has the hash floor(B (a1 x1 + a0 x0 + b mod 2^64 >> 32) / 2^32): the 32 bits
+    are strongly universal (M. Thorup, "High Speed Hashing for Integers and Strings", arXiv:1504.06804, section 3), so
+    that two prefixes share one of B buckets with exactly 1 / B + r (B - r) / (B 2^64), r = 2^32 mod B, over the choice
+    of a1, a0, b: digits of SHAKE-256, the same for every mechanism.
+    """
+
+    def __init__(self, functions: int, buckets: int) -> None:
+        drawn = hashlib.shake_256(b"ldp: rows of heavy hitters").digest(24 * functions)
+        self._low, self._high, self._added = np.frombuffer(drawn, "<u8").reshape(functions, 3).T.copy()
+        self._buckets = np.uint64(buckets)
+        remainder = (1 << 32) % buckets
+        self.collision = Fraction(1, buckets) + Fraction(remainder * (buckets - remainder), buckets << 64)
+
+    def of(self, functions: Any, prefixes: U64) -> I64:
+        """Buckets of prefixes, under one function or one for each."""
+        hashed = (prefixes & _HALF) * self._low[functions]
+        hashed += (prefixes >> _HALF_BITS) * self._high[functions]
+        hashed += self._added[functions]
+        hashed >>= _HALF_BITS
+        hashed *= self._buckets
+        hashed >>= _HALF_BITS
+        out: I64 = hashed.view(np.int64)
+        return out
+
+
+_HALF_BITS = np.uint64(32)
+_HALF = np.uint64((1 << 32) - 1)
+
+
+# ---- points of a projective space
+
+
+SMALL_PRIMES = [g for g in range(2, 128) if all(g % k for k in range(2, g))]
+
+
+def primes(width: int) -> list[int]:
+    """Those g of which a power, from the square on, is at most ``width`` and not far below."""
+    return [g for g in SMALL_PRIMES if (m := digits(g, width)) > 1 and 4 * g**m >= width]
+
+
+def digits(g: int, width: int) -> int:
+    """The largest m with g^m <= width."""
+    m = 0
+    while g ** (m + 1) <= width:
+        m += 1
+    return m
+
+
+class Points:
+    """The buckets (1, v), v in F_g^m as a number to the base g, and the vectors of F_g^(m+1) up to a factor.
+
+    A vector (h, a) is the number h g^m + a.
+    """
+
+    def __init__(self, g: int, m: int) -> None:
+        self.g, self.m, self.buckets = g, m, g**m
+        vectors = np.arange(g ** (m + 1))
+        digits = [vectors // g**place % g for place in range(m + 1)]  # the last one first
+        leading = np.zeros_like(vectors)
+        for digit in digits:
+            leading = np.where(digit > 0, digit, leading)
+        inverse = np.array([0, *(pow(d, -1, g) for d in range(1, g))])
+        scaled = sum(digit * inverse[leading] % g * g**place for place, digit in enumerate(digits))
+        self._vectors, numbers = np.unique(scaled, return_inverse=True)
+        self._number = numbers.astype(np.uint16)
+        self.size = len(self._vectors)
+        """(g^(m+1) - 1) / (g - 1) + 1, the vector 0 included."""
+
+    def on(self, buckets: npt.NDArray[Any], tail: npt.NDArray[np.uint16], agree: npt.NDArray[np.uint8]) -> Any:
+        """Numbers of points (h, tail) with <(h, tail), (1, bucket)> = 0 where they ``agree``, else 1.
+
+        All the multiples of a point are one point, and exactly one of those of a point that is not orthogonal has
+        the product 1: uniform among these, with a uniform ``tail``.
+        """
+        g = np.uint16(self.g)
+        product = _dot(tail, buckets.astype(np.uint16), g, self.m)
+        head = (np.uint16(self.g + 1) - product - agree) % g
+        return self._number[head * np.uint32(self.buckets) + tail]
+
+    def support(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """How many reports support each bucket, float64[rows, buckets] (whole numbers), from int64[rows, points].
+
+        A product with the matrix of which point is orthogonal to which bucket, made a block at a time.
+        """
+        exact = np.float32 if counts.sum(axis=1).max(initial=0) < _EXACT else np.float64
+        columns = counts.T.astype(exact)
+        heads, tails = np.divmod(self._vectors, self.buckets)
+        points = np.stack([heads, *self._split(tails)]).astype(np.float32)
+        out = np.empty((len(counts), self.buckets))
+        for start in range(0, self.buckets, _BUCKETS):
+            some = np.arange(start, min(start + _BUCKETS, self.buckets))
+            vectors = np.stack([np.ones_like(some), *self._split(some)], axis=1).astype(np.float32)
+            products = (vectors @ points).astype(np.uint16)
+            orthogonal = (products % np.uint16(self.g) == 0).astype(exact)
+            out[:, start : start + len(some)] = (orthogonal @ columns).T
+        return out
+
+    def _split(self, numbers: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        return [numbers // self.g**place % self.g for place in range(self.m)]
+
+
+def _dot(a: npt.NDArray[np.uint16], v: npt.NDArray[np.uint16], g: np.uint16, m: int) -> npt.NDArray[np.uint16]:
+    """<a, v> modulo g, of vectors of m digits as numbers; below 2^16 until the end, since g^m <= 2^14, m >= 2."""
+    total = np.zeros(len(a), np.uint16)
+    for _ in range(m - 1):
+        next_a, next_v = a // g, v // g
+        total += (a - next_a * g) * (v - next_v * g)
+        a, v = next_a, next_v
+    total += a * v
+    total %= g
+    return total
+
+
+_EXACT = 1 << 24  # whole numbers up to here are exact in float32
+_BUCKETS = 256  # rows of the matrix made at a time
+
+points = lru_cache(maxsize=16)(Points)
+
+
+# ---- estimates
+
+
+class Estimates(NamedTuple):
+    """Of the counts of candidates among a level's reports, and how those of candidates that nobody has vary."""
+
+    counts: F64
+    error: float
+    """Their standard error."""
+    skewness: float
+    """They are debiased counts of rare events, whose large deviations are more often upwards."""
+
+    def quantile(self, tail: float) -> float:
+        """What one of them exceeds with about this probability, by Cornish and Fisher's first correction."""
+        z = -NormalDist().inv_cdf(tail)
+        return self.error * (z + max(self.skewness, 0.0) * (z**2 - 1) / 6)
+
+
+class Level:
+    """The table T of one level."""
+
+    def __init__(self, mechanism: HeavyHitters, number: int, counts: I64) -> None:
+        self._rows, self._hashes = mechanism.rows, mechanism.hashes
+        self._first = number * mechanism.rows
+        self._collision = float(mechanism.hashes.collision)
+        of_row = counts.sum(axis=1)
+        q, difference = mechanism.q, mechanism.difference
+        self.n = int(of_row.sum())
+        self._most_heavy = min(_MOST_HEAVY, mechanism.points.buckets // 8)
+        self._least = self.n * q * (1 - q) / difference**2
+        self._table = (mechanism.points.support(counts) - of_row[:, None] * q) / difference
+
+    def estimates(self, candidates: U64) -> Estimates:
+        """For each candidate prefix, distinct, uint64[c]."""
+        table = self._table
+        left = self._sums(table, float(self.n), candidates)
+        heavy, taken = np.arange(0), np.zeros(0)
+        for _ in range(_PASSES):
+            at_least = max(_HEAVY * self._moments(table)[0], float(left.max(initial=0)) * _GHOSTS / self._rows)
+            new = np.setdiff1d(np.flatnonzero(left >= at_least), heavy)
+            new = best(left, new, self._most_heavy - len(heavy))
+            taken += left[heavy]
+            if not len(new):
+                left[heavy] = 0
+                break
+            heavy, taken = np.append(heavy, new), np.append(taken, left[new])
+            table = self._without(candidates[heavy], taken)
+            left = self._sums(table, self.n - float(taken.sum()), candidates)
+        left[heavy] += taken
+        return Estimates(left, *self._moments(table))
+
+    def _sums(self, table: F64, n: float, candidates: U64) -> F64:
+        sums = np.zeros(len(candidates))
+        for start in range(0, len(candidates), _BLOCK):
+            block = candidates[start : start + _BLOCK]
+            total = sums[start : start + _BLOCK]
+            for row in range(self._rows):
+                total += table[row].take(self._hashes.of(self._first + row, block))
+        sums -= n * self._collision
+        sums /= 1 - self._collision
+        return sums
+
+    def _without(self, prefixes: U64, counts: F64) -> F64:
+        """The table without what these prefixes add to it."""
+        table: F64 = self._table.copy()
+        for row in range(self._rows):
+            np.subtract.at(table[row], self._hashes.of(self._first + row, prefixes), counts / self._rows)
+        return table
+
+    def _moments(self, table: F64) -> tuple[float, float]:
+        """Standard error and skewness of the sum over rows of an entry each."""
+        deviations = table - table.mean(axis=1, keepdims=True)
+        squares = deviations**2
+        variance = max(float(squares.mean(axis=1).sum()), self._least)
+        deviations *= squares
+        third = float(deviations.mean(axis=1).sum())
+        return variance**0.5 / (1 - self._collision), third / max(variance, 1.0) ** 1.5
+
+
+_BLOCK = 1 << 14  # candidates at a time: what is made of them stays in the L2 cache
+
+
+# ---- the search
+
+
+class Survivors(NamedTuple):
+    """What the last level says of the candidates that got there."""
+
+    codes: U64
+    """Plain codes, the most frequent first: at most k, with a count of at least the threshold."""
+    counts: F64
+    """Of all n records."""
+    errors: F64
+    """Standard errors of the counts."""
+    threshold: float
+    candidates: int
+    """How many were looked up at the last level."""
+
+
+def find(mechanism: HeavyHitters, counts: I64, k: int, confidence: float, threshold: float | None) -> Survivors:
+    """From int64[levels, rows, points] to what survives the last level."""
+    domain, lengths = mechanism.domain, mechanism.levels
+    candidates = domain.begin(lengths[0])
+    for number, steps in enumerate(np.diff(lengths).tolist()):
+        found = Level(mechanism, number, counts[number]).estimates(candidates)
+        # Twice as many as are wanted: with more, those that only the next level's noise lifts cost more than is gained.
+        kept = max(min(max(2 * k, _LEAST_KEPT // 2), CANDIDATES // domain.extensions(steps)), k)
+        candidates = domain.extended(candidates[best(found.counts, np.arange(len(candidates)), kept)], steps)
+    level = Level(mechanism, len(lengths) - 1, counts[-1])
+    n = int(counts.sum())
+    scale = n / level.n if level.n else 1.0
+    found = level.estimates(candidates)
+    if threshold is None:
+        threshold = found.quantile((1 - confidence) / len(candidates)) * scale
+    enough = np.flatnonzero(found.counts * scale >= threshold) if level.n else np.arange(0)
+    top = best(found.counts, enough, k)
+    errors = scale * np.sqrt(_variances(mechanism, level.n, n, found.counts[top], found.error))
+    return Survivors(candidates[top], found.counts[top] * scale, errors, threshold, len(candidates))
+
+
+def _variances(mechanism: HeavyHitters, at_level: int, n: int, counts: F64, error: float) -> F64:
+    """Of estimated counts at the last level, as of all records'.
+
+    That of a count of 0; what the reports of the value itself add to it, as in any pure protocol; and that the records
+    at the level are a random sample of all (hypergeometric).
+    """
+    p, q = mechanism.p, mechanism.q
+    counts = counts.clip(0, at_level)
+    own = counts * (p * (1 - p) - q * (1 - q)) / mechanism.difference**2
+    drawn = counts * (1 - counts / max(at_level, 1)) * (1 - at_level / max(n, 1))
+    out: F64 = error**2 + own + drawn
+    return out
+
+
+def best(counts: F64, among: I64, most: int) -> I64:
+    """The positions ``among`` those of counts that have the largest, in their order."""
+    if len(among) > most:
+        among = among[np.argpartition(-counts[among], most)[:most]]
+    out: I64 = among[np.argsort(-counts[among], kind="stable")]
+    return out

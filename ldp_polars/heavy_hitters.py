@@ -1,0 +1,105 @@
+"""Heavy hitters as an aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from ldp_core import ParameterError, Tally
+from ldp_core.heavy_hitters import HeavyHitters
+from ldp_polars.functions import as_expr, tally
+from ldp_polars.udfs import arrays, checked
+
+
+def heavy_hitters(
+    expr: pl.Expr | str,
+    mechanism: HeavyHitters,
+    k: int,
+    *,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+) -> pl.Expr:
+    """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
+
+    Args:
+        expr: a column of reports (or its name), as `perturb` makes them.
+        mechanism: the one that made the reports.
+        k: the most values to return.
+        confidence, threshold: see `HeavyHitters.find`.
+
+    Returns:
+        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, the most frequent value
+        first; empty where nothing is above the threshold. ``value`` is String, or Int64.
+
+    Raises:
+        ParameterError: bad arguments.
+        ReportError: when run: nulls, or not the shape of this mechanism's reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import HeavyHitters, Prefixes
+    >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    >>> df = pl.DataFrame({"word": m.perturb(["rome"] * 5000 + ["oslo"] * 3000)})
+    >>> df.select(ldp_polars.heavy_hitters("word", m, k=2)).explode("word").unnest("word")["value"].to_list()
+    ['rome', 'oslo']
+    """
+    return find(tally(expr, _checked_mechanism(mechanism)), mechanism, k, confidence=confidence, threshold=threshold)
+
+
+def find(
+    expr: pl.Expr | str,
+    mechanism: HeavyHitters,
+    k: int,
+    *,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+) -> pl.Expr:
+    """Search a column of tallies, as `ldp_polars.tally` and `merge` make them, each by itself; null gives null.
+
+    Arguments and result are those of `heavy_hitters`.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+    """
+    _checked_mechanism(mechanism).check_search(k, confidence, threshold)
+    return pl.map_batches(
+        [as_expr(expr)],
+        Find(mechanism, k, confidence, threshold),
+        return_dtype=found_dtype(mechanism),
+        is_elementwise=True,
+    )
+
+
+def found_dtype(mechanism: HeavyHitters) -> pl.List:
+    """List(Struct{value, count, frequency, standard_error, low, high})."""
+    value = pl.String() if mechanism.inputs.kind == "str" else pl.Int64()
+    numbers = dict.fromkeys(("count", "frequency", "standard_error", "low", "high"), pl.Float64)
+    return pl.List(pl.Struct({"value": value, **numbers}))
+
+
+@dataclass(frozen=True)
+class Find:
+    """Tallies -> values found, row by row; null -> null."""
+
+    mechanism: HeavyHitters
+    k: int
+    confidence: float
+    threshold: float | None
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
+        """See `ldp_polars.udfs`."""
+        column, m = inputs[0], self.mechanism
+        there = column.is_not_null()
+        n, support = arrays(checked(column.drop_nulls(), m), m)
+        tallies = (Tally(int(a), b, m.fingerprint) for a, b in zip(n, support, strict=True))
+        tables = (m.find(t, self.k, confidence=self.confidence, threshold=self.threshold) for t in tallies)
+        found = iter([pl.DataFrame(table.to_arrow()).to_struct().to_list() for table in tables])
+        lists = [next(found) if one else None for one in there.to_list()]
+        return pl.Series(column.name, lists, found_dtype(m), strict=False)
+
+
+def _checked_mechanism(mechanism: HeavyHitters) -> HeavyHitters:
+    if not isinstance(mechanism, HeavyHitters):
+        raise ParameterError(f"expected ldp_core.heavy_hitters.HeavyHitters, got {type(mechanism).__name__}")
+    return mechanism
