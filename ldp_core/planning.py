@@ -24,8 +24,9 @@ from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.local_hashing import MOST_BUCKETS, LocalHashing
+from ldp_core.local_hashing import MOST_BUCKETS, SMALL_PRIMES, LocalHashing
 from ldp_core.probability import check_epsilon, check_probability
+from ldp_core.projective_geometry_response import ProjectiveGeometryResponse, best_field, projective_space
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.subset_selection import SubsetSelection
 from ldp_core.unary_encoding import UnaryEncoding
@@ -128,6 +129,20 @@ def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
     return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
 
 
+def _fast_local_hashing(d: int, epsilon: float) -> tuple[float, float]:
+    e = math.exp(min(epsilon, 20))
+    g = min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))
+    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
+
+
+def _projective(d: int, epsilon: float) -> tuple[float, float]:
+    space = projective_space(best_field(d, epsilon), d)
+    s, c, k = space.support, space.intersection, space.points
+    less = math.exp(-epsilon)
+    p = s / (s + (k - s) * less)
+    return p, p * c / s + p * less * (s - c) / s
+
+
 def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
     return 1 / (1 + math.exp(-epsilon)), 0.5
 
@@ -148,6 +163,24 @@ register(
         report_bytes=lambda d, epsilon: 8,
         server_operations=lambda d, epsilon: d,
         make=lambda domain, epsilon: LocalHashing(domain, epsilon=epsilon),
+    )
+)
+register(
+    Kind(
+        "local hashing, fast",
+        _fast_local_hashing,
+        report_bytes=lambda d, epsilon: 8,
+        server_operations=lambda d, epsilon: 1,
+        make=lambda domain, epsilon: LocalHashing(domain, epsilon=epsilon, variant="fast"),
+    )
+)
+register(
+    Kind(
+        "projective geometry response",
+        _projective,
+        report_bytes=lambda d, epsilon: 8,
+        server_operations=lambda d, epsilon: 1,
+        make=lambda domain, epsilon: ProjectiveGeometryResponse(domain, epsilon=epsilon),
     )
 )
 register(
@@ -237,8 +270,10 @@ def recommend(
     >>> print(HEADER, *recommend(16, 1.0, 100_000), sep="\n")
     mechanism                      std.error  95% within  bytes/report    ops/report
     subset selection                0.5644 %     1.787 %             2            16
+    projective geometry response    0.6032 %     2.065 %             8             1
     unary encoding, optimized        0.612 %     1.859 %             2            16
     local hashing, optimal          0.6138 %     1.906 %             8            16
+    local hashing, fast             0.6159 %     1.769 %             8             1
     unary encoding, symmetric       0.6259 %     1.754 %             2            16
     Hadamard response               0.6797 %     1.859 %             8             1
     randomized response             0.7856 %     4.429 %             1             1
