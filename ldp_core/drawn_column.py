@@ -35,12 +35,13 @@ from ldp_core.inputs import Inputs
 from ldp_core.keyed import Keyed
 from ldp_core.mechanism import Mechanism, Native
 from ldp_core.randomness import Keystream, Noise, Randomness
+from ldp_core.reported_by import ReportedBy
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, init=False)
-class DrawnColumn(FrequencyOracle):
+class DrawnColumn(ReportedBy, FrequencyOracle):
     """One of ``columns`` columns of which a record answers one.
 
     Args:
@@ -97,21 +98,10 @@ class DrawnColumn(FrequencyOracle):
         """The inner mechanism's: of the reports of the whole record, see `ldp_core.drawn_column`."""
         return self.inner.worst_ratio()
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """The inner mechanism's."""
-        return self.inner.report_type(packed=packed)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """The inner mechanism's."""
-        return self.inner.to_arrow(reports, packed=packed)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """The inner mechanism's."""
-        return self.inner.from_arrow(reports, column=column)
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """The inner mechanism's."""
-        return self.inner.to_numpy(reports, packed=packed)
+    @property
+    def reporter(self) -> Mechanism:
+        """The inner mechanism."""
+        return self.inner
 
     # ---- alone it does not perturb
 

@@ -25,13 +25,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
-from ldp_core.words import Words
+from ldp_core.words import Words, cell_counts, check_below
 
 I64: TypeAlias = npt.NDArray[np.int64]
 U64: TypeAlias = npt.NDArray[np.uint64]
@@ -110,33 +110,16 @@ class HadamardResponse(Words, FrequencyOracle):
 
     def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`. The transform of the counts of columns is, for each row, supporters less the others."""
-        d, k = self.domain.size, self.columns
+        d = self.domain.size
         out = np.empty((n_groups, d), np.int64)
-        step = max(_CELLS // k, 1)
-        columns = reports.view(np.int64)
-        order = None
-        if n_groups > step and np.any(groups[1:] < groups[:-1]):
-            order = np.argsort(groups, kind="stable")
-            columns, groups = columns[order], groups[order]
-        for first in range(0, n_groups, step):
-            last = min(first + step, n_groups)
-            some, of = columns, groups
-            if n_groups > step:
-                start, stop = np.searchsorted(groups, (first, last))
-                some, of = columns[start:stop], groups[start:stop] - first
-            cells = some if last == first + 1 else of * k + some
-            counts = np.bincount(cells, minlength=(last - first) * k).reshape(-1, k)
+        for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.columns):
             sums = walsh_hadamard(counts)
             out[first:last] = (sums[:, :1] + sums[:, 1 : d + 1]) >> 1
         return out
 
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        words = super().from_arrow(reports, column=column)
-        wrong = int(np.count_nonzero(words >= np.uint64(self.columns)))
-        if wrong:
-            raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {self.columns}")
-        return words
+        return check_below(super().from_arrow(reports, column=column), self.columns, column)
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
@@ -147,8 +130,6 @@ class HadamardResponse(Words, FrequencyOracle):
         """See `Mechanism`."""
         return cls(domain, **parameters)
 
-
-_CELLS = 1 << 22  # counts of columns made at a time: 32 MiB
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise
 

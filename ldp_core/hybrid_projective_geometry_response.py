@@ -39,14 +39,12 @@ from ldp_core.projective_geometry_response import (
     I64,
     U64,
     ProjectiveSpace,
-    cell_counts,
-    check_below,
     check_field,
     projective_space,
     values_of,
 )
 from ldp_core.randomness import Noise
-from ldp_core.words import Words
+from ldp_core.words import Words, cell_counts, check_below
 
 
 class _Chances(NamedTuple):

@@ -43,8 +43,33 @@ BUCKET_SHIFT = np.uint64(48)
 """A report is bucket << 48 | function."""
 
 
+class HashedReports(Words, FrequencyOracle):
+    """Reports of a hash function and a bucket: ``bucket << 48 | function``. They support what hashes to the bucket."""
+
+    g: int
+    """Number of buckets."""
+
+    _family: HashFamily
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See `Mechanism`: a report supports the values that its function hashes to its bucket."""
+        return self._family.support_counts(reports, groups, n_groups, self.domain.size)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        words = super().from_arrow(reports, column=column)
+        good = self._family.exists(words & FUNCTION) & (words >> BUCKET_SHIFT < self.g)
+        if not good.all():
+            wrong = len(words) - int(np.count_nonzero(good))
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(words)} reports name a hash function or a bucket that this "
+                "mechanism does not have"
+            )
+        return words
+
+
 @dataclass(frozen=True, init=False)
-class LocalHashing(Words, FrequencyOracle):
+class LocalHashing(HashedReports):
     """Report a random hash function and the bucket of the true value under it, or, with some probability, another.
 
     Args:
@@ -91,7 +116,7 @@ class LocalHashing(Words, FrequencyOracle):
         return self.domain.size + (self.domain.unmatched == "none")
 
     @cached_property
-    def g(self) -> int:
+    def g(self) -> int:  # type: ignore[override]
         """Number of buckets."""
         if self.variant == "binary":
             return 2
@@ -101,7 +126,7 @@ class LocalHashing(Words, FrequencyOracle):
         return min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
 
     @cached_property
-    def _family(self) -> HashFamily:
+    def _family(self) -> HashFamily:  # type: ignore[override]
         return LinearFamily(self.g, self._hashed) if self.variant == "fast" else AffineFamily(self.g)
 
     @cached_property
@@ -142,22 +167,6 @@ class LocalHashing(Words, FrequencyOracle):
         own = self._family.hash(functions, codes)
         buckets ^= (own ^ buckets) & np.negative(keep.astype(np.uint64))  # own where kept, without a branch
         return buckets << BUCKET_SHIFT | functions
-
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: a report supports the values that its function hashes to its bucket."""
-        return self._family.support_counts(reports, groups, n_groups, self.domain.size)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        words = super().from_arrow(reports, column=column)
-        good = self._family.exists(words & FUNCTION) & (words >> BUCKET_SHIFT < self.g)
-        if not good.all():
-            wrong = len(words) - int(np.count_nonzero(good))
-            raise ReportError(
-                f"column {column!r}: {wrong} of {len(words)} reports name a hash function or a bucket that this "
-                "mechanism does not have"
-            )
-        return words
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

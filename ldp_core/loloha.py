@@ -21,32 +21,29 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.local_hashing import (
     BUCKET_SHIFT,
-    FUNCTION,
     MOST_BUCKETS,
     PRIME,
     SMALL_PRIMES,
     AffineFamily,
+    HashedReports,
     HashFamily,
     LinearFamily,
 )
 from ldp_core.longitudinal import Longitudinal, LongitudinalRandomizedResponse, check_epsilon_1
-from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below
 from ldp_core.randomness import Noise
-from ldp_core.words import Words
 
 I64: TypeAlias = npt.NDArray[np.int64]
 U64: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, init=False)
-class Loloha(Words, Longitudinal):
+class Loloha(HashedReports, Longitudinal):
     """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
 
     Args:
@@ -100,7 +97,7 @@ class Loloha(Words, Longitudinal):
         return self.domain.size + (self.domain.unmatched == "none")
 
     @cached_property
-    def _family(self) -> HashFamily:
+    def _family(self) -> HashFamily:  # type: ignore[override]
         return LinearFamily(self.g, self._hashed) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
@@ -135,22 +132,6 @@ class Loloha(Words, Longitudinal):
         own = self._family.hash(functions, codes).astype(self._rounds.domain.code_dtype)
         buckets = self._rounds.perturb_codes(own, noise.with_codes(own)).astype(np.uint64)
         return buckets << BUCKET_SHIFT | functions
-
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: a report supports the values that its function hashes to its bucket."""
-        return self._family.support_counts(reports, groups, n_groups, self.domain.size)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        words = super().from_arrow(reports, column=column)
-        good = self._family.exists(words & FUNCTION) & (words >> BUCKET_SHIFT < self.g)
-        if not good.all():
-            wrong = len(words) - int(np.count_nonzero(good))
-            raise ReportError(
-                f"column {column!r}: {wrong} of {len(words)} reports name a hash function or a bucket that this "
-                "mechanism does not have"
-            )
-        return words
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

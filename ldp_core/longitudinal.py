@@ -26,7 +26,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core import bits
 from ldp_core.domain import Codes, Domain, Label
@@ -36,6 +35,7 @@ from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, log_above
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.randomness import Noise
+from ldp_core.reported_by import ReportedBy
 from ldp_core.unary_encoding import UnaryEncoding
 
 Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
@@ -80,7 +80,7 @@ class Longitudinal(FrequencyOracle):
         return self.permanent_answers * self.epsilon_infinity
 
 
-class Chain(Longitudinal):
+class Chain(ReportedBy, Longitudinal):
     """One pure protocol on the answers of another; a report is one of the second's."""
 
     @property
@@ -107,21 +107,10 @@ class Chain(Longitudinal):
         """See `Mechanism`."""
         return self.instantaneous.support_counts(reports, groups, n_groups)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """That of the second round."""
-        return self.instantaneous.report_type(packed=packed)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return self.instantaneous.to_arrow(reports, packed=packed)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        return self.instantaneous.from_arrow(reports, column=column)
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return self.instantaneous.to_numpy(reports, packed=packed)
+    @property
+    def reporter(self) -> FrequencyOracle:
+        """The second round."""
+        return self.instantaneous
 
 
 def _chained(supports: Fraction, p2: Fraction, q2: Fraction) -> Fraction:

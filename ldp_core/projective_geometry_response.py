@@ -15,7 +15,7 @@ bits, and the server's work is n + O(K F t), not n d. (t = 2 is randomized respo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -26,12 +26,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
-from ldp_core.words import Words
+from ldp_core.words import Words, cell_counts, check_below
 
 I64: TypeAlias = npt.NDArray[np.int64]
 U32: TypeAlias = npt.NDArray[np.uint32]
@@ -299,33 +299,6 @@ def _chosen(condition: npt.NDArray[np.bool_], yes: U32, no: U32) -> U32:
     chosen &= np.negative(condition.astype(np.uint32))
     chosen ^= no
     return chosen
-
-
-def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
-    """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
-    step = max(_CELLS // k, 1)
-    if n_groups > step and np.any(groups[1:] < groups[:-1]):
-        order = np.argsort(groups, kind="stable")
-        cells, groups = cells[order], groups[order]
-    for first in range(0, n_groups, step):
-        last = min(first + step, n_groups)
-        some, of = cells, groups
-        if n_groups > step:
-            start, stop = np.searchsorted(groups, (first, last))
-            some, of = cells[start:stop], groups[start:stop] - first
-        at = some if last == first + 1 else of * k + some
-        yield first, last, np.bincount(at, minlength=(last - first) * k).reshape(-1, k)
-
-
-_CELLS = 1 << 20  # counts of points made at a time: 8 MiB
-
-
-def check_below(words: U64, limit: int, column: str) -> U64:
-    """Return ``words``; raise `ReportError` unless all are below ``limit``."""
-    wrong = int(np.count_nonzero(words >= np.uint64(limit)))
-    if wrong:
-        raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {limit}")
-    return words
 
 
 # ---- which field

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError
@@ -27,6 +26,7 @@ from ldp_core.inputs import Inputs
 from ldp_core.mechanism import Mechanism, Native
 from ldp_core.open_domain import OpenDomain
 from ldp_core.randomness import Noise
+from ldp_core.reported_by import ReportedBy
 
 I64 = npt.NDArray[np.int64]
 
@@ -93,7 +93,7 @@ class Sketch(Mechanism):
 
 
 @dataclass(frozen=True, init=False)
-class Candidates(FrequencyOracle):
+class Candidates(ReportedBy, FrequencyOracle):
     """A sketch as a frequency oracle over candidate values; see `Sketch.over`.
 
     Its reports, tallies and fingerprint are the sketch's: it may be made after they were. Values that are
@@ -210,21 +210,10 @@ class Candidates(FrequencyOracle):
         """See the sketch: its counters."""
         return self.sketch.support_counts(reports, groups, n_groups)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """See the sketch."""
-        return self.sketch.report_type(packed=packed)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See the sketch."""
-        return self.sketch.to_arrow(reports, packed=packed)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See the sketch."""
-        return self.sketch.from_arrow(reports, column=column)
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See the sketch."""
-        return self.sketch.to_numpy(reports, packed=packed)
+    @property
+    def reporter(self) -> Mechanism:
+        """The sketch."""
+        return self.sketch
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""

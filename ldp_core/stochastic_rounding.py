@@ -18,8 +18,6 @@ from functools import cached_property, singledispatch
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core.bit_vectors import IndependentBits
 from ldp_core.distribution import Distribution
@@ -34,6 +32,7 @@ from ldp_core.numeric import F64, I64, Numeric, normal_interval, round_to_points
 from ldp_core.probability import check_epsilon
 from ldp_core.randomized_response import RandomizedResponse
 from ldp_core.randomness import Noise
+from ldp_core.reported_by import ReportedBy
 from ldp_core.square_wave import check_buckets
 from ldp_core.subset_selection import SubsetSelection
 from ldp_core.tally import Tally
@@ -42,7 +41,7 @@ Maker: TypeAlias = Callable[..., FrequencyOracle]
 
 
 @dataclass(frozen=True, init=False)
-class StochasticRounding(Numeric):
+class StochasticRounding(ReportedBy, Numeric):
     """Round a number at random to one of k points, and report that by a frequency oracle.
 
     Args:
@@ -196,21 +195,10 @@ class StochasticRounding(Numeric):
         """See the oracle."""
         return self.oracle.support_counts(reports, groups, n_groups)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """See the oracle."""
-        return self.oracle.report_type(packed=packed)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See the oracle."""
-        return self.oracle.to_arrow(reports, packed=packed)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See the oracle."""
-        return self.oracle.from_arrow(reports, column=column)
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See the oracle."""
-        return self.oracle.to_numpy(reports, packed=packed)
+    @property
+    def reporter(self) -> Mechanism:
+        """The oracle."""
+        return self.oracle
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`: the oracle by its name alone where that says all."""

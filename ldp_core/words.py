@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from ldp_core.domain import Codes
 from ldp_core.errors import ReportError
 from ldp_core.mechanism import Mechanism, Native
 from ldp_core.randomness import Noise
+
+I64: TypeAlias = npt.NDArray[np.int64]
+U64: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Words(Mechanism):
@@ -53,3 +57,30 @@ class Words(Mechanism):
 
 
 _BLOCK = 1 << 16  # records
+
+
+def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
+    """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
+    step = max(_CELLS // k, 1)
+    if n_groups > step and np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        cells, groups = cells[order], groups[order]
+    for first in range(0, n_groups, step):
+        last = min(first + step, n_groups)
+        some, of = cells, groups
+        if n_groups > step:
+            start, stop = np.searchsorted(groups, (first, last))
+            some, of = cells[start:stop], groups[start:stop] - first
+        at = some if last == first + 1 else of * k + some
+        yield first, last, np.bincount(at, minlength=(last - first) * k).reshape(-1, k)
+
+
+_CELLS = 1 << 20  # counts made at a time: 8 MiB
+
+
+def check_below(words: U64, limit: int, column: str) -> U64:
+    """Return ``words``; raise `ReportError` unless all are below ``limit``."""
+    wrong = int(np.count_nonzero(words >= np.uint64(limit)))
+    if wrong:
+        raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {limit}")
+    return words

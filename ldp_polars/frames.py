@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import polars as pl
 from polars import selectors as cs
 
-from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core import ParameterError, PlanError, PrivacyPlan
 from ldp_core.drawn_column import DrawnColumn, DrawnColumns
 from ldp_core.plan import METADATA_KEY
 from ldp_core.report_type import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
-from ldp_polars.functions import as_expr, histogram, one_value_a_row, perturb
+from ldp_polars.functions import as_expr, finished, histogram, one_value_a_row, perturb
 from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.typed import Report
 from ldp_polars.udfs import PerturbDrawn
@@ -69,7 +69,7 @@ def perturb_frame(
     drawn = _drawn_reports(plan.drawn, tuple(fields.values()), packed=packed, **noise)
     seeded = noise.get("seed") is not None
     finished = [
-        _finished(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
+        finished(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
         if isinstance(m, DrawnColumn)
         else cs.by_name(name)
         for name, m in plan.columns.items()
@@ -102,18 +102,6 @@ def _drawn_reports(
         return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
         is_elementwise=True,
     )
-
-
-def _finished(expr: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool) -> pl.Expr:
-    """Physical reports in the dtype that `perturb` gives them."""
-    dtype = report_dtype(mechanism, packed=packed)
-    if isinstance(dtype, pl.Enum):
-        expr = expr.cat.to(dtype)
-    if not typed:
-        return expr
-    if isinstance(dtype, pl.Enum):
-        expr = expr.cast(pl.String)
-    return expr.ext.to(Report(mechanism, packed=packed, seeded=seeded))
 
 
 def histograms(

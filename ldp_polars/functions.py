@@ -65,8 +65,7 @@ def perturb(
     >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
     Boolean
     """
-    dtype = report_dtype(_mechanism(mechanism), packed=packed)
-    mechanism.check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
+    _mechanism(mechanism).check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
     values = one_value_a_row(as_expr(expr))
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     keyed, ids = keyed_noise(noise, values)
@@ -76,13 +75,19 @@ def perturb(
         return_dtype=physical_report_dtype(mechanism, packed),
         is_elementwise=True,
     )
+    return finished(reports, mechanism, packed=packed, typed=typed, seeded=noise.get("seed") is not None)
+
+
+def finished(reports: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool) -> pl.Expr:
+    """Physical reports in the dtype that `perturb` gives them."""
+    dtype = report_dtype(mechanism, packed=packed)
     if isinstance(dtype, pl.Enum):
         reports = reports.cat.to(dtype)
     if not typed:
         return reports
     if isinstance(dtype, pl.Enum):
         reports = reports.cast(pl.String)
-    return reports.ext.to(Report(mechanism, packed=packed, seeded=noise.get("seed") is not None))
+    return reports.ext.to(Report(mechanism, packed=packed, seeded=seeded))
 
 
 def randomized_response(

@@ -292,7 +292,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     if isinstance(m, HPGR):
         np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    monkeypatch.setattr(projective_geometry_response, "_CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
+    monkeypatch.setattr("ldp_core.words._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
     assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
 
