@@ -10,7 +10,7 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_beam.yaml import LdpHistogram
-from ldp_core import Domain, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, Keyed, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.consistency import METHODS
 from tests.beam.helpers import run
 
@@ -18,13 +18,17 @@ LABELS = ["a", "b", "c", "d", "e"]
 M = UnaryEncoding(LABELS, epsilon=0.5)
 NONE = UnaryEncoding(Domain(LABELS, unmatched="none"), epsilon=0.5)
 K_ARY = RandomizedResponse(LABELS, epsilon=0.5)
-N = 500
+N, SEED = 500, 1
 EACH = pytest.mark.parametrize("method", METHODS)
 
 
 def reports(m) -> pa.Array:
+    """The same ones every time, of which the least estimate is below 0, so that every method changes something."""
     codes = np.minimum(np.random.default_rng(1).geometric(0.7, N) - 1, 4)
-    return m.perturb(pa.array(LABELS).take(pa.array(codes)), packed=True)
+    noise = Keyed(Secret.from_seed(SEED), np.arange(N), column="x")
+    made = m.perturb(pa.array(LABELS).take(pa.array(codes)), packed=True, randomness=noise)
+    assert m.estimate(m.tally(made)).counts.min() < -50
+    return made
 
 
 @EACH
