@@ -195,5 +195,8 @@ def estimation(
         ParameterError: they are bad, or the mechanism is none that makes histograms.
     """
     if not isinstance(mechanism, FrequencyOracle):
-        raise ParameterError(f"mechanism must be a frequency oracle of ldp_core, got {type(mechanism).__name__}")
+        raise ParameterError(
+            f"a histogram needs a frequency oracle, got {type(mechanism).__name__}: of numbers take Mean, of values to "
+            "be found HeavyHitters, and of a sketch give the candidates, sketch.over([...])"
+        )
     return Estimation(confidence, simultaneous, consistency).of(mechanism)

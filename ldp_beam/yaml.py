@@ -412,7 +412,11 @@ def _mechanism(column: str, mechanism: Any, plan: Any) -> FrequencyOracle:
     else:
         raise ParameterError(f"mechanism is a mapping, got {type(mechanism).__name__}")
     if not isinstance(made, FrequencyOracle):
-        raise ParameterError(f"a histogram needs a frequency oracle, got {made.name}")
+        raise ParameterError(
+            f"a histogram needs a frequency oracle, got {made.name}: give a sketch its candidates, as the mechanism "
+            "{mechanism: candidates (of rappor: rappor_candidates), sketch: {...}, domain: [...]}; means and heavy "
+            "hitters are not in YAML"
+        )
     return made
 
 
@@ -526,9 +530,7 @@ def _check_type(name: str, mechanism: Mechanism, fields: Fields) -> None:
         kind = several[0]
     of_labels = mechanism.inputs.kind
     if isinstance(kind, type) and issubclass(kind, _SCALARS) and kind not in PYTHON_TYPES[of_labels]:
-        raise DtypeError(
-            f"column {name!r}: a domain of {of_labels} labels needs {of_labels} values, not {kind.__name__}"
-        )
+        raise DtypeError(f"column {name!r}: {mechanism.name} needs {of_labels} values, not {kind.__name__}")
 
 
 def _python_type(kind: pa.DataType, nullable: bool = False) -> Any:

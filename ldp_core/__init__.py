@@ -39,6 +39,7 @@ from ldp_core.one_bit_mean import OneBitMean
 from ldp_core.open_domain import OpenDomain
 from ldp_core.piecewise import Piecewise
 from ldp_core.plan import PrivacyPlan
+from ldp_core.plan_planning import compare as compare_plans
 from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
 from ldp_core.prefixes import Prefixes
 from ldp_core.projective_geometry_response import ProjectiveGeometryResponse
@@ -105,6 +106,7 @@ __all__ = [
     "Tally",
     "ThresholdHistogramEncoding",
     "UnaryEncoding",
+    "compare_plans",
     "consistent",
     "expected_error",
     "recommend",

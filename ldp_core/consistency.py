@@ -223,7 +223,8 @@ def _norm_sub(estimates: F64, n: F64) -> F64:
 def _mle_apx(estimates: F64, n: F64, noise: _Noise) -> F64:
     if _uneven(noise):
         return _norm_sub(estimates, n)
-    return _nearest(estimates, n, n * noise.a[-1], noise.b[-1])
+    # A count of n has a variance of n (a + b), which rounding may take to 0 or below for a large epsilon.
+    return _nearest(estimates, n, n * noise.a[-1], max(noise.b[-1], (_NOTHING - 1) * noise.a[-1]))
 
 
 def _mle(estimates: F64, n: F64, noise: _Noise) -> F64:

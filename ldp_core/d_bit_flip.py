@@ -126,6 +126,12 @@ class DBitFlip(Longitudinal):
         _, a, b = self._rates
         return a[0] * n + b[0] * count
 
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Of a report about the bucket that says 0, and of one that says 1; see `debias`."""
+        less = float((1 - fraction(self._keep)) * (1 - self._rate))
+        return -less, 1 - less
+
     @cached_property
     def _rates(self) -> tuple[F64, F64, F64]:
         size, p = self.domain.size, fraction(self._keep)
@@ -201,7 +207,7 @@ class DBitFlip(Longitudinal):
     def is_possible(self, n: int, counts: I64) -> bool:
         """See `Mechanism`: each report says something of d buckets, at most once of each."""
         about = counts.reshape(-1, 2).sum(axis=1)
-        return bool(counts.min() >= 0 and about.max() <= n and about.sum() == n * self.bits)
+        return super().is_possible(n, counts) and bool(about.max() <= n and about.sum() == n * self.bits)
 
     def report_type(self, *, packed: bool = False) -> pa.DataType:
         """``FixedSizeList<uint16 or uint32, d>``; ``packed`` changes nothing."""

@@ -94,6 +94,11 @@ class DrawnColumn(ReportedBy, FrequencyOracle):
         """As the inner mechanism is."""
         return self.inner.memoised
 
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The inner mechanism's."""
+        return self.inner.parts
+
     def worst_ratio(self) -> Fraction:
         """The inner mechanism's: of the reports of the whole record, see `ldp_core.drawn_column`."""
         return self.inner.worst_ratio()

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -94,6 +95,8 @@ class FakeDataColumn(DrawnColumn):
         super().__init__(inner, columns=columns)
         if inner.inputs is not inner.domain or inner.counters != inner.domain.size:
             raise ParameterError(f"fake data need a mechanism that perturbs a declared domain, not {inner.name}")
+        if inner.parts != (0.0, 1.0):
+            raise ParameterError(f"fake data need reports that support a value or do not, not those of {inner.name}")
         can_be_none = isinstance(inner, IndependentBits) or inner.domain.unmatched == "none"
         if prior is not None and fake is not None:
             raise ParameterError("fake values are drawn from a prior or as fake= says, not both")
@@ -112,6 +115,8 @@ class FakeDataColumn(DrawnColumn):
         """See `DrawnColumn`: fake values take the place of those that are not drawn, and all are perturbed alike."""
         noise = randomness.bind(f"fake data {self.fingerprint}", np.zeros(len(codes), np.uint8)).of_persons()
         answers = np.where(drawn, codes, self._fakes(len(codes), noise))
+        if self.fake != "none":  # reports may have the codes' dtype (that of no value can be one past its end)
+            answers = answers.astype(self.domain.code_dtype, copy=False)
         return self.inner.perturb_codes(answers, randomness.bind(self.fingerprint, answers))
 
     def _fakes(self, n: int, noise: Noise) -> npt.NDArray[Any]:
@@ -180,7 +185,11 @@ def published_epsilon(epsilon: float, columns: int) -> float:
 
 
 def _weights(prior: Iterable[float], size: int) -> tuple[float, ...]:
-    weights = [float(weight) for weight in prior]
+    weights: list[float] | None = None
+    with suppress(TypeError, ValueError, OverflowError):
+        weights = [float(weight) for weight in prior]
+    if weights is None:
+        raise ParameterError("a prior is a list of numbers")
     if len(weights) != size:
         raise ParameterError(f"a prior has a weight for each of the {size} values, got {len(weights)}")
     if not (all(0 <= weight < np.inf for weight in weights) and 0 < sum(weights) < np.inf):

@@ -146,7 +146,7 @@ class HadamardCountMeanSketch(Words, CountMean):
 
     def is_possible(self, n: int, counts: I64) -> bool:
         """See `Mechanism`: each report counts once."""
-        return not counts.size or bool(counts.min() >= 0 and counts.sum() == n)
+        return super().is_possible(n, counts) and bool(counts.sum() == n)
 
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""

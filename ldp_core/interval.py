@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NoReturn
@@ -17,6 +18,7 @@ from ldp_core.errors import DomainError
 STEPS = 1 << 24
 """Grid steps in an interval: a number moves by at most half a step, 3e-8 of the interval's length."""
 _BLOCK = 1 << 15  # numbers at a time: they stay in the L2 cache
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Interval:
 
     def __post_init__(self) -> None:
         good = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (self.low, self.high))
-        if not good or not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        good = good and -_LARGEST <= self.low < self.high <= _LARGEST  # (an integer may be beyond all floats)
+        if not good or not float(self.low) < float(self.high):
             raise DomainError("an interval goes from a finite number low to a greater one, high")
         if self.unmatched not in ("error", "clip"):
             raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')

@@ -413,6 +413,9 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
         raise InputError(f"{array.null_count} of {len(array)} ids are null: keyed noise needs an id for each record")
     if pa.types.is_dictionary(array.type):
         at = array.indices.to_numpy()
+        beyond = int(np.count_nonzero((at < 0) | (at >= len(array.dictionary))))
+        if beyond:
+            raise InputError(f"{beyond} of {len(at)} ids are out of their dictionary's bounds")
         return tuple(None if w is None else w.take(at) for w in id_words(array.dictionary, key))  # type: ignore[return-value]
     if pa.types.is_integer(array.type):
         wide = array if array.type in (pa.int64(), pa.uint64()) else array.cast(pa.int64())

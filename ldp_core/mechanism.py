@@ -150,7 +150,7 @@ class Mechanism(ABC):
             DomainError, DtypeError: see `Domain.encode`.
             ParameterError: no keyed noise, and the mechanism is memoised.
         """
-        self.check_noise(keyed=randomness is not None)
+        self.check_noise(keyed=randomness is not None and randomness.by_value)
         source = Keystream() if randomness is None else randomness
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             array = as_arrow(values, self.inputs.kind, column=column)
@@ -243,6 +243,8 @@ class Mechanism(ABC):
         Raises:
             ParameterError: an unknown mechanism, a missing or an unknown parameter.
         """
+        if not isinstance(data, Mapping):
+            raise ParameterError(f"a mechanism is a table, got {type(data).__name__}")
         rest = dict(data)
         name = rest.pop("mechanism", None)
         cls = Mechanism._registry.get(name) if isinstance(name, str) else None
@@ -250,8 +252,8 @@ class Mechanism(ABC):
             raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {name!r}")
         if "domain" not in rest:
             raise ParameterError(f"{name} needs a domain")
-        domain = inputs_from_dict({k: rest.pop(k) for k in ("domain", "unmatched") if k in rest})
         try:
+            domain = inputs_from_dict({k: rest.pop(k) for k in ("domain", "unmatched") if k in rest})
             return cls.from_parameters(domain, rest)
         except TypeError as error:  # an argument is missing or unknown
             message = str(error)

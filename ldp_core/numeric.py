@@ -138,7 +138,7 @@ class Numeric(Mechanism):
             raise ParameterError(f"number must be in {self.domain.summary}")
         length = self.domain.high - self.domain.low
         noise = self.most_noise if number is None else float(self.noise((number - self.domain.low) / length))
-        return noise * length**2 / n
+        return noise * length * length / n  # (inf, not an error, where floats end)
 
     def noise(self, shares: Any) -> F64:
         """The variance of a report's value, of one number each: second moments are linear between points."""
@@ -237,7 +237,7 @@ class Symbols(Numeric):
 
     def is_possible(self, n: int, counts: I64) -> bool:
         """See `Mechanism`: each report counts once."""
-        return bool(counts.min() >= 0 and counts.sum() == n)
+        return super().is_possible(n, counts) and bool(counts.sum() == n)
 
     def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         """See `Numeric`. The interval is the mean -+ z standard errors, z the normal quantile.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core.columns import as_arrow, is_text, null_count
+from ldp_core.columns import as_arrow, filled_indices, is_text, null_count
 from ldp_core.domain import Codes
 from ldp_core.errors import DomainError
 from ldp_core.keyed import id_words
@@ -69,10 +69,12 @@ class OpenDomain:
             column: what to call the values in an error message.
 
         Raises:
-            DomainError: nulls.
+            DomainError: nulls, or indices out of their dictionary's bounds.
             DtypeError: the values are of another kind.
         """
         array = as_arrow(values, self.kind, column=column)
+        if pa.types.is_dictionary(array.type):
+            filled_indices(array, len(array.dictionary), column=column)  # (checks them)
         missing = null_count(array)
         if missing:
             raise DomainError(f"column {column!r}: {missing} of {len(array)} values are null; fill them before")

@@ -138,7 +138,8 @@ class Prefixes:
 
     def _of_array(self, array: pa.Array) -> tuple[U64, Bools]:
         if self.alphabet is not None:
-            codes, bad = self._of_text(array.cast(pa.large_string()))
+            # (Under a null there may still be a text: that of a column which somebody has masked.)
+            codes, bad = self._of_text(pc.fill_null(array.cast(pa.large_string()), ""))
         else:
             numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
             codes = numbers.astype(np.int64, copy=False).view(np.uint64)  # a negative number is a huge one

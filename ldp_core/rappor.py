@@ -306,7 +306,7 @@ class Rappor(Sketch):
         if self.bits > 64:
             raise ParameterError(f"integers hold at most 64 bits, the filters have {self.bits}")
         with suppress(ValueError, TypeError, OverflowError):  # they quote what they could not convert
-            return np.column_stack((np.asarray(cohorts, np.uint64), np.asarray(filters, np.uint64)))
+            return np.column_stack((_unsigned(cohorts), _unsigned(filters)))
         raise ReportError("cohorts and filters must be columns of as many unsigned integers")
 
     # ---- server
@@ -330,7 +330,7 @@ class Rappor(Sketch):
     def is_possible(self, n: int, counts: I64) -> bool:
         """See `Mechanism`: cohorts add up to n, and none has more 1s of a bit than reports."""
         table = counts.reshape(self.cohorts, 1 + self.bits)
-        return bool(counts.min() >= 0 and table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
+        return super().is_possible(n, counts) and bool(table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
 
     def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
         """See `Sketch`, and `support_probability`; by codes, so not for MD5. `over` has the better estimate."""
@@ -387,6 +387,18 @@ def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
         return np.full((n, width), 255 if threshold else 0, np.uint8)
     nowhere = np.full(n, 8 * width, np.uint32)  # no bit of a row has another probability
     return noise.one_hot_rows(ONE // 2, threshold, nowhere, width, lane)
+
+
+def _unsigned(values: Any) -> U64:
+    """Integers as they are, or an error: numpy would wrap negative ones and cut off fractions."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":  # a list with integers on both sides of 2**63 has become one of floats
+        array = np.asarray(values, object)
+        if not all(type(item) is int for item in array):
+            raise TypeError
+    if array.size and array.min() < 0:
+        raise OverflowError
+    return array.astype(np.uint64)
 
 
 def _integer(name: str, value: int, low: int, high: int) -> int:

@@ -319,6 +319,11 @@ class RapporCandidates(Candidates):
         z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
         return counts, errors, counts - z * errors, counts + z * errors
 
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Least squares have no bounds: few reports may give any share."""
+        return -math.inf, math.inf
+
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Of an estimated count, if few people hold any one value and reports are spread evenly; an approximation.
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from ldp_core.errors import MechanismMismatchError
+from ldp_core.errors import MechanismMismatchError, ReportError
 from ldp_core.mechanism import Mechanism
 
 NAME = "ldp.report"
@@ -25,8 +25,17 @@ def describe(mechanism: Mechanism, *, seeded: bool) -> str:
 
 @lru_cache(maxsize=256)
 def described(metadata: str) -> tuple[Mechanism, bool]:
-    """Inverse of `describe`."""
-    made = json.loads(metadata)
+    """Inverse of `describe`.
+
+    Raises:
+        ReportError: no JSON table.
+        ParameterError: see `Mechanism.from_dict`.
+    """
+    made = None
+    with suppress(ValueError):
+        made = json.loads(metadata)
+    if not isinstance(made, dict):
+        raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
     seeded = bool(made.pop("seeded", False))
     return Mechanism.from_dict(made), seeded
 
@@ -47,7 +56,7 @@ def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
         with suppress(AttributeError):  # a type that is not Python's
             text = field.type.__arrow_ext_serialize__()
     if name == NAME.encode() and text is not None:
-        check_same(described(text.decode())[0], mechanism, field.name)
+        check_same(described(text.decode(errors="replace"))[0], mechanism, field.name)
 
 
 def check_same(made_by: Mechanism, mechanism: Mechanism, column: str) -> None:

@@ -168,12 +168,15 @@ class SampledColumn(DrawnColumn):
         answers = support[..., :1].astype(float)
         none = answers == 0
         answers = np.where(none, 1, answers)
-        _, a, b = self.inner._rates
+        b = self.inner._rates[2]
         scale = n / answers
-        counts: F64 = scale * self.inner.debias(answers, support[..., 1:], confidence=confidence)[0]
+        of_answers, of_noise, *_ = self.inner.debias(answers, support[..., 1:], confidence=confidence)
+        counts: F64 = scale * of_answers
         people = _unsampled(n, answers)
-        # variance = a + b c + e c^2
-        a, b, e = scale * n * a, scale * (b + people), -people / answers
+        # variance = a + b c + e c^2. In a pure protocol a is n times a constant; where an error depends on more than
+        # the count (collisions of a sketch, values of one block, a regression) the inner mechanism knows how much.
+        a = scale**2 * (of_noise**2 - b * np.clip(of_answers, 0, answers))
+        b, e = scale * (b + people), -people / answers
         inside = np.clip(counts, 0, n)
         errors: F64 = np.sqrt(np.maximum(a + (b + e * inside) * inside, 0))
         z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))

@@ -226,7 +226,7 @@ class Candidates(ReportedBy, FrequencyOracle):
     @classmethod
     def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Candidates:
         """See `Mechanism`."""
-        sketch = Mechanism.from_dict(parameters["sketch"])
+        sketch = Mechanism.from_dict(parameters.get("sketch", {}))
         if not isinstance(sketch, Sketch):
             raise ParameterError("candidates are of a sketch")
         return cls(domain, sketch)

@@ -218,6 +218,8 @@ def _made(oracle: str | Mapping[str, Any] | Maker, buckets: int, epsilon: float)
     points = list(range(buckets))
     if callable(oracle):
         made: Any = oracle(points, epsilon=epsilon)
+    elif not isinstance(oracle, (str, Mapping)):
+        raise ParameterError(f"oracle must be a name, a table or a function, got {type(oracle).__name__}")
     else:
         table = {"mechanism": oracle} if isinstance(oracle, str) else dict(oracle)
         made = Mechanism.from_dict({"epsilon": epsilon, **table, "domain": points})

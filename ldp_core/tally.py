@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ldp_core.errors import MechanismMismatchError, ReportError
 
 _VERSION = 1
+_LIMIT = 1 << 63
 _FINGERPRINT = re.compile("[0-9a-f]{16}")
 _HEADER = struct.Struct("<BB16sqI")  # version, bytes a count, fingerprint, n, number of counts
 
@@ -39,11 +41,11 @@ class Tally:
 
     def __post_init__(self) -> None:
         given = np.asarray(self.support)
-        if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or self.n < 0:
-            raise ReportError("a tally's n must be an integer, at least 0")
-        if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise ReportError("a tally's support counts must be a row of integers")
-        if not _FINGERPRINT.fullmatch(self.fingerprint):
+        if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or not 0 <= self.n < _LIMIT:
+            raise ReportError("a tally's n must be an integer, at least 0 and below 2**63")
+        if given.ndim != 1 or given.dtype.kind not in "iu" or int(given.max(initial=0)) >= _LIMIT:
+            raise ReportError("a tally's support counts must be a row of integers of 64 bits")
+        if not isinstance(self.fingerprint, str) or not _FINGERPRINT.fullmatch(self.fingerprint):
             raise ReportError("a tally's fingerprint must be 16 hexadecimal digits")
         support = np.array(given, np.int64)
         support.flags.writeable = False
@@ -90,8 +92,19 @@ class Tally:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Tally:
-        """Inverse of `to_dict`."""
-        return cls(data["n"], np.asarray(data["support"], np.int64), data["fingerprint"])
+        """Inverse of `to_dict`.
+
+        Raises:
+            ReportError: it is not a tally.
+        """
+        if not isinstance(data, dict) or not isinstance(data.get("support"), list):
+            raise ReportError("a tally is a table of n, a list support, and fingerprint")
+        support = None
+        with suppress(ValueError):  # lists in the list
+            support = np.asarray(data["support"] or np.zeros(0, np.int64))
+        if support is None:
+            raise ReportError("a tally's support counts must be a row of integers of 64 bits")
+        return cls(data.get("n"), support, data.get("fingerprint"))  # type: ignore[arg-type]
 
     def to_bytes(self) -> bytes:
         """A compact, deterministic, versioned encoding: counts take 1, 2, 4 or 8 bytes, as the largest needs."""

@@ -14,7 +14,7 @@ from ldp_core.drawn_column import DrawnColumn, DrawnColumns
 from ldp_core.plan import METADATA_KEY
 from ldp_core.report_type import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
-from ldp_polars.functions import as_expr, finished, histogram, one_value_a_row, perturb
+from ldp_polars.functions import NO_HISTOGRAM, as_expr, finished, histogram, one_value_a_row, perturb
 from ldp_polars.noise import NoiseOptions, keyed_noise
 from ldp_polars.typed import Report
 from ldp_polars.udfs import PerturbDrawn
@@ -68,13 +68,13 @@ def perturb_frame(
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
     drawn = _drawn_reports(plan.drawn, tuple(fields.values()), packed=packed, **noise)
     seeded = noise.get("seed") is not None
-    finished = [
+    columns = [
         finished(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
         if isinstance(m, DrawnColumn)
         else cs.by_name(name)
         for name, m in plan.columns.items()
     ]
-    return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*finished, *kept)
+    return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*columns, *kept)
 
 
 def _unused(names: Iterable[str]) -> str:
@@ -115,7 +115,10 @@ def histograms(
     simultaneous: bool = False,
     consistency: Consistency | None = None,
 ) -> Frame:
-    """Estimate all columns of a frame of reports: one tidy frame.
+    """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
+
+    Numbers, sketches and heavy hitters have none and are left out. Of a sketch there is one if ``plan`` has the sketch
+    with candidates, ``sketch.over([...])``, in its place.
 
     Args:
         reports: made by ``plan``, eager or lazy.
@@ -132,7 +135,8 @@ def histograms(
         ``frequency``, ``standard_error``, ``low``, ``high`` and ``n``; sorted, by column in the plan's order.
 
     Raises:
-        PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports.
+        PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
+            the columns has a histogram.
         ParameterError: ``window`` without ``event_time``, or the other way round.
 
     >>> import polars as pl, ldp_polars
@@ -146,6 +150,8 @@ def histograms(
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     check_reports(reports, plan)
+    if not plan.oracles:
+        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {NO_HISTOGRAM}")
     lazy = reports.lazy()
     keys = [by] if isinstance(by, str) else list(by)
     if window is not None and event_time is not None:

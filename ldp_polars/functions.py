@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from ldp_core.unary_encoding import Variant
 
 
+NO_HISTOGRAM = (
+    "of numbers take .ldp.mean or .ldp.distribution (of tallies ldp_polars.estimate_mean), of HeavyHitters "
+    ".ldp.heavy_hitters (of tallies ldp_polars.find_heavy_hitters), and of a sketch give the candidates, "
+    "sketch.over([...])"
+)
+"""What to do with reports of which there is no histogram."""
+
+
 def perturb(
     expr: pl.Expr | str,
     mechanism: Mechanism,
@@ -398,10 +406,7 @@ def _mechanism(mechanism: Mechanism) -> Mechanism:
 
 def _oracle(mechanism: Mechanism) -> FrequencyOracle:
     if not isinstance(_mechanism(mechanism), FrequencyOracle):
-        raise ParameterError(
-            f"a histogram needs a frequency oracle, got {type(mechanism).__name__}; of a sketch give the candidates, "
-            "sketch.over([...])"
-        )
+        raise ParameterError(f"a histogram needs a frequency oracle, got {type(mechanism).__name__}: {NO_HISTOGRAM}")
     return mechanism  # type: ignore[return-value]
 
 

@@ -17,7 +17,7 @@ from ldp_polars.dtypes import spread
 from ldp_polars.functions import as_expr, tally
 from ldp_polars.planned import at_plan_time
 from ldp_polars.typed import mechanism_of
-from ldp_polars.udfs import arrays, checked
+from ldp_polars.udfs import arrays, checked, with_room
 
 MEAN = pl.Struct({**dict.fromkeys(("mean", "standard_error", "low", "high"), pl.Float64), "n": pl.Int64})
 DISTRIBUTION = pl.List(
@@ -92,7 +92,8 @@ def distribution(
         to ``right``: ``.explode(name).unnest(name)`` makes it a table.
 
     Raises:
-        ParameterError: not a mechanism for distributions, or bad options.
+        ParameterError: not a mechanism for distributions, or bad values of its options.
+        TypeError: an option that the mechanism does not have.
         ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
@@ -153,8 +154,9 @@ class EstimateDistribution:
         assert isinstance(m, Distributing)  # noqa: S101 (of `estimate_distribution`)
         n, counts = arrays(checked(column.drop_nulls(), m), m)
         tallies = (Tally(int(a), b, m.fingerprint) for a, b in zip(n, counts, strict=True))
-        made = [m.distribution(t, confidence=self.confidence, **dict(self.options)).to_polars() for t in tallies]
-        lists = [frame.to_struct(column.name).implode() for frame in made]
+        options = dict(self.options)
+        made = with_room(lambda: [m.distribution(t, confidence=self.confidence, **options) for t in tallies])
+        lists = [one.to_polars().to_struct(column.name).implode() for one in made]
         rows = pl.concat(lists) if lists else pl.Series(column.name, [], DISTRIBUTION)
         return spread(rows, column.is_not_null())
 

@@ -57,6 +57,7 @@ class TelemetryJob:
 
     def __post_init__(self) -> None:
         self.plan.check_oracles()
+        check_fresh(self.plan)
         if self.event_time in self.plan.columns:
             raise PlanError(f"the event time {self.event_time!r} cannot be perturbed and put in windows")
         if not 0 < self.confidence < 1:
@@ -145,6 +146,21 @@ class TelemetryJob:
                 f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
             )
         )
+
+
+def check_fresh(plan: PrivacyPlan) -> None:
+    """Raise unless all columns can be perturbed with fresh noise, without a secret and ids.
+
+    Raises:
+        PlanError: a mechanism remembers permanent answers.
+    """
+    try:
+        plan.check_noise(keyed=False)
+    except ParameterError:
+        raise PlanError(
+            "the plan remembers permanent answers by keyed noise, and this command takes no secret: "
+            "build the pipeline with ldp_beam.Perturb(plan, key=..., id=...)"
+        ) from None
 
 
 def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:

@@ -37,6 +37,7 @@ from ldp_beam.io.extras import need
 from ldp_beam.windows import window_fn
 from ldp_core import LdpError, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from pipelines.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
+from pipelines.job import check_fresh
 from pipelines.pubsub import PubSub, PubSubServer, google_types
 from pipelines.table import aligned
 
@@ -89,6 +90,7 @@ class LiveJob:
     def __post_init__(self) -> None:
         google_types()
         self.plan.check_oracles()
+        check_fresh(self.plan)
         _ = self.window_micros, Pace(self.rate)
         Devices(self.plan, devices=1, window=1)
         if self.devices < 1:
