@@ -152,7 +152,7 @@ class CountMean(Sketch):
         p, q = self.support_probability()
         error = math.sqrt(n * float(q * (1 - q))) / float(p - q)
         share = error / n if n else math.inf
-        return Outlook(f"{error:,.1f}", f"{share:.1%}".replace("%", " %"))
+        return Outlook(f"{error:,.1f} records", f"{share:.1%}".replace("%", " %"))
 
 
 @dataclass(frozen=True, init=False)

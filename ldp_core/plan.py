@@ -248,15 +248,18 @@ class PrivacyPlan:
             rows.append((name, _title(m), m.inputs.summary, _spends(m), error, share))
             if advice is not None:
                 warnings.append(f"{name}: {advice}")
-        rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
+        rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         return "\n".join(_lines(rows) + warnings + self._seed_warning())
 
     def check_oracles(self) -> None:
         """Raise `PlanError` unless a histogram can be made of every perturbed column."""
         others = sorted(self.columns.keys() - self.oracles.keys())
         if others:
-            raise PlanError(f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them")
+            raise PlanError(
+                f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them "
+                "(of numbers take the mean, of a sketch give candidates, sketch.over([...]))"
+            )
 
     @property
     def oracles(self) -> dict[str, FrequencyOracle]:
@@ -431,7 +434,7 @@ def _title(mechanism: Mechanism) -> str:
 
 def _spends(mechanism: Mechanism) -> str:
     """What a report spends; and all reports about one value together, where the mechanism remembers."""
-    in_all = getattr(mechanism, "epsilon_infinity", None)
+    in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
     return f"{mechanism.epsilon:.4g}" + ("" if in_all is None else f" ({in_all:.4g} in all)")
 
 

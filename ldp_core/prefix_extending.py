@@ -17,6 +17,7 @@ the sum of the rows' variances over buckets: it has the noise of the reports and
 from __future__ import annotations
 
 import hashlib
+import math
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
@@ -317,11 +318,34 @@ def find(mechanism: HeavyHitters, counts: I64, k: int, confidence: float, thresh
     scale = n / level.n if level.n else 1.0
     found = level.estimates(candidates)
     if threshold is None:
-        threshold = found.quantile((1 - confidence) / len(candidates)) * scale
+        tail = (1 - confidence) / len(candidates)
+        threshold = max(found.quantile(tail), least_improbable(mechanism, level.n, tail)) * scale
     enough = np.flatnonzero(found.counts * scale >= threshold) if level.n else np.arange(0)
     top = best(found.counts, enough, k)
     errors = scale * np.sqrt(_variances(mechanism, level.n, n, found.counts[top], found.error))
     return Survivors(candidates[top], found.counts[top] * scale, errors, threshold, len(candidates))
+
+
+def least_improbable(mechanism: HeavyHitters, n: int, tail: float) -> float:
+    """The least count that a prefix which none of ``n`` reports is about has with a probability of at most ``tail``.
+
+    Of a large n nothing is asked: `Estimates.quantile` is near enough. The number of reports that support such a prefix
+    is binomial, over the functions: its bucket is another one's with the probability of a collision, and is supported
+    with q otherwise.
+    """
+    if not 0 < n <= _FEW_REPORTS:
+        return 0.0
+    p, q, c = mechanism.p, mechanism.q, float(mechanism.hashes.collision)
+    chance = q + c * (p - q)
+    k = np.arange(1, n + 1)
+    logarithms = np.cumsum(np.log((n - k + 1) / k)) + k * math.log(chance) + (n - k) * math.log1p(-chance)
+    at_least = np.cumsum(np.exp(logarithms)[::-1])[::-1]  # Pr[supporters >= k]
+    improbable = np.flatnonzero(at_least <= tail)
+    supporters = int(k[improbable[0]]) if len(improbable) else n + 1
+    return ((supporters - n * q) / mechanism.difference - n * c) / (1 - c)
+
+
+_FEW_REPORTS = 1 << 16
 
 
 def _variances(mechanism: HeavyHitters, at_level: int, n: int, counts: F64, error: float) -> F64:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core import bloom
+from ldp_core import bloom, linear_algebra
 from ldp_core.domain import Label
 from ldp_core.errors import ParameterError
 from ldp_core.estimation import check_confidence
@@ -187,7 +187,7 @@ class Design:
 
 def _nearly_singular(gram: F64) -> bool:
     scale = np.sqrt(np.diag(gram))
-    return bool(np.linalg.eigvalsh(gram / np.outer(scale, scale))[0] < _PIVOT)
+    return bool(linear_algebra.eigenvalues(gram / np.outer(scale, scale))[0] < _PIVOT)
 
 
 def _independent(gram: F64) -> Bools:
@@ -208,7 +208,7 @@ def _functionals(gram: F64, selected: npt.NDArray[np.int64]) -> F64:
     """The matrix that makes shares of targets: of the selected the inverse, of another one added to them its row."""
     c = len(gram)
     out = np.zeros((c, c))
-    inverse = np.linalg.inv(gram[np.ix_(selected, selected)])
+    inverse = linear_algebra.inverse(gram[np.ix_(selected, selected)])
     out[np.ix_(selected, selected)] = inverse
     others = np.setdiff1d(np.arange(c), selected)
     if len(others):

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from ldp_core import linear_algebra
 from ldp_core.distribution import Distribution
 from ldp_core.domain import Codes
 from ldp_core.errors import ParameterError
@@ -228,7 +229,7 @@ class SquareWave(Window):
         total = smoothed(shares * back).sum()
         by_shares = smoothed(step)
         by_shares = (by_shares - np.outer(shares, by_shares.sum(axis=0))) / total
-        asked = np.linalg.solve((np.eye(self.buckets) - by_shares).T, gather.T).T
+        asked = linear_algebra.solve((np.eye(self.buckets) - by_shares).T, gather.T).T
         asked = (asked - (asked @ shares)[:, None]) / total  # N', and S next, from the right
         moves = self._mixture(_smoothed_from_the_right(asked) * shares) / mixture
         variances = moves**2 @ mixture - (moves @ mixture) ** 2

@@ -17,7 +17,7 @@ from ldp_polars.dtypes import spread
 from ldp_polars.functions import as_expr, tally
 from ldp_polars.planned import at_plan_time
 from ldp_polars.typed import mechanism_of
-from ldp_polars.udfs import arrays, checked, with_room
+from ldp_polars.udfs import arrays, checked
 
 MEAN = pl.Struct({**dict.fromkeys(("mean", "standard_error", "low", "high"), pl.Float64), "n": pl.Int64})
 DISTRIBUTION = pl.List(
@@ -155,7 +155,7 @@ class EstimateDistribution:
         n, counts = arrays(checked(column.drop_nulls(), m), m)
         tallies = (Tally(int(a), b, m.fingerprint) for a, b in zip(n, counts, strict=True))
         options = dict(self.options)
-        made = with_room(lambda: [m.distribution(t, confidence=self.confidence, **options) for t in tallies])
+        made = [m.distribution(t, confidence=self.confidence, **options) for t in tallies]
         lists = [one.to_polars().to_struct(column.name).implode() for one in made]
         rows = pl.concat(lists) if lists else pl.Series(column.name, [], DISTRIBUTION)
         return spread(rows, column.is_not_null())

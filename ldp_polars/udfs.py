@@ -8,12 +8,8 @@ reference, so that a plan serialises without cloudpickle. Polars passes ``return
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -42,35 +38,6 @@ from ldp_polars.dtypes import (
 )
 from ldp_polars.noise import KeyedNoise
 from ldp_polars.typed import untyped
-
-T = TypeVar("T")
-
-_STACK = 64 << 20  # bytes of address space; no memory until it is used
-_STACK_SIZE = threading.Lock()
-
-
-def with_room(compute: Callable[[], T]) -> T:
-    """What ``compute`` returns, on a thread with a large stack.
-
-    Polars' threads have 2 MB. OpenBLAS, when it factors a matrix of some 300 rows or more on several threads, puts
-    half a megabyte on the stack at each level of a recursion: that ends the process (distributions and decoding by
-    RAPPOR factor such matrices).
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(compute())
-        except BaseException as error:  # raised again where the result is awaited
-            future.set_exception(error)
-
-    with _STACK_SIZE:  # of all threads that start from here on
-        before = threading.stack_size(_STACK)
-        try:
-            threading.Thread(target=run, daemon=True).start()
-        finally:
-            threading.stack_size(before)
-    return future.result()
 
 
 @dataclass(frozen=True)
@@ -184,8 +151,7 @@ class Estimate:
         tallies = checked(inputs[0].drop_nulls(), self.mechanism)
         domain = self.mechanism.domain
         n, support = arrays(tallies, self.mechanism)
-        estimates = partial(self.mechanism.estimates, n[:, None], support, self.how)
-        counts, errors, low, high = with_room(estimates)
+        counts, errors, low, high = self.mechanism.estimates(n[:, None], support, self.how)
         with np.errstate(invalid="ignore"):
             frequencies = counts / n[:, None]  # nan where there are no reports
         k = len(tallies)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 from ldp_core import (
     DomainError,
@@ -28,7 +29,7 @@ from ldp_core.prefixes import Prefixes
 from ldp_core.probability import fraction
 from ldp_core.tally import Tally
 
-from .checks import check_binomial, exact_exp
+from .checks import FALSE_ALARM, check_binomial, exact_exp
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SMALL = Prefixes("abcdefg", 4)  # 2801 values
@@ -322,6 +323,7 @@ def test_nothing_is_found_where_nothing_is(epsilon, n):
 
 def test_a_threshold_without_correction_for_many_candidates_is_found(monkeypatch):
     monkeypatch.setattr(pe.Estimates, "quantile", lambda self, tail: 1.64 * self.error)
+    monkeypatch.setattr(pe, "_FEW_REPORTS", 0)
     assert false_alarms(small(1.0, levels=(4,), rows=8), 20_000, 25) > 18
 
 
@@ -577,3 +579,25 @@ def test_what_is_refused():
         assert Prefixes(None, 3).refuses(values).tolist() == [False, True, True, True, False]
     assert Prefixes(None, 3).encode([0, 7]).tolist() == [0, 7]
     assert Prefixes(None, 3).refuses(pa.array([0, None, 9]).dictionary_encode()).tolist() == [False, True, True]
+
+
+# ---- few reports
+
+
+def wrong_runs(n: int, runs: int = 40) -> int:
+    """Runs over ``n`` equal words at a large epsilon in which a value is found that nobody has."""
+    m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 3), epsilon=4.0, rows=8)
+    return sum(any(v != "ros" for v in m.find(m.tally(m.perturb(["ros"] * n)), 10).values) for _ in range(runs))
+
+
+@pytest.mark.parametrize("n", [1, 4, 30])
+def test_of_few_reports_nothing_is_found_that_nobody_has(n, monkeypatch):
+    check_at_most(wrong_runs(n), 40, 0.05)
+    monkeypatch.setattr(pe, "_FEW_REPORTS", 0)  # the planted fault: the normal approximation alone
+    if n < 30:
+        with pytest.raises(AssertionError):
+            check_at_most(wrong_runs(n), 40, 0.05)
+
+
+def check_at_most(events: int, n: int, probability: float) -> None:
+    assert stats.binom.sf(events - 1, n, probability) > FALSE_ALARM

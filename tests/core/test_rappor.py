@@ -262,7 +262,13 @@ def test_any_number_of_reports_spends_epsilon_infinity_at_most(k, h, f, p, q):
 
 
 @settings(max_examples=50)
-@given(st.integers(2, 300), st.integers(1, 16), st.floats(1e-9, 1 - 1e-9), st.one_of(st.just(0.0), st.floats(1e-9, 0.9)), st.floats(1e-9, 1 - 1e-9))
+@given(
+    st.integers(2, 300),
+    st.integers(1, 16),
+    st.floats(1e-9, 1 - 1e-9),
+    st.one_of(st.just(0.0), st.floats(1e-9, 0.9)),
+    st.floats(1e-9, 1 - 1e-9),
+)
 def test_epsilons_are_above_the_exact_ratios_and_near_the_formulas(k, h, f, p, share):
     q = p + (1 - p) * share
     m = Rappor(bits=k, hashes=h, cohorts=8, f=f, p=p, q=q)
