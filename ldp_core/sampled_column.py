@@ -78,8 +78,7 @@ class SampledColumn(DrawnColumn):
 
     def _answers(self, reports: pa.Array, answered: Mask, column: str) -> Native:
         """The reports that are ``answered``, in the inner mechanism's working layout."""
-        # By positions: several times as fast as `filter` or `drop_null`.
-        there = reports if answered.all() else reports.take(pa.array(_where(answered)))
+        there = reports if answered.all() else _taken(reports, _where(answered))
         return self.inner.from_arrow(there, column=column)
 
     def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
@@ -219,6 +218,17 @@ def _answered(reports: pa.Array, column: str) -> Mask:
     answered = there.copy()
     answered[_where(there)] = first
     return answered
+
+
+def _taken(array: pa.Array, at: I64) -> pa.Array:
+    """The elements ``at`` these positions, none of which is null; several times as fast as `filter` or `drop_null`."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(_taken(array.indices, at), array.dictionary, safe=False)
+    if pa.types.is_integer(kind):
+        values = np.frombuffer(array.buffers()[1], kind.to_pandas_dtype())[array.offset :]
+        return pa.array(values[at], kind)
+    return array.take(pa.array(at))
 
 
 def _valid(array: pa.Array) -> Mask:

@@ -278,7 +278,7 @@ _RAREST = Fraction(1, 1 << 34)
 _FIXED = 256  # bits of the fixed-point numbers that weights are made of
 _BITS = 64
 _ONE, _TAIL_BITS = np.uint64(1), np.uint64(48)
-_BLOCK = 1 << 16  # entries drawn at a time: 128 KiB of leading bits
+_BLOCK = 1 << 17  # entries drawn at a time: 256 KiB of leading bits
 _ROWS = 1 << 12  # reports added up at a time
 _ENTRIES = 0  # lane of noise
 
