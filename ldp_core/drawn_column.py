@@ -104,6 +104,11 @@ class DrawnColumn(ReportedBy, FrequencyOracle):
         return self.inner.worst_ratio()
 
     @property
+    def title(self) -> str:
+        """The inner mechanism's, and that it is one column of several."""
+        return f"{self.inner.title} (1 of {self.columns})"
+
+    @property
     def reporter(self) -> Mechanism:
         """The inner mechanism."""
         return self.inner

@@ -68,6 +68,11 @@ class Mechanism(ABC):
     # ---- what a subclass supplies
 
     @property
+    def title(self) -> str:
+        """What tables call it."""
+        return self.name
+
+    @property
     @abstractmethod
     def inputs(self) -> Inputs:
         """What values may be perturbed: a `Domain`, an `Interval`, an `OpenDomain`."""

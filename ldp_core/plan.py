@@ -221,7 +221,7 @@ class PrivacyPlan:
 
     def __repr__(self) -> str:
         rows = [("column", "mechanism", "values", "epsilon")]
-        rows += [(c, _title(m), m.inputs.summary, _spends(m)) for c, m in self.columns.items()]
+        rows += [(c, m.title, m.inputs.summary, _spends(m)) for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
         return "\n".join(_lines(rows) + self._seed_warning())
@@ -245,7 +245,7 @@ class PrivacyPlan:
         warnings = []
         for name, m in self.columns.items():
             error, share, advice = m.explain(n)
-            rows.append((name, _title(m), m.inputs.summary, _spends(m), error, share))
+            rows.append((name, m.title, m.inputs.summary, _spends(m), error, share))
             if advice is not None:
                 warnings.append(f"{name}: {advice}")
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
@@ -423,13 +423,6 @@ class PrivacyPlan:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise PlanError(f"the plan is not valid TOML: {error}") from None
-
-
-def _title(mechanism: Mechanism) -> str:
-    """What a table calls a mechanism."""
-    if not isinstance(mechanism, DrawnColumn):
-        return mechanism.name
-    return f"{mechanism.inner.name} (1 of {mechanism.columns})"
 
 
 def _spends(mechanism: Mechanism) -> str:

@@ -211,6 +211,11 @@ class Candidates(ReportedBy, FrequencyOracle):
         return self.sketch.support_counts(reports, groups, n_groups)
 
     @property
+    def title(self) -> str:
+        """The sketch's."""
+        return self.sketch.title
+
+    @property
     def reporter(self) -> Mechanism:
         """The sketch."""
         return self.sketch

@@ -359,7 +359,7 @@ class _View:
         self._intervals += len(inside)
         self._print(
             f"{_clock(first.window_start.micros)} - {_clock(first.window_end.micros)}  {first.column}: "
-            f"{first.n:,} reports by {mechanism.name}, epsilon {first.epsilon:.4g}"
+            f"{first.n:,} reports by {mechanism.title}, epsilon {first.epsilon:.4g}"
         )
         if first.n != truth.sum():
             self._print(f"  {truth.sum() - first.n:,} more were sent in time but came late")

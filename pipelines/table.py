@@ -33,7 +33,7 @@ def histogram_tables(histograms: pa.Table, plan: PrivacyPlan, *, top: int = 4) -
             continue
         confidence = rows["confidence"][0].as_py()
         yield (
-            f"{column}: {mechanism.name}, {mechanism.domain.size} values, epsilon {mechanism.epsilon:g}; "
+            f"{column}: {mechanism.title}, {mechanism.domain.size} values, epsilon {mechanism.epsilon:g}; "
             f"estimated count and half of its {confidence:.0%} interval"
         )
         yield _column_table(rows, top) + "\n"
