@@ -49,6 +49,7 @@ Positions: TypeAlias = Callable[[int, int, npt.NDArray[Any]], bloom.U32]
 """Of the records from start to stop, and their cohorts: the bits that their values set."""
 
 _MAX_BITS, _MAX_COHORTS = 1 << 16, 1 << 16
+_MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
 
 
 @dataclass(frozen=True, init=False)
@@ -61,7 +62,7 @@ class Rappor(Sketch):
         kind: ``"str"`` or ``"int"`` (or an `OpenDomain`): any text, or any integer.
         bits: k, of a filter: in [2, 65536], with MD5 at most 256.
         hashes: h, bits that a value sets: in [1, 16].
-        cohorts: m, in [1, 65536].
+        cohorts: m, in [1, 65536]; cohorts * (1 + bits) is at most 2**24.
         f: share of bits that the permanent response makes random: in [0, 1). With 0 there is none: repeated reports
             of a value then reveal it.
         p: probability that a 0 is reported as 1, in [0, 1).
@@ -122,6 +123,8 @@ class Rappor(Sketch):
             "hashes": _integer("hashes", hashes, 1, bloom.MD5_BYTES),
             "cohorts": _integer("cohorts", cohorts, 1, _MAX_COHORTS),
         }
+        if cohorts * (1 + bits) > _MAX_COUNTERS:
+            raise ParameterError(f"a tally has cohorts * (1 + bits) counters: at most {_MAX_COUNTERS}")
         exact = {name: check_probability(name, x) for name, x in (("f", f), ("p", p), ("q", q))}
         if not (exact["f"] < 1 and exact["p"] < exact["q"]):
             raise ParameterError(f"f must be in [0, 1) and p below q, got f={f!r}, p={p!r}, q={q!r}")

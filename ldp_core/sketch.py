@@ -231,6 +231,9 @@ class Candidates(ReportedBy, FrequencyOracle):
     @classmethod
     def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Candidates:
         """See `Mechanism`."""
+        unknown = sorted(parameters.keys() - {"sketch"})
+        if unknown:
+            raise ParameterError(f'candidates have "sketch" and "domain", got {unknown} too')
         sketch = Mechanism.from_dict(parameters.get("sketch", {}))
         if not isinstance(sketch, Sketch):
             raise ParameterError("candidates are of a sketch")

@@ -258,3 +258,15 @@ def test_hostile_tallies_raise_our_errors(changed):
     for key in changed:
         with pytest.raises(ReportError):
             Tally.from_dict({k: v for k, v in good.items() if k != key})
+
+
+def test_a_tally_that_no_machine_holds_is_refused():
+    with pytest.raises(ParameterError, match="at most 16777216"):
+        Rappor(bits=1 << 16, hashes=2, cohorts=1 << 16, f=0.5, p=0.5, q=0.75)
+
+
+def test_candidates_have_no_other_parameters():
+    data = CountMeanSketch(epsilon=1.0).over(["a", "b"]).to_dict()
+    assert Mechanism.from_dict(data).fingerprint == CountMeanSketch(epsilon=1.0).fingerprint
+    with pytest.raises(ParameterError, match="epsilon"):
+        Mechanism.from_dict({**data, "epsilon": 2.0})
