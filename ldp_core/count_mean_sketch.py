@@ -37,6 +37,7 @@ from ldp_core.domain import Codes
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.hash_families import MOST_BUCKETS, RandomFunctions
 from ldp_core.histogram import F64
+from ldp_core.lists import Lists
 from ldp_core.mechanism import Native, Outlook
 from ldp_core.open_domain import OpenDomain
 from ldp_core.probability import fraction
@@ -156,7 +157,7 @@ class CountMean(Sketch):
 
 
 @dataclass(frozen=True, init=False)
-class CountMeanSketch(CountMean):
+class CountMeanSketch(Lists, CountMean):
     """Report the number of a hash function and m bits, of which that of the value's bucket is 1 with probability p'.
 
     Args:
@@ -236,14 +237,15 @@ class CountMeanSketch(CountMean):
         return self.hashes * self.width
 
     @property
-    def _words(self) -> int:
-        return 1 + bits.row_words(self.width)
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: a function's number, and words of bits."""
+        return np.dtype(np.uint64), 1 + bits.row_words(self.width)
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """Codes to uint64[n, 1 + ceil(m / 64)]."""
         n, size = len(codes), bits.row_bytes(self.width)
         p, q = self._encoding.thresholds
-        reports = np.zeros((n, self._words), np.uint64)
+        reports = np.zeros((n, self.row[1]), np.uint64)
         vectors = reports.view(np.uint8)[:, 8 : 8 + size]
         step = max(_BLOCK // size, 1)
         for start in range(0, n, step):
@@ -272,26 +274,9 @@ class CountMeanSketch(CountMean):
         """See `Mechanism`: a report counts at most once in each column, and for one function."""
         return not counts.size or bool(counts.min() >= 0 and self.table(counts).max(axis=-1).sum() <= n)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``FixedSizeList<uint64, 1 + ceil(m / 64)>``; ``packed`` changes nothing."""
-        return pa.list_(pa.uint64(), self._words)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return pa.FixedSizeListArray.from_arrays(pa.array(reports.reshape(-1)), self._words)
-
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        kind = reports.type
-        words = self._words
-        if not pa.types.is_fixed_size_list(kind) or (kind.list_size, kind.value_type) != (words, pa.uint64()):
-            raise ReportError(f"column {column!r}: reports must be {self.report_type()}, got {kind}")
-        flat = reports.flatten()
-        if reports.null_count or flat.null_count:
-            raise ReportError(
-                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
-            )
-        native: U64 = flat.to_numpy().reshape(-1, words)
+        native = super().from_arrow(reports, column=column)
         wrong = native[:, 0] >= np.uint64(self.hashes)
         if self.width < _WORD:
             wrong |= native[:, -1] >> np.uint64(self.width) != 0
@@ -301,10 +286,6 @@ class CountMeanSketch(CountMean):
                 f"bucket that is not below {self.hashes} and {self.width}"
             )
         return native
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

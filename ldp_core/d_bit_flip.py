@@ -27,9 +27,10 @@ from ldp_core import bits
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.histogram import F64
+from ldp_core.lists import Lists
 from ldp_core.longitudinal import Longitudinal
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_integer, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
 
@@ -37,7 +38,7 @@ I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, init=False)
-class DBitFlip(Longitudinal):
+class DBitFlip(Lists, Longitudinal):
     """Report d permanent bits of the value's one-hot vector, at places that are the person's own for ever.
 
     Args:
@@ -73,9 +74,7 @@ class DBitFlip(Longitudinal):
         object.__setattr__(self, "domain", Domain.of(domain))
         object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity))
         most = min(self.domain.size, _MOST_BITS)
-        if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not 1 <= bits <= most:
-            raise ParameterError(f"bits must be an integer in [1, {most}], got {bits!r}")
-        object.__setattr__(self, "bits", int(bits))
+        object.__setattr__(self, "bits", check_integer("bits", bits, 1, most))
         if not self._keep > ONE // 2:
             raise ParameterError(
                 "epsilon_infinity is too small: with 64-bit probabilities it must be above about 1e-18"
@@ -209,28 +208,14 @@ class DBitFlip(Longitudinal):
         about = counts.reshape(-1, 2).sum(axis=1)
         return super().is_possible(n, counts) and bool(about.max() <= n and about.sum() == n * self.bits)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``FixedSizeList<uint16 or uint32, d>``; ``packed`` changes nothing."""
-        return pa.list_(pa.from_numpy_dtype(self._dtype), self.bits)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return pa.FixedSizeListArray.from_arrays(pa.array(reports.reshape(-1)), self.bits)
+    @property
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: twice a bucket, and what the report says of it."""
+        return np.dtype(self._dtype), self.bits
 
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        kind, expected = reports.type, self.report_type()
-        if not (
-            pa.types.is_fixed_size_list(kind)
-            and (kind.list_size, kind.value_type) == (expected.list_size, expected.value_type)
-        ):
-            raise ReportError(f"column {column!r}: reports must be {expected}, got {kind}")
-        values = reports.flatten()
-        if reports.null_count or values.null_count:
-            raise ReportError(
-                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
-            )
-        rows: npt.NDArray[Any] = values.to_numpy().reshape(len(reports), self.bits)
+        rows = super().from_arrow(reports, column=column)
         step = max(_BLOCK // self.bits, 1)
         wrong = sum(self._count_wrong(rows[start : start + step]) for start in range(0, len(rows), step))
         if wrong:
@@ -246,10 +231,6 @@ class DBitFlip(Longitudinal):
         for k in range(1, self.bits):
             wrong |= (buckets[:k] == buckets[k]).any(axis=0)
         return int(np.count_nonzero(wrong))
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

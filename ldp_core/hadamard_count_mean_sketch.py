@@ -22,24 +22,22 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core.count_mean_sketch import CountMean
 from ldp_core.domain import Codes
-from ldp_core.errors import ParameterError, ReportError
-from ldp_core.mechanism import Native
+from ldp_core.errors import ParameterError
 from ldp_core.open_domain import OpenDomain
 from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
-from ldp_core.words import Words
+from ldp_core.words import CountedWords
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, init=False)
-class HadamardCountMeanSketch(Words, CountMean):
+class HadamardCountMeanSketch(CountedWords, CountMean):
     """Report a hash function, a column of a Hadamard matrix, and whether the value's bucket is +1 there, perturbed.
 
     Args:
@@ -128,13 +126,6 @@ class HadamardCountMeanSketch(Words, CountMean):
         reports |= odd
         return reports
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: how often each report occurs."""
-        cells = reports.view(np.int64)
-        if n_groups > 1:
-            cells = groups * self.counters + cells
-        return np.bincount(cells, minlength=n_groups * self.counters).reshape(n_groups, self.counters)
-
     def table(self, counters: I64) -> I64:
         """See `CountMean`. The transform is, for each row of the matrix, reports that agree less those that do not."""
         k, m = self.hashes, self.width
@@ -143,18 +134,6 @@ class HadamardCountMeanSketch(Words, CountMean):
         agree += pairs.sum(axis=(1, 2))[:, None]
         agree >>= 1
         return agree.reshape(*counters.shape[:-1], k, m)
-
-    def is_possible(self, n: int, counts: I64) -> bool:
-        """See `Mechanism`: each report counts once."""
-        return super().is_possible(n, counts) and bool(counts.sum() == n)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        words = super().from_arrow(reports, column=column)
-        wrong = int(np.count_nonzero(words >= np.uint64(self.counters)))
-        if wrong:
-            raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {self.counters}")
-        return words
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

@@ -35,14 +35,13 @@ import pyarrow as pa
 
 from ldp_core import prefix_extending
 from ldp_core.domain import Codes
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.estimation import check_confidence
-from ldp_core.mechanism import Native
 from ldp_core.prefixes import Prefixes
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_integer, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.tally import Tally
-from ldp_core.words import Words
+from ldp_core.words import CountedWords
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +52,7 @@ U64: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, init=False)
-class HeavyHitters(Words):
+class HeavyHitters(CountedWords):
     """Report a prefix of the value, through one of many small frequency oracles; `find` ranks whole values.
 
     Args:
@@ -100,13 +99,13 @@ class HeavyHitters(Words):
             raise ParameterError(f"heavy hitters are of Prefixes, got {type(domain).__name__}")
         lengths = prefix_extending.default_levels(domain)
         if levels is not None:
-            lengths = tuple(_check_integer("levels", level, 1, domain.length) for level in levels)
+            lengths = tuple(check_integer("levels", level, 1, domain.length) for level in levels)
         prefix_extending.check_levels(domain, lengths)
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
         object.__setattr__(self, "levels", lengths)
-        object.__setattr__(self, "rows", _check_integer("rows", rows, 1, 256))
-        object.__setattr__(self, "width", _check_integer("width", width, 64, 1 << 14))
+        object.__setattr__(self, "rows", check_integer("rows", rows, 1, 256))
+        object.__setattr__(self, "width", check_integer("width", width, 64, 1 << 14))
         if not fraction(self._agree) > Fraction(1, self.g):
             raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * g")
 
@@ -184,25 +183,6 @@ class HeavyHitters(Words):
         reports: U64 = out.view(np.uint64)
         return reports
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: how many reports there are of each, by level, row and point."""
-        cells = reports.view(np.int64)
-        if n_groups > 1:
-            cells = cells + groups * self.counters
-        return np.bincount(cells, minlength=n_groups * self.counters).reshape(n_groups, self.counters)
-
-    def is_possible(self, n: int, counts: I64) -> bool:
-        """Each report is counted once."""
-        return super().is_possible(n, counts) and int(counts.sum()) == n
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        words = super().from_arrow(reports, column=column)
-        wrong = int(np.count_nonzero(words >= np.uint64(self.counters)))
-        if wrong:
-            raise ReportError(f"column {column!r}: {wrong} of {len(words)} reports are not below {self.counters}")
-        return words
-
     # ---- the search
 
     def find(self, tally: Tally, k: int, *, confidence: float = 0.95, threshold: float | None = None) -> Found:
@@ -238,7 +218,7 @@ class HeavyHitters(Words):
 
     def check_search(self, k: int, confidence: float, threshold: float | None) -> None:
         """Raise `ParameterError` now for what `find` would refuse later."""
-        _check_integer("k", k, 1, prefix_extending.CANDIDATES)
+        check_integer("k", k, 1, prefix_extending.CANDIDATES)
         check_confidence(confidence)
         if threshold is not None and (
             isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not threshold >= 0
@@ -351,9 +331,3 @@ class Found:
 
 
 _AGREE, _ROW, _TAIL, _LEVEL = 0, 1, 2, 4  # lanes of noise
-
-
-def _check_integer(name: str, value: Any, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-        raise ParameterError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
-    return int(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
@@ -114,11 +113,6 @@ class Interval:
     def decode(self, shares: Any) -> npt.NDArray[np.float64]:
         """Shares of the way from ``low`` to ``high`` as numbers."""
         return self.low + (self.high - self.low) * np.asarray(shares, float)
-
-    @property
-    def length(self) -> Fraction:
-        """High - low, exactly."""
-        return Fraction(self.high) - Fraction(self.low)
 
     def to_dict(self) -> dict[str, Any]:
         """See `Inputs`."""

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import numpy as np
-
-from ldp_core.errors import ParameterError
 from ldp_core.plan import PrivacyPlan
+from ldp_core.planning import check_n
 from ldp_core.several_columns import Column
 
 Way: TypeAlias = Literal["split", "sampled", "fake"]
@@ -72,8 +70,7 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Shari
     fake           1.438 %     1.824 %  version
     split          1.452 %     1.841 %  version
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ParameterError(f"n must be an integer, at least 1, got {n!r}")
+    check_n(n)
     plans: dict[Way, PrivacyPlan] = {
         "split": PrivacyPlan.split(columns, epsilon=epsilon),
         "sampled": PrivacyPlan.sampled(columns, epsilon=epsilon),

@@ -281,7 +281,7 @@ def recommend(
     'randomized_response'
     """
     d, e, f = _check_size(domain_size), check_epsilon(epsilon), _check_frequency(frequency, domain_size)
-    made = [_recommendation(kind, d, e, _check_n(n), f) for kind in KINDS.values()]
+    made = [_recommendation(kind, d, e, check_n(n), f) for kind in KINDS.values()]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
@@ -332,7 +332,7 @@ def expected_error(
     0.009595
     """
     error = _resolve(mechanism, domain_size, epsilon)
-    return math.sqrt(error.n_variance(_check_frequency(frequency, error.domain_size)) / _check_n(n))
+    return math.sqrt(error.n_variance(_check_frequency(frequency, error.domain_size)) / check_n(n))
 
 
 def required_n(
@@ -402,7 +402,7 @@ def required_epsilon(
     >>> round(required_epsilon("randomized response", 0.01, 86370, domain_size=2), 5)
     1.0
     """
-    d, reports = _check_size(domain_size), _check_n(n)
+    d, reports = _check_size(domain_size), check_n(n)
     target = reports * _check_open("margin", margin) ** 2
     probabilities = _kind(kind).probabilities
 
@@ -494,7 +494,8 @@ def _check_size(d: int) -> int:
     return int(d)
 
 
-def _check_n(n: int) -> int:
+def check_n(n: int) -> int:
+    """Return ``n``, a number of reports; raise `ParameterError` unless it is an integer, at least 1."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ParameterError(f"n must be an integer, at least 1, got {n!r}")
     return int(n)

@@ -36,6 +36,17 @@ def check_epsilon(epsilon: float) -> float:
     return value
 
 
+def check_integer(name: str, value: int, low: int, high: int) -> int:
+    """Return ``value`` as an int.
+
+    Raises:
+        ParameterError: unless it is an integer in [low, high].
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+        raise ParameterError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
+    return int(value)
+
+
 def _number(name: str, value: Any, interval: str) -> float:
     """``value`` as a float, if it is one number."""
     with suppress(TypeError, ValueError, OverflowError):

@@ -32,9 +32,10 @@ from ldp_core import bloom
 from ldp_core.columns import as_arrow
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
+from ldp_core.lists import Lists
 from ldp_core.mechanism import Native
 from ldp_core.open_domain import OpenDomain
-from ldp_core.probability import ceil_threshold, check_probability, floor_threshold, fraction, log_above
+from ldp_core.probability import ceil_threshold, check_integer, check_probability, floor_threshold, fraction, log_above
 from ldp_core.randomness import Noise, Randomness
 from ldp_core.rappor_decoding import Correction, Decoded, RapporCandidates
 from ldp_core.sampling import ONE
@@ -53,7 +54,7 @@ _MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
 
 
 @dataclass(frozen=True, init=False)
-class Rappor(Sketch):
+class Rappor(Lists, Sketch):
     """Report a cohort and k bits: the value's Bloom filter after a permanent and an instantaneous randomized response.
 
     It takes keyed noise only: a secret, and whose value each is.
@@ -119,9 +120,9 @@ class Rappor(Sketch):
         if hashing == "md5" and domain.kind != "str":
             raise ParameterError('hashing="md5" is for texts, kind="str"')
         numbers = {
-            "bits": _integer("bits", bits, 2, 256 if hashing == "md5" else _MAX_BITS),
-            "hashes": _integer("hashes", hashes, 1, bloom.MD5_BYTES),
-            "cohorts": _integer("cohorts", cohorts, 1, _MAX_COHORTS),
+            "bits": check_integer("bits", bits, 2, 256 if hashing == "md5" else _MAX_BITS),
+            "hashes": check_integer("hashes", hashes, 1, bloom.MD5_BYTES),
+            "cohorts": check_integer("cohorts", cohorts, 1, _MAX_COHORTS),
         }
         if cohorts * (1 + bits) > _MAX_COUNTERS:
             raise ParameterError(f"a tally has cohorts * (1 + bits) counters: at most {_MAX_COUNTERS}")
@@ -239,7 +240,7 @@ class Rappor(Sketch):
     def _report(self, n: int, noise: Noise, positions: Positions) -> U64:
         width = packing.row_bytes(self.bits)
         flip, p, q = self._thresholds
-        reports = np.zeros((n, 1 + packing.row_words(self.bits)), np.uint64)
+        reports = np.zeros((n, self.row[1]), np.uint64)
         fresh, persons = noise.instantaneous(), noise.of_persons()
         step = max(_BLOCK // width, 1)
         for start in range(0, n, step):
@@ -260,27 +261,14 @@ class Rappor(Sketch):
 
     # ---- reports
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``FixedSizeList<uint64, 1 + ceil(k / 64)>``; ``packed`` changes nothing."""
-        return pa.list_(pa.uint64(), 1 + packing.row_words(self.bits))
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        flat = pa.array(np.ascontiguousarray(reports).reshape(-1))
-        return pa.FixedSizeListArray.from_arrays(flat, 1 + packing.row_words(self.bits))
+    @property
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: a cohort, and words of bits."""
+        return np.dtype(np.uint64), 1 + packing.row_words(self.bits)
 
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        expected, kind = self.report_type(), reports.type
-        same = pa.types.is_fixed_size_list(kind) and kind.list_size == expected.list_size
-        if not same or kind.value_type != expected.value_type:
-            raise ReportError(f"column {column!r}: reports must be {expected}, got {kind}")
-        values = reports.flatten()
-        if reports.null_count or values.null_count:
-            raise ReportError(
-                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
-            )
-        rows: U64 = values.to_numpy().reshape(len(reports), kind.list_size)
+        rows = super().from_arrow(reports, column=column)
         wrong = rows[:, 0] >= np.uint64(self.cohorts)
         if self.bits % 64:
             wrong |= rows[:, -1] >> np.uint64(self.bits % 64) != 0
@@ -291,10 +279,6 @@ class Rappor(Sketch):
                 f"beyond the {self.bits} of a filter"
             )
         return rows
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
     def from_integers(self, cohorts: Any, filters: Any) -> U64:
         """Reports of other clients: cohorts, and their bits as unsigned integers (k <= 64), as `tally` takes them.
@@ -402,12 +386,6 @@ def _unsigned(values: Any) -> U64:
     if array.size and array.min() < 0:
         raise OverflowError
     return array.astype(np.uint64)
-
-
-def _integer(name: str, value: int, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-        raise ParameterError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
-    return int(value)
 
 
 _BLOCK = 1 << 16  # bytes of filters at a time: with their noise, eight times as much, they stay in the L2 cache

@@ -29,7 +29,7 @@ from ldp_core.estimation import check_confidence
 from ldp_core.interval import STEPS, Interval
 from ldp_core.numeric import F64, I64
 from ldp_core.piecewise import Window
-from ldp_core.probability import check_epsilon, exp_below
+from ldp_core.probability import check_epsilon, check_integer, exp_below
 from ldp_core.randomness import Noise
 from ldp_core.tally import Tally
 
@@ -247,9 +247,7 @@ def check_buckets(buckets: int, *, least: int, most: int = _MOST_BUCKETS) -> int
     Raises:
         ParameterError: unless it is an integer in [least, most].
     """
-    if isinstance(buckets, bool) or not isinstance(buckets, (int, np.integer)) or not least <= buckets <= most:
-        raise ParameterError(f"buckets must be an integer in [{least}, {most}], got {buckets!r}")
-    return int(buckets)
+    return check_integer("buckets", buckets, least, most)
 
 
 def _overlaps(fine: int, coarse: int) -> F64:

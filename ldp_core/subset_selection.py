@@ -28,7 +28,7 @@ from ldp_core.bit_vectors import BitVectors
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import DomainError, ParameterError, ReportError
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_integer, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 
 
@@ -69,11 +69,9 @@ class SubsetSelection(BitVectors):
         d = domain.size
         if k is None:
             k = max(round(d / (exp_below(epsilon) + 1)), 1)
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k < d:
-            raise ParameterError(f"k must be an integer in [1, {d - 1}], got {k!r}")
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "k", int(k))
+        object.__setattr__(self, "k", check_integer("k", k, 1, d - 1))
         if not fraction(self._include) > Fraction(self.k, d):
             raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * d")
 

@@ -37,6 +37,7 @@ from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.histogram import F64
+from ldp_core.lists import Lists
 from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, exp_below
 from ldp_core.randomness import Noise
@@ -47,7 +48,7 @@ U64: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, init=False)
-class SummationHistogramEncoding(FrequencyOracle):
+class SummationHistogramEncoding(Lists, FrequencyOracle):
     """Report the one-hot vector with discrete Laplace noise on each of its d entries.
 
     It is no pure protocol, but the same estimator serves: ``p`` and ``q`` are the *expected entries* of the true value
@@ -233,33 +234,18 @@ class SummationHistogramEncoding(FrequencyOracle):
         low, high = self.entries
         return not counts.size or bool(n * low <= counts.min() and counts.max() <= n * high)
 
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``FixedSizeList<int8, d>``, or wider; ``packed`` changes nothing."""
-        return pa.list_(pa.from_numpy_dtype(self._dtype), self.domain.size)
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return pa.FixedSizeListArray.from_arrays(pa.array(reports.reshape(-1)), type=self.report_type())
+    @property
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: an entry a value."""
+        return self._dtype, self.domain.size
 
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
-        expected, kind = self.report_type(), reports.type
-        same = pa.types.is_fixed_size_list(kind) and kind.list_size == expected.list_size
-        if not same or kind.value_type != expected.value_type:
-            raise ReportError(f"column {column!r}: reports must be {expected}, got {kind}")
-        if reports.null_count or reports.flatten().null_count:
-            raise ReportError(
-                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
-            )
-        rows: npt.NDArray[Any] = reports.flatten().to_numpy().reshape(len(reports), expected.list_size)
+        rows = super().from_arrow(reports, column=column)
         low, high = self.entries
         if rows.size and not low <= rows.min() <= rows.max() <= high:
             raise ReportError(f"column {column!r}: entries must be in [{low}, {high}]")
         return rows
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

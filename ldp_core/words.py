@@ -59,6 +59,25 @@ class Words(Mechanism):
 _BLOCK = 1 << 16  # records
 
 
+class CountedWords(Words):
+    """Words that are the number of the counter that counts them."""
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See `Mechanism`: how often each report occurs."""
+        cells = reports.view(np.int64)
+        if n_groups > 1:
+            cells = groups * self.counters + cells
+        return np.bincount(cells, minlength=n_groups * self.counters).reshape(n_groups, self.counters)
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See `Mechanism`: each report counts once."""
+        return super().is_possible(n, counts) and bool(counts.sum() == n)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        return check_below(super().from_arrow(reports, column=column), self.counters, column)
+
+
 def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
     """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
     step = max(_CELLS // k, 1)

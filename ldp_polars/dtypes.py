@@ -58,9 +58,14 @@ def tally_dtype(mechanism: Mechanism) -> pl.Struct:
 
 
 def histogram_dtype(domain: Domain) -> pl.List:
+    """`entries_dtype` of a domain's values."""
+    return entries_dtype(value_dtype(domain))
+
+
+def entries_dtype(value: pl.DataType) -> pl.List:
     """List(Struct{value, count, frequency, standard_error, low, high})."""
     numbers = dict.fromkeys(("count", "frequency", "standard_error", "low", "high"), pl.Float64)
-    return pl.List(pl.Struct({"value": value_dtype(domain), **numbers}))
+    return pl.List(pl.Struct({"value": value, **numbers}))
 
 
 def value_dtype(domain: Domain) -> pl.DataType:

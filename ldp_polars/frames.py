@@ -15,7 +15,7 @@ from ldp_core.plan import METADATA_KEY
 from ldp_core.report_type import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
 from ldp_polars.functions import NO_HISTOGRAM, as_expr, finished, histogram, one_value_a_row, perturb
-from ldp_polars.noise import NoiseOptions, keyed_noise
+from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
 from ldp_polars.typed import Report
 from ldp_polars.udfs import PerturbDrawn
 
@@ -62,7 +62,7 @@ def perturb_frame(
     kept = [cs.by_name(name) for name in plan.keep]
     if plan.drawn is None:
         return frame.select(*reports, *kept)
-    plan.check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
+    plan.check_noise(keyed=is_keyed(noise))
     # The struct column is there before it is unnested: two fields of one expression would be of two draws.
     structs = _unused(plan)
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}

@@ -17,7 +17,7 @@ import polars as pl
 from ldp_core import Domain, DtypeError, FrequencyOracle, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
 from ldp_core.estimation import Estimation
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
-from ldp_polars.noise import NoiseOptions, keyed_noise
+from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
 from ldp_polars.planned import at_plan_time
 from ldp_polars.typed import Report, mechanism_of
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
@@ -73,7 +73,7 @@ def perturb(
     >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
     Boolean
     """
-    _mechanism(mechanism).check_noise(keyed=any(noise.get(name) is not None for name in ("key", "seed")))
+    _mechanism(mechanism).check_noise(keyed=is_keyed(noise))
     values = one_value_a_row(as_expr(expr))
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     keyed, ids = keyed_noise(noise, values)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
-from ldp_core import ParameterError, Tally
+from ldp_core import ParameterError
 from ldp_core.heavy_hitters import HeavyHitters
+from ldp_polars.dtypes import entries_dtype
 from ldp_polars.functions import as_expr, tally
-from ldp_polars.udfs import arrays, checked
+from ldp_polars.udfs import tallies
 
 
 def heavy_hitters(
@@ -72,10 +74,8 @@ def find(
 
 
 def found_dtype(mechanism: HeavyHitters) -> pl.List:
-    """List(Struct{value, count, frequency, standard_error, low, high})."""
-    value = pl.String() if mechanism.inputs.kind == "str" else pl.Int64()
-    numbers = dict.fromkeys(("count", "frequency", "standard_error", "low", "high"), pl.Float64)
-    return pl.List(pl.Struct({"value": value, **numbers}))
+    """As of a histogram; the values are text or integers."""
+    return entries_dtype(pl.String() if mechanism.inputs.kind == "str" else pl.Int64())
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,8 @@ class Find:
         """See `ldp_polars.udfs`."""
         column, m = inputs[0], self.mechanism
         there = column.is_not_null()
-        n, support = arrays(checked(column.drop_nulls(), m), m)
-        tallies = (Tally(int(a), b, m.fingerprint) for a, b in zip(n, support, strict=True))
-        tables = (m.find(t, self.k, confidence=self.confidence, threshold=self.threshold) for t in tallies)
+        found_in = partial(m.find, k=self.k, confidence=self.confidence, threshold=self.threshold)
+        tables = map(found_in, tallies(column.drop_nulls(), m))
         found = iter([pl.DataFrame(table.to_arrow()).to_struct().to_list() for table in tables])
         lists = [next(found) if one else None for one in there.to_list()]
         return pl.Series(column.name, lists, found_dtype(m), strict=False)

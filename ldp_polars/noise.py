@@ -55,6 +55,11 @@ class KeyedNoise:
         return Keyed(self.secret, ids.to_arrow(), column=tag)
 
 
+def is_keyed(options: NoiseOptions) -> bool:
+    """Whether ``options`` ask for noise that is a person's (or a row's) own."""
+    return options.get("key") is not None or options.get("seed") is not None
+
+
 def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
     """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
 

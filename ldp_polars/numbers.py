@@ -17,7 +17,7 @@ from ldp_polars.dtypes import spread
 from ldp_polars.functions import as_expr, tally
 from ldp_polars.planned import at_plan_time
 from ldp_polars.typed import mechanism_of
-from ldp_polars.udfs import arrays, checked
+from ldp_polars.udfs import arrays, checked, tallies
 
 MEAN = pl.Struct({**dict.fromkeys(("mean", "standard_error", "low", "high"), pl.Float64), "n": pl.Int64})
 DISTRIBUTION = pl.List(
@@ -152,10 +152,8 @@ class EstimateDistribution:
         """See `ldp_polars.udfs`."""
         column, m = inputs[0], self.mechanism
         assert isinstance(m, Distributing)  # noqa: S101 (of `estimate_distribution`)
-        n, counts = arrays(checked(column.drop_nulls(), m), m)
-        tallies = (Tally(int(a), b, m.fingerprint) for a, b in zip(n, counts, strict=True))
         options = dict(self.options)
-        made = [m.distribution(t, confidence=self.confidence, **options) for t in tallies]
+        made = [m.distribution(t, confidence=self.confidence, **options) for t in tallies(column.drop_nulls(), m)]
         lists = [one.to_polars().to_struct(column.name).implode() for one in made]
         rows = pl.concat(lists) if lists else pl.Series(column.name, [], DISTRIBUTION)
         return spread(rows, column.is_not_null())

@@ -8,7 +8,7 @@ reference, so that a plan serialises without cloudpickle. Polars passes ``return
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,6 +187,16 @@ def checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
             f"than the given one, {mechanism.fingerprint}"
         )
     return tallies
+
+
+def tallies(column: pl.Series, mechanism: Mechanism) -> Iterator[Tally]:
+    """Each tally of a column without nulls.
+
+    Raises:
+        MechanismMismatchError: they are not this mechanism's.
+    """
+    n, counts = arrays(checked(column, mechanism), mechanism)
+    return (Tally(int(a), b, mechanism.fingerprint) for a, b in zip(n, counts, strict=True))
 
 
 def arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
