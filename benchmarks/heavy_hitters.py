@@ -1,6 +1,7 @@
-"""Heavy hitters: the 50 most frequent of 10^6 strings, ours and pure-ldp's PEM (extra ``peers``, where installed).
+"""Heavy hitters: the 50 most frequent of 10^6 strings; ours, PEM over OLH as in its paper, and pure-ldp's protocols.
 
-``python -m benchmarks.heavy_hitters`` prints the table of docs/heavy_hitters.md, in Markdown.
+``python -m benchmarks.heavy_hitters`` prints the tables of docs/heavy_hitters.md, in Markdown. pure-ldp is the extra
+``peers``, where installed. Seconds are of the processor, so that other work on the machine counts less.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import argparse
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +19,14 @@ import pyarrow as pa
 from benchmarks.peers import installed
 from benchmarks.timing import Row, compare
 from ldp_core.heavy_hitters import HeavyHitters
+from ldp_core.local_hashing import FUNCTION, PRIME, LocalHashing
 from ldp_core.prefixes import Prefixes
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 STRINGS = 1_000_000
 TOPS = (10, 20, 50)
-K, M = 256, 1024  # rows and width of pure-ldp's sketch: as many counters a level as ours has
+K, M = 256, 1024  # rows and width of pure-ldp's sketch
 
 
 def rows(scale: float) -> Iterator[Row]:
@@ -33,7 +36,7 @@ def rows(scale: float) -> Iterator[Row]:
         m = HeavyHitters(Prefixes(ALPHABET, 4), epsilon=epsilon)
         reports = m.perturb(people.values)
         if installed("pure_ldp"):
-            client, server, _ = pem(epsilon, bits=20)
+            client, server, *_ = pem(epsilon, bits=20)
             texts = people.binary(20)[:20_000]
             theirs = [client.privatise(text) for text in texts]
             against = "pure-ldp 1.2.0, PEM with HCMS"
@@ -63,6 +66,22 @@ def rows(scale: float) -> Iterator[Row]:
         found = m.find(m.tally(reports), 20, threshold=0).values
         share = 100 * recall(people.top(20), found)
         yield Row(f"heavy hitters eps={epsilon:g}, n={n:,}: recall of the top 20", "", "%", share, None, "", None)
+    people = population(int(2e4 * scale), "01234567", 4)
+    ours = measure_ours(people, HeavyHitters(Prefixes("01234567", 4), epsilon=4.0))
+    for against, measure in others(4.0):
+        theirs = measure(people)
+        job = (
+            f"heavy hitters eps=4, all of it; recall of the top 20: {ours.recall[1]:.0%}, theirs {theirs.recall[1]:.0%}"
+        )
+        yield Row(job, against, "ns/row", *(1e9 * each.seconds / each.n for each in (ours, theirs)), "", None)
+
+
+def others(epsilon: float) -> Iterator[tuple[str, Callable[[Population], Measured]]]:
+    """Protocols for 2^12 strings of 4 out of 8 characters."""
+    yield "PEM over OLH, levels 2, 4", partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 4))
+    if installed("pure_ldp"):
+        yield "pure-ldp 1.2.0, SFP", partial(measure_peer, made=sfp(epsilon))
+        yield "pure-ldp 1.2.0, TreeHist", partial(measure_peer, made=tree_histogram(epsilon))
 
 
 # ---- the population
@@ -110,14 +129,65 @@ def recall(true: list[str], found) -> float:
     return len(set(true) & set(found)) / len(true)
 
 
+def ncr(true: list[str], found: Sequence[str]) -> float:
+    """Normalized cumulative rank (Wang, Li, Jha 2021): the most frequent of k is worth k, the last one 1."""
+    k = len(true)
+    return sum(k - true.index(value) for value in set(true) & set(found)) / (k * (k + 1) / 2)
+
+
+# ---- PEM over OLH, as in the paper
+
+
+def measure_pem_over_olh(people: Population, epsilon: float, levels: tuple[int, ...]) -> Measured:
+    """A group of persons a level; all reports are kept, and each candidate is hashed under each report."""
+    base, groups = len(people.alphabet), np.array_split(people.numbers, len(levels))  # (they are in random order)
+    prefixes = [group // base ** (people.length - level) for group, level in zip(groups, levels, strict=True)]
+    oracles = [LocalHashing(range(base**level), epsilon=epsilon) for level in levels]
+    _ = [oracle.perturb([0]) for oracle in oracles]
+    start = time.process_time()
+    reports = [oracle.perturb(some) for oracle, some in zip(oracles, prefixes, strict=True)]
+    perturbed = time.process_time()
+    kept, last = np.zeros(1, np.uint64), 0
+    for level, column in zip(levels, reports, strict=True):
+        found, counts = supporters(
+            np.asarray(column), kept, LocalHashing(range(base ** (level - last)), epsilon=epsilon)
+        )
+        kept, last = found[np.argsort(-counts, kind="stable")[: 2 * max(TOPS)]], level
+    search = time.process_time() - perturbed
+    ranked = [text(number, people.alphabet, people.length) for number in kept[: max(TOPS)].tolist()]
+    return measured(people, ranked, (perturbed - start) / len(people.values), 0.0, search, 8 * len(people.values))
+
+
+def supporters(reports: np.ndarray, prefixes: np.ndarray, oracle: LocalHashing) -> tuple[np.ndarray, np.ndarray]:
+    """All values that begin with one of the prefixes, and how many reports support each.
+
+    A report's function is a, b: v has the hash of a v + b modulo P. So x + i has under it the hash that i has under
+    a, a x + b, and ``oracle``, which is over i only, counts.
+    """
+    d, groups = np.uint64(oracle.domain.size), np.zeros(len(reports), np.int64)
+    a, b = (reports & FUNCTION) >> np.uint64(24), reports & np.uint64((1 << 24) - 1)
+    counts = [
+        oracle.support_counts(reports - b + (a * first + b) % np.uint64(PRIME), groups, 1)[0] for first in prefixes * d
+    ]
+    values = prefixes[:, None] * d + np.arange(d, dtype=np.uint64)
+    return values.reshape(-1), np.concatenate(counts)
+
+
 # ---- the peer
 
 
-def pem(epsilon: float, *, bits: int, step: int = 5):
-    """pure-ldp's PEM client and server with its Hadamard count mean sketch, and the levels.
+class Made(NamedTuple):
+    """A protocol of pure-ldp."""
 
-    With its default, OLH, the server hashes the whole domain of 2^bits for every report.
-    """
+    client: object
+    server: object
+    bits: int | None
+    """Of its texts; None: they are the strings themselves."""
+    tally_bytes: int
+
+
+def sketch(epsilon: float, rows: int):
+    """Client and server of pure-ldp's Hadamard count mean sketch."""
     import pure_ldp.core._freq_oracle_server as base
 
     class Numpy(types.ModuleType):  # its sketches ask for numpy.zeros(None), which numpy 2.4 refuses
@@ -129,27 +199,61 @@ def pem(epsilon: float, *, bits: int, step: int = 5):
 
     base.np = Numpy("numpy")
     from pure_ldp.frequency_oracles.apple_cms import CMSClient, CMSServer
+
+    server = CMSServer(epsilon, rows, M, is_hadamard=True)
+    return {"fo_client": CMSClient(epsilon, server.get_hash_funcs(), M, is_hadamard=True)}, {"fo_server": server}
+
+
+def pem(epsilon: float, *, bits: int, step: int = 5) -> Made:
+    """PEM with a sketch. With its default, OLH, its server hashes the whole domain of 2^bits for every report."""
     from pure_ldp.heavy_hitters.prefix_extending import PEMClient, PEMServer
 
-    sketch = CMSServer(epsilon, K, M, is_hadamard=True)
+    client, server = sketch(epsilon, K)
     shape = {"start_length": step, "max_string_length": bits, "fragment_length": step}
-    client = PEMClient(epsilon, **shape, fo_client=CMSClient(epsilon, sketch.get_hash_funcs(), M, is_hadamard=True))
-    return client, PEMServer(epsilon, **shape, fo_server=sketch), bits // step - 1
+    tally = (bits // step - 1) * 8 * K * M
+    return Made(PEMClient(epsilon, **shape, **client), PEMServer(epsilon, **shape, **server), bits, tally)
 
 
-def pem_with_olh(epsilon: float, bits: int, step: int):
+def pem_with_olh(epsilon: float, bits: int, step: int) -> Made:
     from pure_ldp.heavy_hitters.prefix_extending import PEMClient, PEMServer
 
     shape = {"start_length": step, "max_string_length": bits, "fragment_length": step}
-    return PEMClient(epsilon, **shape), PEMServer(epsilon, **shape), bits // step - 1
+    return Made(PEMClient(epsilon, **shape), PEMServer(epsilon, **shape), bits, 8 * (2 ** (2 * step) + 2**bits))
+
+
+FRAGMENTS = {"fragment_length": 2, "max_string_length": 4, "index_mapper": str}
+FEWER = K // 4  # rows where the server hashes each of 2 * 9^2 * 256 fragments under each row, one by one
+
+
+def sfp(epsilon: float) -> Made:
+    """Apple's sequence fragment puzzle: a half of epsilon for two characters with a hash of the word, one for the word.
+
+    (The server adds the padding to the alphabet that it was given, so that each gets its own.)
+    """
+    client, server = sketch(epsilon, FEWER)
+    from pure_ldp.heavy_hitters.apple_sfp import SFPClient, SFPServer
+
+    made = SFPClient(epsilon, alphabet=set("01234567"), **FRAGMENTS, **client)
+    return Made(made, SFPServer(epsilon, alphabet=set("01234567"), **FRAGMENTS, **server), None, 3 * 8 * FEWER * M)
+
+
+def tree_histogram(epsilon: float) -> Made:
+    """Bassily et al. 2017: a half of epsilon for a prefix of a random length, one for the word."""
+    client, server = sketch(epsilon, FEWER)
+    from pure_ldp.heavy_hitters.treehistogram import TreeHistClient, TreeHistServer
+
+    made = TreeHistClient(epsilon, alphabet=set("01234567"), **FRAGMENTS, **client)
+    return Made(made, TreeHistServer(epsilon, alphabet=set("01234567"), **FRAGMENTS, **server), None, 2 * 8 * FEWER * M)
 
 
 # ---- the table of the documentation
 
 
 class Measured(NamedTuple):
+    n: int
     recall: tuple[float, ...]
     f1: tuple[float, ...]
+    ncr: tuple[float, ...]
     above: float
     """How many values are above the threshold, and of those how many are of the 100 most frequent."""
     right: float
@@ -158,88 +262,134 @@ class Measured(NamedTuple):
     search: float
     tally: float
 
+    @property
+    def seconds(self) -> float:
+        return self.n * (self.client + self.server) + self.search
+
+
+def measured(people: Population, ranked: Sequence[str], *costs: float, sure: Sequence[str] | None = None) -> Measured:
+    """``sure``: what is above a threshold, where there is one."""
+    taken = ranked if sure is None else sure
+    tops = [people.top(k) for k in TOPS]
+    f1 = tuple(2 * len(set(top) & set(taken[:k])) / (k + len(taken[:k])) for k, top in zip(TOPS, tops, strict=True))
+    above = (np.nan, np.nan) if sure is None else (len(sure), len(set(people.top(100)) & set(sure)))
+    recalls = tuple(recall(top, ranked[: len(top)]) for top in tops)
+    ranks = tuple(ncr(top, ranked[: len(top)]) for top in tops)
+    return Measured(len(people.values), recalls, f1, ranks, *above, *costs)
+
 
 def measure_ours(people: Population, m: HeavyHitters) -> Measured:
     _ = m.perturb(people.values[:1000]), m.points
-    start = time.perf_counter()
+    start = time.process_time()
     reports = m.perturb(people.values)
-    client = time.perf_counter() - start
+    perturbed = time.process_time()
     tally = m.tally(reports)
-    server = time.perf_counter() - start - client
-    start = time.perf_counter()
+    tallied = time.process_time()
     sure = m.find(tally, max(TOPS)).values
-    search = time.perf_counter() - start
+    search = time.process_time() - tallied
     ranked = m.find(tally, max(TOPS), threshold=0).values
-    n = len(people.values)
-    recalls = tuple(recall(people.top(k), ranked[:k]) for k in TOPS)
-    f1 = tuple(2 * len(set(people.top(k)) & set(sure[:k])) / (k + len(sure[:k])) for k in TOPS)
-    right = len(set(people.top(100)) & set(sure))
-    return Measured(recalls, f1, len(sure), right, client / n, server / n, search, len(tally.to_bytes()))
+    costs = (perturbed - start) / tally.n, (tallied - perturbed) / tally.n, search, len(tally.to_bytes())
+    return measured(people, ranked, *costs, sure=sure)
 
 
-def measure_pem(people: Population, bits: int, made, tally_bytes: int) -> Measured:
-    client, server, _ = made
-    texts = people.binary(bits)
-    start = time.perf_counter()
+def measure_peer(people: Population, made: Made) -> Measured:
+    client, server, bits, tally_bytes = made
+    texts = people.values.to_pylist() if bits is None else people.binary(bits)
+    start = time.process_time()
     reports = [client.privatise(one) for one in texts]
-    perturbed = time.perf_counter()
+    perturbed = time.process_time()
     for report in reports:
         server.aggregate(report)
-    tallied = time.perf_counter()
-    found, _ = server.find_heavy_hitters(k=max(TOPS))
-    search = time.perf_counter() - tallied
-    ranked = [text(int(one, 2), people.alphabet, people.length) for one in found]
-    recalls = tuple(recall(people.top(k), ranked[:k]) for k in TOPS)
-    n = len(texts)
-    costs = (perturbed - start) / n, (tallied - perturbed) / n
-    return Measured(recalls, recalls, np.nan, np.nan, *costs, search, tally_bytes)
+    tallied = time.process_time()
+    found, estimates = server.find_heavy_hitters(k=max(TOPS))
+    search = time.process_time() - tallied
+    ranked = [found[i] for i in np.argsort(-np.asarray(estimates), kind="stable")]
+    if bits is not None:
+        ranked = [text(int(one, 2), people.alphabet, people.length) for one in ranked]
+    return measured(
+        people, ranked, (perturbed - start) / len(texts), (tallied - perturbed) / len(texts), search, tally_bytes
+    )
 
 
-def line(name: str, n: int, epsilon: float, runs: list[Measured]) -> str:
+def line(name: str, epsilon: float, runs: list[Measured]) -> str:
     mean = [np.mean(column, axis=0) for column in zip(*runs, strict=True)]
-    recalls, f1, above, right, client, server, search, tally = mean
-    cells = [name, f"{n:,}", f"{epsilon:g}", *(f"{100 * share:.0f} %" for share in recalls)]
-    cells += [" / ".join(f"{one:.2f}" for one in f1), "" if np.isnan(above) else f"{right:.1f} of {above:.1f}"]
-    cells += [f"{1e9 * client:,.0f}", f"{1e9 * server:,.0f}", f"{search:.1f}", f"{tally / 1e6:.2f}"]
+    n, recalls, f1, ranks, above, right, client, server, search, tally = mean
+    cells = [name, f"{n:,.0f}", f"{epsilon:g}", " / ".join(f"{100 * share:.0f}" for share in recalls)]
+    cells += [" / ".join(f"{one:.2f}" for one in scores) for scores in (f1, ranks)]
+    cells += ["" if np.isnan(above) else f"{right:.1f} of {above:.1f}"]
+    cells += [f"{1e9 * client:,.0f}", f"{1e9 * server:,.0f}", f"{search:.2f}", f"{tally / 1e6:.2f}"]
     return "| " + " | ".join(cells) + " |"
 
 
-HEADING = ["protocol", "n", "epsilon", *(f"recall@{k}" for k in TOPS), f"F1@{'/'.join(map(str, TOPS))}"]
-HEADING += ["above the threshold", "client, ns", "server, ns", "search, s", "tally, MB"]
+HEADING = ["protocol", "n", "epsilon", "recall@10 / 20 / 50, %", "F1", "NCR"]
+HEADING += ["above the threshold", "client, ns", "server, ns", "search, s", "reports or tally, MB"]
+
+
+def show(name: str, epsilon: float, people: list[Population], measure: Callable[[Population], Measured]) -> None:
+    print(line(name, epsilon, [measure(some) for some in people]), flush=True)
+
+
+def show_ours(epsilon: float, people: list[Population], levels: Sequence[int] | None = None) -> None:
+    m = HeavyHitters(Prefixes(people[0].alphabet, people[0].length), epsilon=epsilon, levels=levels)
+    show(f"ours, levels {', '.join(map(str, m.levels))}", epsilon, people, partial(measure_ours, m=m))
+
+
+def million_strings(n: int, runs: int) -> None:
+    people = [population(n, ALPHABET, 4, seed) for seed in range(runs)]
+    for epsilon in (1.0, 2.0, 4.0):
+        show_ours(epsilon, people)
+        show_ours(epsilon, people, (2, 3, 4))
+        olh = partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 3, 4))
+        show("PEM over OLH, levels 2, 3, 4", epsilon, people, olh)
+        if installed("pure_ldp"):
+            hcms = lambda some: measure_peer(some, pem(epsilon, bits=20))  # noqa: E731
+            show("pure-ldp PEM, HCMS, 3 levels", epsilon, people[:2], hcms)
+
+
+def letters(n: int, runs: int) -> None:
+    people = [population(n, LETTERS, 6, seed) for seed in range(runs)]
+    for epsilon in (1.0, 2.0, 4.0):
+        show_ours(epsilon, people)
+
+
+def few_strings(n: int, runs: int) -> None:
+    people = [population(n, "01234567", 4, seed) for seed in range(runs)]
+    for epsilon in (1.0, 2.0, 4.0):
+        show_ours(epsilon, people)
+        show_ours(epsilon, people, (2, 4))
+        for name in dict(others(epsilon)):
+            show(name, epsilon, people, lambda some: dict(others(epsilon))[name](some))
+
+
+def few_persons(n: int, runs: int) -> None:
+    people = [population(n, "01234567", 4, seed) for seed in range(runs)]
+    for epsilon in (2.0, 4.0):
+        show_ours(epsilon, people, (2, 4))
+        if installed("pure_ldp"):
+            olh = lambda some: measure_peer(some, pem_with_olh(epsilon, 12, 4))  # noqa: E731
+            show("pure-ldp PEM, OLH, 2 levels", epsilon, people, olh)
+
+
+TABLES = {
+    "million": (million_strings, (1e5, 1e6)),
+    "letters": (letters, (1e5, 1e6)),
+    "few": (few_strings, (2e4,)),
+    "persons": (few_persons, (1e4,)),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.heavy_hitters")
+    parser.add_argument("tables", nargs="*", default=list(TABLES), help=", ".join(TABLES))
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
-    n = int(1e6 * args.scale)
-
-    def show(name: str, epsilon: float, people: list[Population], measure) -> None:
-        print(line(name, len(people[0].values), epsilon, [measure(some) for some in people]), flush=True)
-
-    def show_ours(epsilon: float, people: list[Population], levels=None) -> None:
-        m = HeavyHitters(Prefixes(people[0].alphabet, people[0].length), epsilon=epsilon, levels=levels)
-        show(f"ours, levels {', '.join(map(str, m.levels))}", epsilon, people, lambda some: measure_ours(some, m))
-
     print("| " + " | ".join(HEADING) + " |")
     print("|" + " --- |" * len(HEADING))
-    people = [population(n, ALPHABET, 4, seed) for seed in range(args.runs)]
-    for epsilon in (1.0, 2.0, 4.0):
-        show_ours(epsilon, people)
-        show_ours(epsilon, people, (2, 3, 4))
-        if installed("pure_ldp"):
-            measure = lambda some: measure_pem(some, 20, pem(epsilon, bits=20), 3 * 8 * K * M)  # noqa: E731
-            show("pure-ldp PEM, HCMS, 3 levels", epsilon, people, measure)
-    people = [population(n, LETTERS, 6, seed) for seed in range(args.runs)]
-    for epsilon in (1.0, 2.0, 4.0):
-        show_ours(epsilon, people)
-    people = [population(n // 100, "01234567", 4, seed) for seed in range(args.runs)]
-    for epsilon in (2.0, 4.0):
-        show_ours(epsilon, people, (2, 4))
-        if installed("pure_ldp"):
-            measure = lambda some: measure_pem(some, 12, pem_with_olh(epsilon, 12, 4), 8 * (2**8 + 2**12))  # noqa: E731
-            show("pure-ldp PEM, OLH, 2 levels", epsilon, people, measure)
+    for name in args.tables:
+        table, sizes = TABLES[name]
+        for n in sizes:
+            table(int(n * args.scale), args.runs)
 
 
 if __name__ == "__main__":

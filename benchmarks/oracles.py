@@ -159,6 +159,11 @@ def _served(make: Callable[[], Any], d: int) -> Callable[[list[Any]], Any]:
     return serve
 
 
+def _fresh(server: Any) -> Any:
+    server.reset()
+    return server
+
+
 def _same(v: int) -> int:
     return v
 
@@ -272,13 +277,7 @@ def _sketch(d: int, hadamard: bool) -> list[Peer]:
     server = CMSServer(EPSILON, 256, 256, is_hadamard=hadamard)
     client = CMSClient(EPSILON, server.get_hash_funcs(), 256, is_hadamard=hadamard)
 
-    def serve(reports: list[Any]) -> list[float]:
-        server.reset()
-        for report in reports:
-            server.aggregate(report)
-        return [server.estimate(v, suppress_warnings=True) for v in range(d)]
-
-    return [Peer(PURE, client.privatise, serve, 5_000)]
+    return [Peer(PURE, client.privatise, _served(partial(_fresh, server), d), 5_000)]
 
 
 class _Numpy:
@@ -299,13 +298,7 @@ def _rappor(d: int) -> list[Peer]:
     server = RAPPORServer(0.5, 64, 2, d, num_of_cohorts=8, reg_const=0.05, index_mapper=_same)
     client = RAPPORClient(0.5, 64, server.get_hash_funcs(), num_of_cohorts=8, index_mapper=_same)
 
-    def serve(reports: list[Any]) -> list[float]:
-        server.reset()
-        for report in reports:
-            server.aggregate(report)
-        return [server.estimate(v, suppress_warnings=True) for v in range(d)]
-
-    return [Peer(PURE, client.privatise, serve, 5_000)]
+    return [Peer(PURE, client.privatise, _served(partial(_fresh, server), d), 5_000)]
 
 
 def _longitudinal(d: int, variant: str) -> list[Peer]:

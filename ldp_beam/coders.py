@@ -34,19 +34,9 @@ class RecordBatchCoder(beam.coders.Coder):
         """About how many bytes `encode` makes; Beam asks often, and would encode the batch to find out."""
         return int(value.nbytes)
 
-    def is_deterministic(self) -> bool:
-        """False."""
-        return False
-
     def to_type_hint(self) -> type:
         """``pyarrow.RecordBatch``."""
         return pa.RecordBatch  # type: ignore[no-any-return]
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
 
 
 def arrow_stream(batch: pa.RecordBatch, trailer: bytes = b"", *, compression: str | None = None) -> bytes:
@@ -83,12 +73,6 @@ class TallyCoder(beam.coders.Coder):
         """`Tally`."""
         return Tally
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
 
 class AnyReports:
     """Type hint, inside a transform, of elements that may be batches or single records; see `AnyReportsCoder`."""
@@ -120,19 +104,9 @@ class AnyReportsCoder(beam.coders.Coder):
         """See `RecordBatchCoder.estimate_size`."""
         return int(value.nbytes) if isinstance(value, pa.RecordBatch) else len(self.encode(value))
 
-    def is_deterministic(self) -> bool:
-        """False."""
-        return False
-
     def to_type_hint(self) -> type:
         """`AnyReports`."""
         return AnyReports
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
 
 
 registry.register_coder(pa.RecordBatch, RecordBatchCoder)

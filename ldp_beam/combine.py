@@ -59,12 +59,6 @@ class AccumulatorCoder(beam.coders.Coder):
         """True."""
         return True
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
 
 class TallyCombineFn(beam.CombineFn):
     """Reports of any mechanism to their tally.
@@ -81,6 +75,13 @@ class TallyCombineFn(beam.CombineFn):
 
     Raises:
         ParameterError: the mechanism is none.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> combine = TallyCombineFn(RandomizedResponse(epsilon=1.0))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     tally = p | beam.Create([True, False, True]) | beam.CombineGlobally(combine).without_defaults()
+    ...     _ = tally | beam.Map(lambda t: print(t.n, t.support))
+    3 [1 2]
     """
 
     def __init__(self, mechanism: Mechanism) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
+from typing import Unpack
 
 from ldp_beam.ledger import exact_epsilon
-from ldp_beam.limits import SHARDS, LimitTransform
+from ldp_beam.limits import LimitOptions, LimitTransform
 from ldp_beam.windows import Window
-from ldp_core import PrivacyPlan, Secret
+from ldp_core import PrivacyPlan
 
 OVER_LIMIT = "over the limit"
 
@@ -30,8 +30,9 @@ class BoundContributions(LimitTransform):
         window: fixed windows by length, in seconds or like ``"1d"``; or a Beam ``FixedWindows`` or
             ``GlobalWindows`` (for ever). None: the windows that the elements are in.
         event_time: column of the records' times, as in `Histogram`. None: the elements' timestamps.
-        drop_id: whether the id goes no further. Keep it for keyed noise or a further limit.
-        shards: number of pieces that the persons of a window are spread over, and so of workers that can share them.
+        drop_id: whether the id goes no further; default True. Keep it for keyed noise or a further limit.
+        shards: number of pieces that the persons of a window are spread over, and so of workers that can share them;
+            default 16.
         key: a `Secret`, or a function that gets it on the worker, to hash ids with. The state holds hashes only;
             without a key, whoever reads it can find out whether an id that they guess is in it.
         allowed_lateness: seconds or text, as in `Histogram`: how long a window's counts are kept after its end. Later
@@ -63,11 +64,7 @@ class BoundContributions(LimitTransform):
         per_window: int,
         *,
         window: Window = None,
-        event_time: str | None = None,
-        drop_id: bool = True,
-        shards: int = SHARDS,
-        key: Secret | Callable[[], Secret] | None = None,
-        allowed_lateness: float | str = 0,
+        **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(
             id,
@@ -75,11 +72,7 @@ class BoundContributions(LimitTransform):
             reason=OVER_LIMIT,
             counter="contributions_dropped",
             window=window,
-            event_time=event_time,
-            drop_id=drop_id,
-            shards=shards,
-            key=key,
-            allowed_lateness=allowed_lateness,
+            **options,
         )
 
     def epsilon(self, plan: PrivacyPlan | float | Fraction) -> Fraction:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Unpack
 
-from ldp_beam.limits import SHARDS, LimitTransform
+from ldp_beam.limits import LimitOptions, LimitTransform
 from ldp_beam.windows import Window
-from ldp_core import Secret
 
 DUPLICATE = "duplicate"
 
@@ -44,11 +43,7 @@ class Deduplicate(LimitTransform):
         id: str,  # noqa: A002 (as in Perturb)
         *,
         within: Window,
-        event_time: str | None = None,
-        drop_id: bool = True,
-        shards: int = SHARDS,
-        key: Secret | Callable[[], Secret] | None = None,
-        allowed_lateness: float | str = 0,
+        **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(
             id,
@@ -56,9 +51,5 @@ class Deduplicate(LimitTransform):
             reason=DUPLICATE,
             counter="duplicates_dropped",
             window=within,
-            event_time=event_time,
-            drop_id=drop_id,
-            shards=shards,
-            key=key,
-            allowed_lateness=allowed_lateness,
+            **options,
         )

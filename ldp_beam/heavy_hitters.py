@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Unpack
+from functools import partial
+from typing import Unpack
 
 import apache_beam as beam
 
 from ldp_beam.rows import HistogramRow
-from ldp_beam.tallying import Keyed, Perturbing, Tallying, TallyingOptions, head_of_row
+from ldp_beam.tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import HeavyHitters as Mechanism
-from ldp_core import ParameterError, Secret
+from ldp_core import ParameterError, Secret, Tally
 
 
 class HeavyHittersOptions(TallyingOptions, total=False):
@@ -36,14 +37,12 @@ class _HeavyHittersTransform(Tallying):
         if not isinstance(mechanism, Mechanism):
             raise ParameterError(f"mechanism must be ldp_core.HeavyHitters, got {type(mechanism).__name__}")
         mechanism.check_search(k, confidence, threshold)
-        self._k, self._confidence, self._threshold = k, confidence, threshold
+        self._found = partial(_rows_of, mechanism=mechanism, k=k, confidence=confidence, threshold=threshold)
         super().__init__(column, mechanism, **options)
 
     def _rows(self) -> beam.ParDo:
         """See `Tallying`."""
-        dofn = _FindDoFn(self._column, self._mechanism, self._by, self._k, self._confidence, self._threshold)
-        made: beam.ParDo = beam.ParDo(dofn).with_output_types(HistogramRow)
-        return made
+        return self._each_pane(self._found, HistogramRow)
 
 
 class HeavyHitters(_HeavyHittersTransform):
@@ -59,8 +58,8 @@ class HeavyHitters(_HeavyHittersTransform):
         confidence, threshold: see its `find`.
         window, event_time, by, trigger, accumulation_mode, allowed_lateness: see `ldp_beam.Histogram`.
 
-    What flows between workers are tallies (see `Tally.to_bytes`) of `mechanism.counters` counts; the search, a second
-    for a million candidates, runs once a pane.
+    What flows between workers are tallies (see `Tally.to_bytes`) of `mechanism.counters` counts; the search, a
+    tenth of a second for a million candidates, runs once a pane.
 
     Raises:
         ParameterError: bad arguments.
@@ -104,30 +103,13 @@ class PrivateHeavyHitters(Perturbing, _HeavyHittersTransform):
         super().__init__(column, mechanism, k, key=key, id=id, **options)
 
 
-class _FindDoFn(beam.DoFn):
-    """(key, tally) of a pane to rows."""
-
-    def __init__(
-        self,
-        column: str,
-        mechanism: Any,
-        by: tuple[str, ...],
-        k: int,
-        confidence: float,
-        threshold: float | None,
-    ) -> None:
-        self._column, self._mechanism, self._by = column, mechanism, by
-        self._k, self._confidence, self._threshold = k, confidence, threshold
-
-    def process(
-        self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
-    ) -> Iterator[HistogramRow]:
-        """One row a value found."""
-        key, tally = element
-        found = self._mechanism.find(tally, self._k, confidence=self._confidence, threshold=self._threshold)
-        head = head_of_row(window, pane, self._column, dict(zip(self._by, key, strict=True)))
-        tail = (found.n, found.confidence, self._mechanism.epsilon, tally.fingerprint)
-        columns = (found.counts, found.frequencies, found.standard_errors, found.low, found.high)
-        numbers = zip(*(array.tolist() for array in columns), strict=True)
-        for value, estimated in zip(found.values, numbers, strict=True):
-            yield HistogramRow._make((*head, str(value), *estimated, *tail))
+def _rows_of(
+    head: Head, tally: Tally, *, mechanism: Mechanism, k: int, confidence: float, threshold: float | None
+) -> Iterator[HistogramRow]:
+    """One row a value found."""
+    found = mechanism.find(tally, k, confidence=confidence, threshold=threshold)
+    tail = (found.n, found.confidence, mechanism.epsilon, tally.fingerprint)
+    columns = (found.counts, found.frequencies, found.standard_errors, found.low, found.high)
+    numbers = zip(*(array.tolist() for array in columns), strict=True)
+    for value, estimated in zip(found.values, numbers, strict=True):
+        yield HistogramRow._make((*head, str(value), *estimated, *tail))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, Unpack
+from functools import partial
+from typing import Unpack
 
 import apache_beam as beam
 
 from ldp_beam.combine import estimation
 from ldp_beam.rows import HistogramRow
-from ldp_beam.tallying import Keyed, Perturbing, Tallying, TallyingOptions, head_of_row
-from ldp_core import FrequencyOracle, Secret
+from ldp_beam.tallying import Head, Perturbing, Tallying, TallyingOptions
+from ldp_core import FrequencyOracle, Secret, Tally
 from ldp_core.consistency import Consistency
 from ldp_core.estimation import Estimation
 
@@ -44,9 +45,7 @@ class _HistogramTransform(Tallying):
 
     def _rows(self) -> beam.ParDo:
         """See `Tallying`."""
-        dofn = _EstimateDoFn(self._column, self._mechanism, self._by, self._how)
-        made: beam.ParDo = beam.ParDo(dofn).with_output_types(HistogramRow)
-        return made
+        return self._each_pane(partial(_rows_of, mechanism=self._mechanism, how=self._how), HistogramRow)
 
 
 class Histogram(_HistogramTransform):
@@ -141,24 +140,11 @@ class PrivateHistogram(Perturbing, _HistogramTransform):
         super().__init__(column, mechanism, key=key, id=id, **options)
 
 
-class _EstimateDoFn(beam.DoFn):
-    """(key, tally) of a pane to rows."""
-
-    def __init__(self, column: str, mechanism: FrequencyOracle, by: tuple[str, ...], how: Estimation) -> None:
-        self._column = column
-        self._mechanism = mechanism
-        self._by = by
-        self._how = how
-
-    def process(
-        self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
-    ) -> Iterator[HistogramRow]:
-        """One row a value."""
-        key, tally = element
-        estimate = self._mechanism.estimate(tally, **asdict(self._how))
-        head = head_of_row(window, pane, self._column, dict(zip(self._by, key, strict=True)))
-        tail = (estimate.n, self._how.confidence, self._mechanism.epsilon, tally.fingerprint)
-        columns = (estimate.counts, estimate.frequencies, estimate.standard_errors, estimate.low, estimate.high)
-        numbers = zip(*(array.tolist() for array in columns), strict=True)
-        for value, estimated in zip(self._mechanism.domain.texts, numbers, strict=True):
-            yield HistogramRow._make((*head, value, *estimated, *tail))
+def _rows_of(head: Head, tally: Tally, *, mechanism: FrequencyOracle, how: Estimation) -> Iterator[HistogramRow]:
+    """One row a value."""
+    estimate = mechanism.estimate(tally, **asdict(how))
+    tail = (estimate.n, how.confidence, mechanism.epsilon, tally.fingerprint)
+    columns = (estimate.counts, estimate.frequencies, estimate.standard_errors, estimate.low, estimate.high)
+    numbers = zip(*(array.tolist() for array in columns), strict=True)
+    for value, estimated in zip(mechanism.domain.texts, numbers, strict=True):
+        yield HistogramRow._make((*head, value, *estimated, *tail))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from apache_beam.transforms.window import GlobalWindows
 
-from ldp_beam.limits import SHARDS, LimitTransform
-from ldp_core import ParameterError, PrivacyPlan, Secret
+from ldp_beam.limits import LimitOptions, LimitTransform
+from ldp_core import ParameterError, PrivacyPlan
 
 BUDGET_SPENT = "budget spent"
 Epsilon: TypeAlias = "float | Fraction | Decimal | str"
@@ -59,11 +58,7 @@ class PrivacyLedger(LimitTransform):
         id: str,  # noqa: A002 (as in Perturb)
         budget: Epsilon,
         per: float | str | None = None,
-        event_time: str | None = None,
-        drop_id: bool = True,
-        shards: int = SHARDS,
-        key: Secret | Callable[[], Secret] | None = None,
-        allowed_lateness: float | str = 0,
+        **options: Unpack[LimitOptions],
     ) -> None:
         each, total = exact_epsilon(plan_or_epsilon), exact_epsilon(budget, name="budget")
         self.records = math.floor(total / each)
@@ -74,7 +69,7 @@ class PrivacyLedger(LimitTransform):
             raise ParameterError(
                 f"the budget {float(total):g} does not pay for one record, which spends {float(each):g}"
             )
-        if per is None and event_time is not None:
+        if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
         super().__init__(
             id,
@@ -82,16 +77,12 @@ class PrivacyLedger(LimitTransform):
             reason=BUDGET_SPENT,
             counter="budget_dropped",
             window=GlobalWindows() if per is None else per,
-            event_time=event_time,
-            drop_id=drop_id,
-            shards=shards,
-            key=key,
-            allowed_lateness=allowed_lateness,
+            **options,
         )
 
 
 def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fraction:
-    """An epsilon as an exact fraction; a plan's is the sum over its columns.
+    """An epsilon as an exact fraction; a plan's is `PrivacyPlan.exact_epsilon`.
 
     The epsilon of a mechanism is an upper bound of what its rounded probabilities spend, so this is one too.
 
@@ -102,7 +93,7 @@ def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fra
     (Fraction(1, 10), True)
     """
     if isinstance(value, PrivacyPlan):
-        return sum((Fraction(mechanism.epsilon) for mechanism in value.columns.values()), Fraction(0))
+        return value.exact_epsilon
     exact = _fraction(value)
     if exact is None or exact <= 0:
         raise ParameterError(f"{name} must be a finite number greater than 0, got {value!r}")

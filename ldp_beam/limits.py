@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import apache_beam as beam
 import numpy as np
@@ -124,19 +124,9 @@ class PieceCoder(beam.coders.Coder):
             part = Lot([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
         return Piece(np.frombuffer(hashes, np.uint64), part)
 
-    def is_deterministic(self) -> bool:
-        """False."""
-        return False
-
     def to_type_hint(self) -> type:
         """`Piece`."""
         return Piece
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
 
 
 registry.register_coder(Piece, PieceCoder)
@@ -247,6 +237,16 @@ class AdmitFirst(beam.DoFn):
         return out
 
 
+class LimitOptions(TypedDict, total=False):
+    """Keyword arguments that all limits take; see `BoundContributions`."""
+
+    event_time: str | None
+    drop_id: bool
+    shards: int
+    key: Secret | Callable[[], Secret] | None
+    allowed_lateness: float | str
+
+
 class LimitTransform(RecordsTransform):
     """Base of the transforms that let so many records of a person through.
 
@@ -262,11 +262,11 @@ class LimitTransform(RecordsTransform):
         reason: str,
         counter: str,
         window: Window,
-        event_time: str | None,
-        drop_id: bool,
-        shards: int,
-        key: Secret | Callable[[], Secret] | None,
-        allowed_lateness: float | str,
+        event_time: str | None = None,
+        drop_id: bool = True,
+        shards: int = SHARDS,
+        key: Secret | Callable[[], Secret] | None = None,
+        allowed_lateness: float | str = 0,
     ) -> None:
         super().__init__()
         self._limit = Limit(

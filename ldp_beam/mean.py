@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Unpack
+from functools import partial
+from typing import NamedTuple, Unpack
 
 import apache_beam as beam
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
-from ldp_beam.tallying import Keyed, Perturbing, Tallying, TallyingOptions, head_of_row
-from ldp_core import Numeric, ParameterError, Secret
+from ldp_beam.tallying import Head, Perturbing, Tallying, TallyingOptions
+from ldp_core import Numeric, ParameterError, Secret, Tally
 from ldp_core.estimation import check_confidence
 
 
@@ -72,9 +73,7 @@ class _MeanTransform(Tallying):
 
     def _rows(self) -> beam.ParDo:
         """See `Tallying`."""
-        dofn = _MeanDoFn(self._column, self._mechanism, self._by, self._confidence)
-        made: beam.ParDo = beam.ParDo(dofn).with_output_types(MeanRow)
-        return made
+        return self._each_pane(partial(_rows_of, mechanism=self._mechanism, confidence=self._confidence), MeanRow)
 
 
 class Mean(_MeanTransform):
@@ -117,6 +116,14 @@ class PrivateMean(Perturbing, _MeanTransform):
     Raises:
         ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
             several times: pass them as ``window``.
+
+    >>> from ldp_core import OneBitMean
+    >>> mechanism = OneBitMean((0, 10), epsilon=80.0)  # so large that a report says whether the number was 0 or 10
+    >>> events = [{"seconds": seconds} for seconds in (0, 10, 10, 0)]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | beam.Create(events) | PrivateMean("seconds", mechanism)
+    ...     _ = rows | beam.Map(lambda r: print(round(r.mean, 6), r.n))
+    5.0 4
     """
 
     def __init__(
@@ -131,21 +138,8 @@ class PrivateMean(Perturbing, _MeanTransform):
         super().__init__(column, mechanism, key=key, id=id, **options)
 
 
-class _MeanDoFn(beam.DoFn):
-    """(key, tally) of a pane to a row."""
-
-    def __init__(self, column: str, mechanism: Numeric, by: tuple[str, ...], confidence: float) -> None:
-        self._column = column
-        self._mechanism = mechanism
-        self._by = by
-        self._confidence = confidence
-
-    def process(
-        self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
-    ) -> Iterator[MeanRow]:
-        """One row."""
-        key, tally = element
-        m = self._mechanism.mean(tally, confidence=self._confidence)
-        head = head_of_row(window, pane, self._column, dict(zip(self._by, key, strict=True)))
-        tail = (m.n, self._confidence, self._mechanism.epsilon, tally.fingerprint)
-        yield MeanRow._make((*head, m.mean, m.standard_error, m.low, m.high, *tail))
+def _rows_of(head: Head, tally: Tally, *, mechanism: Numeric, confidence: float) -> Iterator[MeanRow]:
+    """One row."""
+    m = mechanism.mean(tally, confidence=confidence)
+    tail = (m.n, confidence, mechanism.epsilon, tally.fingerprint)
+    yield MeanRow._make((*head, m.mean, m.standard_error, m.low, m.high, *tail))

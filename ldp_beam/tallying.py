@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -25,6 +25,8 @@ from ldp_beam.windows import Window, seconds, window_fn
 from ldp_core import Mechanism, ParameterError, Secret, Tally
 
 Keyed = tuple[tuple[str, ...], Tally]
+Head: TypeAlias = tuple[Any, ...]
+"""The fields that every row of a pane begins with, from ``window_start`` to ``key``."""
 
 
 class TallyingOptions(TypedDict, total=False):
@@ -107,6 +109,11 @@ class Tallying(RecordsTransform):
     def _rows(self) -> beam.ParDo:
         """(key, tally) of a pane to rows."""
 
+    def _each_pane(self, rows: Callable[[Head, Tally], Iterable[Any]], kind: type) -> beam.ParDo:
+        """`_rows` by a function that makes rows, of type ``kind``, of what they begin with and a tally."""
+        made: beam.ParDo = beam.ParDo(_RowsDoFn(self._column, self._by, rows)).with_output_types(kind)
+        return made
+
     def expand(self, pcoll: PCollection[Any]) -> Any:
         """See `beam.PTransform`."""
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), Keyed)
@@ -162,7 +169,23 @@ class Perturbing(Tallying):
         return super().expand(pcoll)
 
 
-def head_of_row(window: Any, pane: Any, column: str, key: dict[str, str]) -> tuple[Any, ...]:
+class _RowsDoFn(beam.DoFn):
+    """(key, tally) of a pane to rows."""
+
+    def __init__(self, column: str, by: tuple[str, ...], rows: Callable[[Head, Tally], Iterable[Any]]) -> None:
+        self._column = column
+        self._by = by
+        self._rows = rows
+
+    def process(
+        self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
+    ) -> Iterable[Any]:
+        """The rows of one pane and key."""
+        key, tally = element
+        return self._rows(_head_of_row(window, pane, self._column, dict(zip(self._by, key, strict=True))), tally)
+
+
+def _head_of_row(window: Any, pane: Any, column: str, key: dict[str, str]) -> Head:
     """The fields that every row of a pane begins with, from ``window_start`` to ``key``."""
     whole = isinstance(window, GlobalWindow)
     return (

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.errors import MechanismMismatchError, ParameterError
+from ldp_core.probability import check_open
 
 if TYPE_CHECKING:
     from ldp_core.frequency_oracle import FrequencyOracle
@@ -105,8 +106,7 @@ def consistent(
     [83.3, 16.7, 0.0, 0.0]
     """
     check_method(method, mechanism)
-    if not 0 < significance < 1:
-        raise ParameterError(f"significance must be in (0, 1), got {significance!r}")
+    significance = check_open("significance", significance)
     estimates = np.asarray(counts, float)
     given = np.asarray(n, float)
     if not estimates.ndim or not np.isfinite(estimates).all():

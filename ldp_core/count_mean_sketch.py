@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -40,7 +39,7 @@ from ldp_core.histogram import F64
 from ldp_core.lists import Lists
 from ldp_core.mechanism import Native, Outlook
 from ldp_core.open_domain import OpenDomain
-from ldp_core.probability import fraction
+from ldp_core.probability import check_integer, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sketch import Sketch
 from ldp_core.unary_encoding import UnaryEncoding, Variant
@@ -62,21 +61,16 @@ class CountMean(Sketch):
     salt: int
 
     def _set(self, kind: OpenDomain | str, epsilon: float, hashes: int, width: int, salt: int) -> None:
-        whole = all(isinstance(x, int) and not isinstance(x, bool) for x in (hashes, width, salt))
-        if not whole or hashes < 1 or not 2 <= width <= MOST_BUCKETS or width & (width - 1):
-            raise ParameterError(
-                f"hashes must be an integer, at least 1, and width a power of two in [2, {MOST_BUCKETS}], "
-                f"got {hashes!r} and {width!r}"
-            )
-        if hashes * width > MOST_CELLS:
-            raise ParameterError(f"hashes * width must be at most {MOST_CELLS}, got {hashes * width}")
-        if not 0 <= salt < 1 << 64:
-            raise ParameterError(f"salt must be an integer in [0, 2**64), got {salt!r}")
         object.__setattr__(self, "domain", OpenDomain.of(kind))
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "hashes", hashes)
+        object.__setattr__(self, "hashes", check_integer("hashes", hashes, 1))
+        whole = isinstance(width, int) and not isinstance(width, bool)
+        if not whole or not 2 <= width <= MOST_BUCKETS or width & (width - 1):
+            raise ParameterError(f"width must be a power of two in [2, {MOST_BUCKETS}], got {width!r}")
+        if hashes * width > MOST_CELLS:
+            raise ParameterError(f"hashes * width must be at most {MOST_CELLS}, got {hashes * width}")
         object.__setattr__(self, "width", width)
-        object.__setattr__(self, "salt", salt)
+        object.__setattr__(self, "salt", check_integer("salt", salt, 0, 2**64 - 1))
 
     @property
     @abstractmethod
@@ -296,11 +290,6 @@ class CountMeanSketch(Lists, CountMean):
             "variant": self.variant,
             "salt": self.salt,
         }
-
-    @classmethod
-    def from_parameters(cls, domain: OpenDomain, parameters: Mapping[str, Any]) -> CountMeanSketch:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 def _sums(vectors: U64, cells: I64, n_cells: int, m: int) -> I64:

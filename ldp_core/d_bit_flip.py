@@ -13,7 +13,7 @@ in, if any. So a person has at most min(d + 1, b) answers, however often the val
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,12 +25,12 @@ import pyarrow as pa
 
 from ldp_core import bits
 from ldp_core.domain import Codes, Domain, Label
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ReportError
 from ldp_core.histogram import F64
 from ldp_core.lists import Lists
 from ldp_core.longitudinal import Longitudinal
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, check_integer, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_integer, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
 
@@ -72,13 +72,10 @@ class DBitFlip(Lists, Longitudinal):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
         most = min(self.domain.size, _MOST_BITS)
         object.__setattr__(self, "bits", check_integer("bits", bits, 1, most))
-        if not self._keep > ONE // 2:
-            raise ParameterError(
-                "epsilon_infinity is too small: with 64-bit probabilities it must be above about 1e-18"
-            )
+        check_resolved(self._keep, ONE // 2, name="epsilon_infinity")
 
     @property
     def epsilon_1(self) -> float:  # type: ignore[override]
@@ -157,21 +154,23 @@ class DBitFlip(Lists, Longitudinal):
         step = max(_BLOCK // self.bits, 1)
         for start in range(0, len(codes), step):
             stop = min(start + step, len(codes))
-            reports[start:stop] = self._perturb_block(codes[start:stop], noise.rows(start, stop))
+            self._perturb_block(codes[start:stop], noise.rows(start, stop), reports[start:stop])
         return reports
 
-    def _perturb_block(self, codes: Codes, noise: Noise) -> npt.NDArray[Any]:
+    def _perturb_block(self, codes: Codes, noise: Noise, out: Native) -> None:
         width = bits.row_bytes(self.bits)
         buckets = self._buckets(len(codes), noise.of_persons())
-        place = np.full(len(codes), 8 * width, np.uint32)  # of the value's bucket among the person's; this is none
+        none = np.min_scalar_type(8 * width).type(8 * width)
+        place = np.full(len(codes), none)  # of the value's bucket among the person's, of which one at most is it
         for k, bucket in enumerate(buckets):
-            np.putmask(place, bucket == codes, k)
+            place -= (bucket == codes) * (none - k)  # several times as fast as to choose by a mask
         # The bits depend on the value only by its place: whatever is at none has one answer.
         rows = noise.with_codes(place).one_hot_rows(self._keep, ONE - self._keep, place, width, _BITS)
-        buckets <<= 1
-        for k in range(self.bits):
-            buckets[k] |= rows[:, k >> 3] >> np.uint8(k & 7) & 1
-        return buckets.T
+        for k, bucket in enumerate(buckets):
+            report = bucket.astype(self._dtype)
+            report <<= 1
+            report |= rows[:, k >> 3] >> np.uint8(k & 7) & np.uint8(1)
+            out[:, k] = report
 
     def _buckets(self, n: int, noise: Noise) -> npt.NDArray[Any]:
         """The d different buckets of each of n persons, [d, n]: every set of them is equally likely.
@@ -179,7 +178,7 @@ class DBitFlip(Lists, Longitudinal):
         R. W. Floyd's algorithm: J. Bentley, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
         """
         b, d = self.domain.size, self.bits
-        buckets = np.empty((d, n), self._dtype)
+        buckets = np.empty((d, n), np.min_scalar_type(b - 1))
         if d == b:
             buckets[:] = np.arange(b)[:, None]
             return buckets
@@ -190,7 +189,8 @@ class DBitFlip(Lists, Longitudinal):
             else:
                 drawn = noise.uniform_again(last + 1, rows, k, _MORE_PLACES)
             buckets[k] = drawn
-            np.putmask(buckets[k], (buckets[:k] == buckets[k]).any(axis=0), last)
+            again = (buckets[:k] == buckets[k]).any(axis=0)
+            np.maximum(buckets[k], again * buckets.dtype.type(last), out=buckets[k])  # (none is above ``last``)
         return buckets
 
     @property
@@ -235,11 +235,6 @@ class DBitFlip(Lists, Longitudinal):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon_infinity": self.epsilon_infinity, "bits": self.bits}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> DBitFlip:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _MOST_BITS = 1 << 16  # steps that `Noise.uniform_again` has

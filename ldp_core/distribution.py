@@ -4,48 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.errors import ParameterError
-
-if TYPE_CHECKING:
-    import polars as pl
+from ldp_core.result import Result
 
 F64 = npt.NDArray[np.float64]
 
-_ARRAYS = (
-    "edges",
-    "centres",
-    "frequencies",
-    "standard_errors",
-    "low",
-    "high",
-    "grid",
-    "cumulative",
-    "cumulative_errors",
-)
-
 
 @dataclass(frozen=True, eq=False)
-class Distribution:
+class Distribution(Result):
     """Which share of ``n`` numbers lies in each of k buckets, estimated.
 
     Attributes:
         edges: float64[k + 1], of the buckets, in the numbers' own unit.
         centres: float64[k], where the numbers in a bucket are on average, as far as is known.
         frequencies: float64[k], of the buckets; they add up to 1 for ``"em"`` and ``"ems"``, to about 1 otherwise.
-        standard_errors: float64[k], of ``frequencies``; nan where the method gives none.
+        standard_errors: float64[k], of ``frequencies``: how much they vary; the intervals may allow for bias, too.
         low, high: float64[k], ends of the confidence interval of each frequency.
         grid: float64[m + 1], where the cumulative distribution is known, low and high included.
         cumulative: float64[m], the share of numbers up to each point of the grid but the first.
-        cumulative_errors: float64[m], its standard errors.
+        cumulative_errors: float64[m], its errors, with the bias that intervals allow for.
         n: number of reports.
         confidence: of the intervals, of each one.
         method: ``"ems"``, ``"em"``, or ``"unbiased"``.
+
+    >>> from ldp_core import StochasticRounding
+    >>> m = StochasticRounding((0, 8), epsilon=50.0, buckets=3, oracle="randomized_response")  # hardly any noise
+    >>> found = m.distribution(m.tally(m.perturb([0.0, 4.0, 4.0, 8.0])))
+    >>> found.edges.tolist(), found.frequencies.round(6).tolist(), round(found.mean, 6)
+    ([0.0, 2.0, 6.0, 8.0], [0.25, 0.5, 0.25], 4.0)
     """
 
     edges: F64
@@ -67,6 +59,7 @@ class Distribution:
         edges: F64,
         frequencies: F64,
         standard_errors: F64,
+        total_errors: F64,
         grid: F64,
         cumulative: F64,
         cumulative_errors: F64,
@@ -74,18 +67,12 @@ class Distribution:
         confidence: float,
         method: str,
     ) -> Distribution:
-        """With intervals of the normal approximation, cut to [0, 1]."""
+        """With intervals of the normal approximation, cut to [0, 1]: z total errors, which allow for bias too."""
         z = -NormalDist().inv_cdf((1 - confidence) / 2)
-        low = np.maximum(frequencies - z * standard_errors, 0)
-        high = np.minimum(frequencies + z * standard_errors, 1)
+        low = np.maximum(frequencies - z * total_errors, 0)
+        high = np.minimum(frequencies + z * total_errors, 1)
         arrays = (frequencies, standard_errors, low, high, grid, cumulative, cumulative_errors)
         return cls(edges, (edges[1:] + edges[:-1]) / 2, *arrays, n, confidence, method)
-
-    def __post_init__(self) -> None:
-        for name in _ARRAYS:
-            array = getattr(self, name).copy()  # (several may have been one)
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
         return len(self.frequencies)
@@ -135,21 +122,6 @@ class Distribution:
         inside = (share - rising[at - 1]) / (rising[at] - rising[at - 1])
         return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Distribution) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return (self.n, self.confidence, self.method, *(getattr(self, name).tobytes() for name in _ARRAYS))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Distribution, (*(getattr(self, name) for name in _ARRAYS), self.n, self.confidence, self.method)
-
-    def __deepcopy__(self, memo: object) -> Distribution:
-        return self  # immutable
-
     def to_arrow(self) -> pa.Table:
         """Table of columns left, right, frequency, standard_error, low, high; one row a bucket."""
         return pa.table(
@@ -162,12 +134,6 @@ class Distribution:
                 "high": self.high,
             }
         )
-
-    def to_polars(self) -> pl.DataFrame:
-        """`to_arrow` as a Polars frame; needs Polars."""
-        import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
-
-        return pl.DataFrame(self.to_arrow())
 
     def __repr__(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"

@@ -21,6 +21,7 @@ Codes: TypeAlias = npt.NDArray[Any]
 """Positions in a domain's labels, of an unsigned integer dtype."""
 
 OTHER = "other"
+_TOO_FEW = "a domain needs at least two values, got one"
 _KINDS: dict[type, Any] = {bool: "bool", int: "int", str: "str"}
 
 
@@ -36,7 +37,10 @@ class Domain:
             vector, then perturbed; such records still count in n.
 
     Raises:
-        DomainError: empty, duplicate, mixed or unsupported labels; fewer than two values.
+        DomainError: empty, duplicate, mixed or unsupported labels.
+
+    A mechanism needs two values at least. One label, with ``unmatched="error"``, is a question that a sketch answers:
+    see `Sketch.over`.
 
     >>> d = Domain(["ios", "android"], unmatched="other")
     >>> d.values
@@ -58,8 +62,8 @@ class Domain:
             raise DomainError(f'unmatched must be "error", "other" or "none", got {unmatched!r}')
         if unmatched == "other" and OTHER in items:
             raise DomainError('unmatched="other" adds the bucket "other": leave it out of the labels')
-        if len(items) + (unmatched == "other") < 2:
-            raise DomainError("a domain needs at least two values, got one")
+        if unmatched == "none" and len(items) < 2:
+            raise DomainError(_TOO_FEW)
         if len(items) >= 2**31:
             raise DomainError("a domain may have at most 2**31 - 1 labels")
         object.__setattr__(self, "labels", items)
@@ -68,8 +72,15 @@ class Domain:
 
     @classmethod
     def of(cls, domain: Domain | Iterable[Label]) -> Domain:
-        """``domain`` itself, or a plain list of labels as a domain with ``unmatched="error"``."""
-        return domain if isinstance(domain, Domain) else cls(domain)
+        """A mechanism's domain: ``domain`` itself, or a plain list of labels as one with ``unmatched="error"``.
+
+        Raises:
+            DomainError: fewer than two values, of which a report could be any; or see `Domain`.
+        """
+        made = domain if isinstance(domain, Domain) else cls(domain)
+        if made.size < 2:
+            raise DomainError(_TOO_FEW)
+        return made
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Domain is immutable")
@@ -266,8 +277,10 @@ class Domain:
                 offset = offset - self._first
             if array.type == pa.uint64():  # from 2**63 on the cast has wrapped, perhaps onto a label
                 offset = np.where(array.to_numpy() >> np.uint64(63), -1, offset)
-            inside: npt.NDArray[np.uint64] = np.minimum(offset.view(np.uint64), np.uint64(missing))
-            return inside.astype(self.code_dtype)  # (a negative offset was a huge one)
+            inside: npt.NDArray[np.uint64] = offset.view(np.uint64)  # (a negative offset is a huge one)
+            if len(inside) and inside.max() > missing:
+                inside = np.minimum(inside, np.uint64(missing))
+            return inside.astype(self.code_dtype)
         if self.kind == "bool" and self.labels == (False, True) and not array.null_count:
             truth: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
             return truth.view(np.uint8)
@@ -292,7 +305,7 @@ def _rebuild(labels: tuple[Label, ...], unmatched: Unmatched) -> Domain:
 def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
     """What the labels are; a `DomainError` if they cannot be a domain's."""
     if not labels:
-        raise DomainError("a domain needs at least two values, got none")
+        raise DomainError("labels are at least one (of a mechanism two), got none")
     types = {type(label) for label in labels}
     if len(types) > 1 or not types <= _KINDS.keys():
         raise DomainError("domain labels must be all str, all int or all bool; null is not a label")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ldp_core.consistency import Consistency, check_method
-from ldp_core.errors import ParameterError
+from ldp_core.probability import check_open
 
 if TYPE_CHECKING:
     from ldp_core.frequency_oracle import FrequencyOracle
@@ -49,12 +47,9 @@ class Estimation:
 
 
 def check_confidence(confidence: float) -> float:
-    """Return ``confidence``.
+    """Return ``confidence`` as a float.
 
     Raises:
         ParameterError: unless it is a number in (0, 1).
     """
-    is_number = isinstance(confidence, (int, float, np.integer, np.floating)) and not isinstance(confidence, bool)
-    if not is_number or not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be in (0, 1), got {confidence!r}")
-    return confidence
+    return check_open("confidence", confidence)

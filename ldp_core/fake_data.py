@@ -48,7 +48,7 @@ from ldp_core.drawn_column import DrawnColumn, Mask
 from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, fraction
+from ldp_core.probability import check_epsilon, check_integer, fraction
 from ldp_core.randomness import Noise, Randomness
 from ldp_core.sampling import ONE
 
@@ -179,9 +179,7 @@ def published_epsilon(epsilon: float, columns: int) -> float:
     >>> round(published_epsilon(1.0, 10), 4)
     2.9005
     """
-    if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
-        raise ParameterError(f"columns must be an integer, at least 1, got {columns!r}")
-    return math.log1p(columns * math.expm1(check_epsilon(epsilon)))
+    return math.log1p(check_integer("columns", columns, 1) * math.expm1(check_epsilon(epsilon)))
 
 
 def _weights(prior: Iterable[float], size: int) -> tuple[float, ...]:

@@ -30,6 +30,7 @@ from ldp_core.estimation import Estimation, check_confidence
 from ldp_core.histogram import F64, Histogram
 from ldp_core.inputs import Inputs
 from ldp_core.mechanism import Mechanism, Outlook
+from ldp_core.probability import check_open
 from ldp_core.tally import Tally
 
 
@@ -106,9 +107,7 @@ class FrequencyOracle(Mechanism):
         """
         if n < 1:
             raise ParameterError(f"n must be at least 1, got {n}")
-        if not 0 < beta < 1:
-            raise ParameterError(f"beta must be in (0, 1), got {beta!r}")
-        return math.sqrt(math.log(2 / beta) / (2 * n)) / self._difference
+        return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n)) / self._difference
 
     def explain(self, n: int) -> Outlook:
         """The standard error of a value that one record in d holds."""

@@ -14,7 +14,6 @@ n ((e^eps + 1) / (e^eps - 1))^2 (m / (m - 1))^2, and what collisions add to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,9 +24,8 @@ import numpy.typing as npt
 
 from ldp_core.count_mean_sketch import CountMean
 from ldp_core.domain import Codes
-from ldp_core.errors import ParameterError
 from ldp_core.open_domain import OpenDomain
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
 from ldp_core.words import CountedWords
@@ -80,8 +78,7 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
         salt: int = 0,
     ) -> None:
         self._set(kind, check_epsilon(epsilon), hashes, width, salt)
-        if not self._agree > ONE // 2:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(self._agree, ONE // 2)
 
     @cached_property
     def _agree(self) -> int:
@@ -138,11 +135,6 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "hashes": self.hashes, "width": self.width, "salt": self.salt}
-
-    @classmethod
-    def from_parameters(cls, domain: OpenDomain, parameters: Mapping[str, Any]) -> HadamardCountMeanSketch:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _AGREE, _CELL = 0, 1  # lanes of noise

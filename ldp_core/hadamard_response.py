@@ -14,7 +14,7 @@ and one for the others, so that it is not a pure protocol.) The variance is 1.27
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,10 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.domain import Codes, Domain, Label
-from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
 from ldp_core.words import Words, cell_counts, check_below
@@ -66,8 +65,7 @@ class HadamardResponse(Words, FrequencyOracle):
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
-        if not self._agree > ONE // 2:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(self._agree, ONE // 2)
 
     @cached_property
     def columns(self) -> int:
@@ -124,11 +122,6 @@ class HadamardResponse(Words, FrequencyOracle):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> HadamardResponse:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +38,11 @@ from ldp_core.domain import Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimation import check_confidence
 from ldp_core.prefixes import Prefixes
-from ldp_core.probability import check_epsilon, check_integer, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_integer, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
+from ldp_core.result import Result
 from ldp_core.tally import Tally
 from ldp_core.words import CountedWords
-
-if TYPE_CHECKING:
-    import polars as pl
 
 F64: TypeAlias = npt.NDArray[np.float64]
 I64: TypeAlias = npt.NDArray[np.int64]
@@ -62,7 +60,7 @@ class HeavyHitters(CountedWords):
             allow a search of about a million candidates a level, since the records are divided among them.
         rows: R, hash functions of a level, 1 to 256.
         width: the most buckets of a row, 64 to 16384. A tally has about ``len(levels) * rows * width`` counters; the
-            search costs some ``rows * width**2`` multiplications, and ``rows`` steps a candidate.
+            search costs some transforms of ``rows * width`` numbers, and ``rows`` steps a candidate.
 
     Reports are one ``uint64`` each, the number of the counter that it is counted by. Under keyed noise a person is
     always at the same level.
@@ -92,13 +90,15 @@ class HeavyHitters(CountedWords):
         *,
         epsilon: float,
         levels: Iterable[int] | None = None,
-        rows: int = 64,
-        width: int = 4096,
+        rows: int = 16,
+        width: int = 8192,
     ) -> None:
         if not isinstance(domain, Prefixes):
             raise ParameterError(f"heavy hitters are of Prefixes, got {type(domain).__name__}")
         lengths = prefix_extending.default_levels(domain)
         if levels is not None:
+            if not isinstance(levels, Iterable):
+                raise ParameterError(f"levels must be lengths of prefixes in [1, {domain.length}], got {levels!r}")
             lengths = tuple(check_integer("levels", level, 1, domain.length) for level in levels)
         prefix_extending.check_levels(domain, lengths)
         object.__setattr__(self, "domain", domain)
@@ -106,8 +106,7 @@ class HeavyHitters(CountedWords):
         object.__setattr__(self, "levels", lengths)
         object.__setattr__(self, "rows", check_integer("rows", rows, 1, 256))
         object.__setattr__(self, "width", check_integer("width", width, 64, 1 << 14))
-        if not fraction(self._agree) > Fraction(1, self.g):
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * g")
+        check_resolved(fraction(self._agree), Fraction(1, self.g), " * g")
 
     @property
     def inputs(self) -> Prefixes:
@@ -247,7 +246,7 @@ class HeavyHitters(CountedWords):
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Found(Result):
     """Values in order of their estimated counts, the largest first.
 
     Attributes:
@@ -272,14 +271,6 @@ class Found:
     threshold: float
     candidates: int
 
-    def __post_init__(self) -> None:
-        for array in self._arrays:
-            array.flags.writeable = False
-
-    @property
-    def _arrays(self) -> tuple[F64, F64, F64, F64]:
-        return self.counts, self.standard_errors, self.low, self.high
-
     @property
     def frequencies(self) -> F64:
         """``counts / n``."""
@@ -288,25 +279,13 @@ class Found:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Found) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        numbers = (self.n, self.confidence, self.threshold, self.candidates)
-        return (self.values, *numbers, *(array.tobytes() for array in self._arrays))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Found, (self.values, self.n, *self._arrays, self.confidence, self.threshold, self.candidates)
-
     def __repr__(self) -> str:
         head = (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
             f"reports, {self.confidence:.0%} intervals"
         )
-        numbers = zip(self.values, *(array.tolist() for array in self._arrays), strict=True)
+        columns = (self.counts, self.standard_errors, self.low, self.high)
+        numbers = zip(self.values, *(array.tolist() for array in columns), strict=True)
         lines = [f"{value!s}  {c:,.1f} +- {e:,.1f}  [{lo:,.1f}, {hi:,.1f}]" for value, c, e, lo, hi in numbers]
         more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
         return "\n".join([head, *lines[:20], *more])
@@ -322,12 +301,6 @@ class Found:
         numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
         names = ("count", "frequency", "standard_error", "low", "high")
         return pa.table({"value": pa.array(self.values, kind), **dict(zip(names, numbers, strict=True))})
-
-    def to_polars(self) -> pl.DataFrame:
-        """`to_arrow` as a Polars frame; needs Polars."""
-        import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
-
-        return pl.DataFrame(self.to_arrow())
 
 
 _AGREE, _ROW, _TAIL, _LEVEL = 0, 1, 2, 4  # lanes of noise

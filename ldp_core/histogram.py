@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +10,13 @@ import pyarrow as pa
 
 from ldp_core.consistency import Consistency
 from ldp_core.domain import Domain, Label
-
-if TYPE_CHECKING:
-    import polars as pl
+from ldp_core.result import Result
 
 F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram:
+class Histogram(Result):
     """Estimates of how many of ``n`` records hold each value of the domain; unbiased, unless ``consistency`` is set.
 
     All arrays are float64[d], in the order of ``domain.values``. Unbiased means that a rare value can
@@ -37,6 +34,12 @@ class Histogram:
             and hold whatever is done to the estimate, nor ``standard_errors``, which remain the unbiased estimate's.
             A consistent count may lie outside its interval. It has none of its own: its error depends on all
             the true counts.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)  # so large that there is no noise
+    >>> histogram = m.estimate(m.tally(m.perturb(["ios", "ios", "ios", "android"])))
+    >>> histogram.values, histogram.counts.round(6).tolist(), histogram.n
+    (('ios', 'android'), [3.0, 1.0], 4)
     """
 
     domain: Domain
@@ -48,10 +51,6 @@ class Histogram:
     confidence: float
     simultaneous: bool
     consistency: Consistency | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("counts", "standard_errors", "low", "high"):
-            getattr(self, name).flags.writeable = False
 
     @property
     def values(self) -> tuple[Label, ...]:
@@ -71,17 +70,6 @@ class Histogram:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Histogram) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        arrays = (self.counts, self.standard_errors, self.low, self.high)
-        kind = (self.confidence, self.simultaneous, self.consistency)
-        return (self.domain, self.n, *kind, *(a.tobytes() for a in arrays))
-
     def to_arrow(self) -> pa.Table:
         """Table of columns value, count, frequency, standard_error, low, high; one row a value."""
         return pa.table(
@@ -94,19 +82,6 @@ class Histogram:
                 "high": self.high,
             }
         )
-
-    def to_polars(self) -> pl.DataFrame:
-        """`to_arrow` as a Polars frame; needs Polars."""
-        import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
-
-        return pl.DataFrame(self.to_arrow())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        arrays = (self.counts, self.standard_errors, self.low, self.high)
-        return Histogram, (self.domain, self.n, *arrays, self.confidence, self.simultaneous, self.consistency)
-
-    def __deepcopy__(self, memo: object) -> Histogram:
-        return self  # immutable
 
     def __repr__(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"

@@ -12,7 +12,7 @@ given epsilon OUE has the smaller variance: this is here for reports that others
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 
 from ldp_core.bit_vectors import IndependentBits
 from ldp_core.domain import Domain, Label
-from ldp_core.errors import ParameterError
 from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
     check_probability,
+    check_resolved,
     exp_below,
     floor_threshold,
 )
@@ -63,13 +63,9 @@ class ThresholdHistogramEncoding(IndependentBits):
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, theta: float | None = None) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
-        theta = best_theta(self.epsilon) if theta is None else float(check_probability("theta", theta))
-        if not theta >= 0.5:
-            raise ParameterError(f"theta must be in [0.5, 1], got {theta!r}")
+        theta = best_theta(self.epsilon) if theta is None else float(check_probability("theta", theta, 0.5))
         object.__setattr__(self, "theta", theta)
-        p, q = self.thresholds
-        if not p > q:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(*self.thresholds)
 
     @cached_property
     def thresholds(self) -> tuple[int, int]:
@@ -81,11 +77,6 @@ class ThresholdHistogramEncoding(IndependentBits):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "theta": self.theta}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> ThresholdHistogramEncoding:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _DIGITS = Context(prec=50)

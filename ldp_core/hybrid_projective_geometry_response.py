@@ -18,7 +18,7 @@ s^2 - c b = s - c = F^(t-2).) Its variance is larger for reports of the same blo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -34,7 +34,7 @@ from ldp_core.estimation import check_confidence
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.histogram import F64
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_integer, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.projective_geometry_response import (
     I64,
     U64,
@@ -98,16 +98,11 @@ class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
         values = values_of(self.domain)
         if blocks is None:
             blocks = min(ceil((exp_below(self.epsilon) + 1) / field), values)
-        elif isinstance(blocks, bool) or not isinstance(blocks, (int, np.integer)) or not 1 <= blocks <= values:
-            raise ParameterError(f"blocks must be an integer in [1, {values}], the number of values")
-        object.__setattr__(self, "blocks", int(blocks))
+        object.__setattr__(self, "blocks", check_integer("blocks", blocks, 1, values))
         if self.points >= 1 << 31:
             raise ParameterError(f"a field of {field} elements and {blocks} blocks make 2**31 points or more")
         own, same, _ = self._chances
-        if not own.mean > same.mean:
-            raise ParameterError(
-                "epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * blocks"
-            )
+        check_resolved(own.mean, same.mean, " * blocks")
 
     @cached_property
     def space(self) -> ProjectiveSpace:
@@ -236,11 +231,6 @@ class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "field": self.field, "blocks": self.blocks}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> HybridProjectiveGeometryResponse:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _AGREE, _INSIDE, _REST = 0, 1, 2  # lanes of noise

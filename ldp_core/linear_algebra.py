@@ -21,11 +21,6 @@ _STACK_SIZE = threading.Lock()
 _SMALL = 128  # rows: up to here nothing is split
 
 
-def solve(a: F64, b: F64) -> F64:
-    """See `numpy.linalg.solve`."""
-    return _with_room(lambda: np.linalg.solve(a, b), len(a))
-
-
 def inverse(a: F64) -> F64:
     """See `numpy.linalg.inv`."""
     return _with_room(lambda: np.linalg.inv(a), len(a))

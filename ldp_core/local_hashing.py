@@ -15,7 +15,7 @@ q is exact, because c is: see `AffineFamily` and `LinearFamily`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -30,7 +30,7 @@ from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.words import Words
 
@@ -107,8 +107,7 @@ class LocalHashing(HashedReports):
             raise ParameterError(
                 f"local hashing takes at most {PRIME} values, and fast at most {_MOST_LISTED} functions"
             )
-        if not self._keep > 0:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * g")
+        check_resolved(self._keep, 0, " * g")
 
     @property
     def _hashed(self) -> int:
@@ -171,11 +170,6 @@ class LocalHashing(HashedReports):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "variant": self.variant}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> LocalHashing:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 MOST_BUCKETS = 1 << 15  # so that a report is below 2^63, and fits where there are no unsigned integers

@@ -13,7 +13,7 @@ and q of the two rounds over g buckets (`LongitudinalRandomizedResponse`) and c 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -84,7 +84,7 @@ class Loloha(HashedReports, Longitudinal):
         g: int | Literal["optimal", "binary"] = "optimal",
     ) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
         object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
         object.__setattr__(self, "g", _buckets(g, self.epsilon_1))
         if self._hashed > PRIME:
@@ -136,11 +136,6 @@ class Loloha(HashedReports, Longitudinal):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1, "g": self.g}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Loloha:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 def _buckets(g: Any, epsilon_1: float) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -153,7 +153,7 @@ class LongitudinalRandomizedResponse(Chain):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, epsilon_1: float) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
         object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
@@ -183,11 +183,6 @@ class LongitudinalRandomizedResponse(Chain):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> LongitudinalRandomizedResponse:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 @dataclass(frozen=True, init=False)
@@ -234,7 +229,7 @@ class LongitudinalUnaryEncoding(Chain):
         if variant not in ("OSUE", "SUE", "OUE", "SOUE"):
             raise ParameterError(f'variant must be "OSUE", "SUE", "OUE" or "SOUE", got {variant!r}')
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
         object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
         object.__setattr__(self, "variant", variant)
         _ = self.permanent, self.instantaneous  # they refuse what is too small
@@ -311,11 +306,6 @@ class LongitudinalUnaryEncoding(Chain):
         """See `Mechanism`."""
         return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1, "variant": self.variant}
 
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> LongitudinalUnaryEncoding:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
-
 
 _STEPS = 1 << 53
 _STEP = Fraction(1, _STEPS)
@@ -331,7 +321,7 @@ def check_epsilon_1(epsilon_1: float, epsilon_infinity: float) -> float:
     Raises:
         ParameterError: unless it is a number in (0, epsilon_infinity).
     """
-    value = check_epsilon(epsilon_1)
+    value = check_epsilon(epsilon_1, "epsilon_1")
     if not value < epsilon_infinity:
         raise ParameterError(f"epsilon_1 must be in (0, epsilon_infinity = {epsilon_infinity!r}), got {value!r}")
     return value

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -122,9 +122,11 @@ class Mechanism(ABC):
         """JSON-able constructor arguments other than the inputs."""
 
     @classmethod
-    @abstractmethod
-    def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Mechanism:
+    def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Self:
         """Inverse of `parameters`; ``domain`` are the inputs."""
+        make: Any = cls  # nearly every mechanism takes its inputs, and then its parameters by name
+        made: Self = make(domain, **parameters)
+        return made
 
     # ---- what follows from it
 
@@ -194,7 +196,8 @@ class Mechanism(ABC):
             ReportError: nulls, or not reports of this mechanism's shape.
         """
         native = self.from_arrow(self._reports_as_arrow(reports, column), column=column)
-        support = self.support_counts(native, np.zeros(len(native), np.int64), 1)[0]
+        one_group = np.broadcast_to(np.int64(0), len(native))  # zeros that nobody has to write
+        support = self.support_counts(native, one_group, 1)[0]
         return Tally(len(native), support, self.fingerprint)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -178,13 +177,6 @@ class Numeric(Mechanism):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon}
-
-    @classmethod
-    def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Self:
-        """See `Mechanism`."""
-        make: Any = cls  # every mechanism takes its inputs, and then its parameters by name
-        made: Self = make(domain, **parameters)
-        return made
 
 
 class Symbols(Numeric):

@@ -26,11 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.domain import Codes
-from ldp_core.errors import ParameterError
 from ldp_core.interval import Interval
 from ldp_core.mechanism import Native
 from ldp_core.numeric import F64, I64, LANE_FIRST, Symbols, round_to_points
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
 
@@ -66,8 +65,7 @@ class OneBitMean(Symbols):
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
-        if not self.keep > ONE // 2:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(self.keep, ONE // 2)
 
     @cached_property
     def keep(self) -> int:

@@ -21,11 +21,10 @@ from typing import ClassVar
 import numpy as np
 
 from ldp_core.domain import Codes
-from ldp_core.errors import ParameterError
 from ldp_core.interval import Interval
 from ldp_core.mechanism import Native
 from ldp_core.numeric import F64, LANE_FIRST, Symbols, round_to_points
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 
 
@@ -66,8 +65,7 @@ class Window(Symbols):
 
     def check_keep(self) -> None:
         """Raise `ParameterError` if epsilon is below what 64 bits resolve."""
-        if not self.keep > 0:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(self.keep, 0)
 
     @cached_property
     def cell_probabilities(self) -> tuple[Fraction, Fraction]:

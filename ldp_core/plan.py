@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -272,9 +272,14 @@ class PrivacyPlan:
 
         Columns of which it answers one spend the largest epsilon among them, once.
         """
-        alone = [m.epsilon for m in self.columns.values() if not isinstance(m, DrawnColumn)]
-        drawn = [m.epsilon for _, m in self.drawn.columns] if self.drawn else []
-        return math.fsum([*alone, max(drawn, default=0.0)])
+        return float(self.exact_epsilon)
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """`epsilon` before it is rounded to a float, for budgets."""
+        alone = (Fraction(m.epsilon) for m in self.columns.values() if not isinstance(m, DrawnColumn))
+        drawn = (Fraction(m.epsilon) for _, m in self.drawn.columns) if self.drawn else ()
+        return sum(alone, max(drawn, default=Fraction(0)))
 
     def check_noise(self, *, keyed: bool) -> None:
         """Raise `ParameterError` if a mechanism is memoised and the noise is not keyed."""

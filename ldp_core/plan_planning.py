@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ldp_core.plan import PrivacyPlan
-from ldp_core.planning import check_n
+from ldp_core.probability import check_integer
 from ldp_core.several_columns import Column
 
 Way: TypeAlias = Literal["split", "sampled", "fake"]
@@ -52,7 +52,7 @@ HEADER = _ROW.format("plan", "std.error", "worst", "in column")
 
 
 def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Sharing]:
-    r"""The three ways, the one with the least average variance first.
+    r"""The three ways to share an epsilon among columns, the one with the least average variance first.
 
     Args:
         columns: name to domain, or to a mechanism with an epsilon of its own; see `PrivacyPlan.split`.
@@ -70,13 +70,13 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Shari
     fake           1.438 %     1.824 %  version
     split          1.452 %     1.841 %  version
     """
-    check_n(n)
+    n = check_integer("n", n, 1)
     plans: dict[Way, PrivacyPlan] = {
         "split": PrivacyPlan.split(columns, epsilon=epsilon),
         "sampled": PrivacyPlan.sampled(columns, epsilon=epsilon),
         "fake": PrivacyPlan.fake(columns, epsilon=epsilon),
     }
-    ways = [Sharing(way, plan, int(n), _standard_errors(plan, int(n))) for way, plan in plans.items()]
+    ways = [Sharing(way, plan, n, _standard_errors(plan, n)) for way, plan in plans.items()]
     return sorted(ways, key=lambda sharing: sharing.standard_error)
 
 

@@ -6,7 +6,7 @@ n reports, a value of true frequency f is estimated with variance (ibid., Theore
     variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)
 
 and with an error below sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding). What can be
-recommended is a table, `KINDS`; a mechanism joins by `register`.
+recommended is a table, `ldp_core.kinds`.
 """
 
 from __future__ import annotations
@@ -16,182 +16,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import Literal, NamedTuple, TypeAlias
 
 from ldp_core.domain import Domain, Label
 from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.local_hashing import MOST_BUCKETS, SMALL_PRIMES, LocalHashing
-from ldp_core.probability import check_epsilon, check_probability
-from ldp_core.projective_geometry_response import ProjectiveGeometryResponse, best_field, projective_space
-from ldp_core.randomized_response import RandomizedResponse
-from ldp_core.subset_selection import SubsetSelection
-from ldp_core.unary_encoding import UnaryEncoding
+from ldp_core.kinds import KINDS, Kind, kind_named, register  # noqa: F401 (`register`: it was here once)
+from ldp_core.probability import check_epsilon, check_integer, check_open, check_probability
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
 """``"hoeffding"``: `FrequencyOracle.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
 normal interval around a value of the given frequency, which is narrower and holds for large n."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One row of the table of mechanisms, every column a function of (domain size d, epsilon).
-
-    Attributes:
-        name: what to call it.
-        probabilities: (p, q) in closed form.
-        report_bytes: what a report takes in a column of many: its own bytes, without dictionary or offsets.
-        server_operations: counters that a report adds to, or hashes to compute for it, in a tally.
-        make: the mechanism for a domain and an epsilon.
-    """
-
-    name: str
-    probabilities: Callable[[int, float], tuple[float, float]]
-    report_bytes: Callable[[int, float], int]
-    server_operations: Callable[[int, float], int]
-    make: Callable[[Domain, float], FrequencyOracle]
-
-
-KINDS: dict[str, Kind] = {}
-"""The mechanisms that `recommend` knows, by name."""
-
-
-def register(kind: Kind) -> None:
-    """Add a row to `KINDS`.
-
-    Raises:
-        ParameterError: the name is taken.
-    """
-    if kind.name in KINDS:
-        raise ParameterError(f"there is a mechanism {kind.name!r} already")
-    KINDS[kind.name] = kind
-
-
-def _randomized_response(d: int, epsilon: float) -> tuple[float, float]:
-    less = math.exp(-epsilon)  # e^eps / (e^eps + d - 1) without overflow
-    return 1 / (1 + (d - 1) * less), less / (1 + (d - 1) * less)
-
-
-def _optimized(d: int, epsilon: float) -> tuple[float, float]:
-    return 0.5, math.exp(-epsilon) / (1 + math.exp(-epsilon))
-
-
-def _symmetric(d: int, epsilon: float) -> tuple[float, float]:
-    half = math.exp(-epsilon / 2)
-    return 1 / (1 + half), half / (1 + half)
-
-
-def _bits(d: int, epsilon: float) -> int:
-    return -(-d // 8)
-
-
-register(
-    Kind(
-        "randomized response",
-        _randomized_response,
-        # the code of a value; integers and Booleans travel as themselves, in 8 bytes and in one bit
-        report_bytes=lambda d, epsilon: np.min_scalar_type(d).itemsize,
-        server_operations=lambda d, epsilon: 1,
-        make=lambda domain, epsilon: RandomizedResponse(domain, epsilon=epsilon),
-    )
-)
-register(
-    Kind(
-        "unary encoding, optimized",
-        _optimized,
-        _bits,
-        server_operations=lambda d, epsilon: d,
-        make=lambda domain, epsilon: UnaryEncoding(domain, epsilon=epsilon),
-    )
-)
-register(
-    Kind(
-        "unary encoding, symmetric",
-        _symmetric,
-        _bits,
-        server_operations=lambda d, epsilon: d,
-        make=lambda domain, epsilon: UnaryEncoding(domain, epsilon=epsilon, variant="symmetric"),
-    )
-)
-
-
-def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
-    k = max(round(d / (math.exp(epsilon) + 1)), 1)
-    p = k / (k + (d - k) * math.exp(-epsilon))
-    return p, (k - p) / (d - 1)
-
-
-def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    g = min(round(math.exp(min(epsilon, 20))) + 1, MOST_BUCKETS)
-    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
-
-
-def _fast_local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    e = math.exp(min(epsilon, 20))
-    g = min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))
-    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
-
-
-def _projective(d: int, epsilon: float) -> tuple[float, float]:
-    space = projective_space(best_field(d, epsilon), d)
-    s, c, k = space.support, space.intersection, space.points
-    less = math.exp(-epsilon)
-    p = s / (s + (k - s) * less)
-    return p, p * c / s + p * less * (s - c) / s
-
-
-def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
-    return 1 / (1 + math.exp(-epsilon)), 0.5
-
-
-register(
-    Kind(
-        "subset selection",
-        _subset_selection,
-        _bits,
-        server_operations=lambda d, epsilon: d,
-        make=lambda domain, epsilon: SubsetSelection(domain, epsilon=epsilon),
-    )
-)
-register(
-    Kind(
-        "local hashing, optimal",
-        _local_hashing,
-        report_bytes=lambda d, epsilon: 8,
-        server_operations=lambda d, epsilon: d,
-        make=lambda domain, epsilon: LocalHashing(domain, epsilon=epsilon),
-    )
-)
-register(
-    Kind(
-        "local hashing, fast",
-        _fast_local_hashing,
-        report_bytes=lambda d, epsilon: 8,
-        server_operations=lambda d, epsilon: 1,
-        make=lambda domain, epsilon: LocalHashing(domain, epsilon=epsilon, variant="fast"),
-    )
-)
-register(
-    Kind(
-        "projective geometry response",
-        _projective,
-        report_bytes=lambda d, epsilon: 8,
-        server_operations=lambda d, epsilon: 1,
-        make=lambda domain, epsilon: ProjectiveGeometryResponse(domain, epsilon=epsilon),
-    )
-)
-register(
-    Kind(
-        "Hadamard response",
-        _hadamard,
-        report_bytes=lambda d, epsilon: 8,
-        server_operations=lambda d, epsilon: 1,
-        make=lambda domain, epsilon: HadamardResponse(domain, epsilon=epsilon),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -252,7 +87,7 @@ def recommend(
     bytes_per_report: float | None = None,
     frequency: float | None = None,
 ) -> list[Recommendation]:
-    r"""The mechanisms of `KINDS`, the best first.
+    r"""The mechanisms for so many values, such an epsilon and n reports, the best first.
 
     In order of the standard error of a typical value, to two digits; where these agree, of bytes per report, then of
     operations per report on the server.
@@ -281,7 +116,7 @@ def recommend(
     'randomized_response'
     """
     d, e, f = _check_size(domain_size), check_epsilon(epsilon), _check_frequency(frequency, domain_size)
-    made = [_recommendation(kind, d, e, check_n(n), f) for kind in KINDS.values()]
+    made = [_recommendation(kind, d, e, check_integer("n", n, 1), f) for kind in KINDS.values()]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
@@ -328,11 +163,12 @@ def expected_error(
 
     >>> round(expected_error("randomized response", 10_000, domain_size=2, epsilon=1.0), 6)
     0.009595
+    >>> from ldp_core import RandomizedResponse
     >>> round(expected_error(RandomizedResponse(epsilon=1.0), 10_000), 6)
     0.009595
     """
     error = _resolve(mechanism, domain_size, epsilon)
-    return math.sqrt(error.n_variance(_check_frequency(frequency, error.domain_size)) / check_n(n))
+    return math.sqrt(error.n_variance(_check_frequency(frequency, error.domain_size)) / check_integer("n", n, 1))
 
 
 def required_n(
@@ -361,13 +197,14 @@ def required_n(
     Raises:
         ParameterError: an argument outside its interval, missing or superfluous.
 
+    >>> from ldp_core import RandomizedResponse
     >>> required_n(RandomizedResponse(epsilon=1.0), 0.01)
     86370
     >>> required_n("unary encoding, optimized", 0.01, domain_size=16, epsilon=1.0, bound="normal")
     143871
     """
     error = _resolve(mechanism, domain_size, epsilon)
-    exact = _needed(error, _check_open("beta", beta), bound, frequency) / _check_open("margin", margin) ** 2
+    exact = _needed(error, check_open("beta", beta), bound, frequency) / check_open("margin", margin) ** 2
     # An n that was computed from a margin comes back as itself, not as one more.
     return max(math.ceil(exact * (1 - 1e-12)), 1)
 
@@ -402,13 +239,13 @@ def required_epsilon(
     >>> round(required_epsilon("randomized response", 0.01, 86370, domain_size=2), 5)
     1.0
     """
-    d, reports = _check_size(domain_size), check_n(n)
-    target = reports * _check_open("margin", margin) ** 2
-    probabilities = _kind(kind).probabilities
+    d, reports = _check_size(domain_size), check_integer("n", n, 1)
+    target = reports * check_open("margin", margin) ** 2
+    probabilities = kind_named(kind).probabilities
 
     def misses(epsilon: float) -> bool:
         p, q = probabilities(d, epsilon)
-        return not p > q or _needed(_Error.of(p, q, d), _check_open("beta", beta), bound, frequency) > target
+        return not p > q or _needed(_Error.of(p, q, d), check_open("beta", beta), bound, frequency) > target
 
     sufficient = (k for k, epsilon in enumerate(_GRID) if not misses(epsilon))
     first = next(sufficient, None)
@@ -464,12 +301,6 @@ def _n_variance(p: float, q: float, f: float) -> float:
     return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2
 
 
-def _kind(name: Any) -> Kind:
-    if not isinstance(name, str) or name not in KINDS:
-        raise ParameterError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {name!r}")
-    return KINDS[name]
-
-
 def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | None) -> _Error:
     """The error of a mechanism, which knows it best, or of a kind."""
     if isinstance(mechanism, FrequencyOracle):
@@ -479,7 +310,7 @@ def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | N
         return _Error(
             lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size
         )
-    kind = _kind(mechanism)
+    kind = kind_named(mechanism)
     if d is None or epsilon is None:
         raise ParameterError(f"{kind.name} needs domain_size and epsilon")
     return _Error.of(*kind.probabilities(_check_size(d), check_epsilon(epsilon)), d)
@@ -489,24 +320,8 @@ _MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit 
 
 
 def _check_size(d: int) -> int:
-    if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or not 2 <= d < 2**31:
-        raise ParameterError(f"domain_size must be an integer in [2, 2**31), got {d!r}")
-    return int(d)
-
-
-def check_n(n: int) -> int:
-    """Return ``n``, a number of reports; raise `ParameterError` unless it is an integer, at least 1."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ParameterError(f"n must be an integer, at least 1, got {n!r}")
-    return int(n)
+    return check_integer("domain_size", d, 2, 2**31 - 1)
 
 
 def _check_frequency(f: float | None, d: int) -> float:
     return 1 / d if f is None else float(check_probability("frequency", f))
-
-
-def _check_open(name: str, value: float) -> float:
-    number = float(check_probability(name, value))
-    if not 0 < number < 1:
-        raise ParameterError(f"{name} must be in (0, 1), got {number!r}")
-    return number

@@ -44,6 +44,7 @@ _PASSES = 16
 _HEAVY = 5.0  # standard errors, from which on a prefix is taken out of the table
 _GHOSTS = 4.0  # rows in which what is taken out at once may share a bucket with the most frequent that is left
 _MOST_HEAVY = 256
+_ROUNDING = 1e-9
 
 
 # ---- levels
@@ -110,7 +111,30 @@ class Hashes:
         out: I64 = hashed.view(np.int64)
         return out
 
+    def sums(self, table: F64, first: int, prefixes: U64) -> F64:
+        """For each prefix the sum over rows j of table[j] at its bucket under function first + j.
 
+        `of` a row and a block at a time, into arrays that are made once: new ones cost more than what is done in them.
+        """
+        out = np.zeros(len(prefixes))
+        long = bool((prefixes > _HALF).any())
+        for start in range(0, len(prefixes), _BLOCK):
+            block, total = prefixes[start : start + _BLOCK], out[start : start + _BLOCK]
+            low, high = block & _HALF, block >> _HALF_BITS
+            hashed, added, entries = np.empty_like(block), np.empty_like(block), np.empty_like(total)
+            for function, row in enumerate(table, start=first):
+                np.multiply(low, self._low[function], out=hashed)
+                if long:
+                    hashed += np.multiply(high, self._high[function], out=added)
+                hashed += self._added[function]
+                hashed >>= _HALF_BITS
+                hashed *= self._buckets
+                hashed >>= _HALF_BITS
+                total += row.take(hashed.view(np.int64), out=entries, mode="clip")  # (the mode that needs no copy)
+        return out
+
+
+_BLOCK = 1 << 14  # prefixes at a time: what is made of them stays in the L2 cache
 _HALF_BITS = np.uint64(32)
 _HALF = np.uint64((1 << 32) - 1)
 
@@ -153,6 +177,7 @@ class Points:
         self._number = numbers.astype(np.uint16)
         self.size = len(self._vectors)
         """(g^(m+1) - 1) / (g - 1) + 1, the vector 0 included."""
+        self._directions = self._vectors[1 : -self.buckets]  # the points (0, a); a is their number
 
     def on(self, buckets: npt.NDArray[Any], tail: npt.NDArray[np.uint16], agree: npt.NDArray[np.uint8]) -> Any:
         """Numbers of points (h, tail) with <(h, tail), (1, bucket)> = 0 where they ``agree``, else 1.
@@ -165,22 +190,24 @@ class Points:
         head = (np.uint16(self.g + 1) - product - agree) % g
         return self._number[head * np.uint32(self.buckets) + tail]
 
-    def support(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def support(self, counts: I64) -> F64:
         """How many reports support each bucket, float64[rows, buckets] (whole numbers), from int64[rows, points].
 
-        A product with the matrix of which point is orthogonal to which bucket, made a block at a time.
+        1[x = 0] is the mean over t in F_g of w^(t x), w = exp(-2 pi i / g). So g times what supports v is n, and for
+        each t > 0 the Fourier transform at t v: of the counts of points (1, a), times w^t, and of points (0, a). Along
+        a line, v = s d and t v = u d, this is a product with the matrix of w^(u / s). The counts of all multiples of
+        points (0, a) go along as the imaginary part: their transform has the sum over t, is real, and is the same all
+        along a line, so that the product only changes its sign.
         """
-        exact = np.float32 if counts.sum(axis=1).max(initial=0) < _EXACT else np.float64
-        columns = counts.T.astype(exact)
-        heads, tails = np.divmod(self._vectors, self.buckets)
-        points = np.stack([heads, *self._split(tails)]).astype(np.float32)
-        out = np.empty((len(counts), self.buckets))
-        for start in range(0, self.buckets, _BUCKETS):
-            some = np.arange(start, min(start + _BUCKETS, self.buckets))
-            vectors = np.stack([np.ones_like(some), *self._split(some)], axis=1).astype(np.float32)
-            products = (vectors @ points).astype(np.uint16)
-            orthogonal = (products % np.uint16(self.g) == 0).astype(exact)
-            out[:, start : start + len(some)] = (orthogonal @ columns).T
+        g, axes = self.g, tuple(range(1, self.m + 1))
+        vectors = counts[:, -self.buckets :] + 1j * counts[:, self._number[: self.buckets]]
+        vectors[:, 0].imag *= g - 1
+        transformed = np.fft.fftn(vectors.reshape(-1, *(g,) * self.m), axes=axes).reshape(len(counts), -1)
+        u = np.arange(1, g)
+        lines = sum(digit[:, None] * u % g * g**place for place, digit in enumerate(self._split(self._directions)))
+        turned = transformed[:, lines] @ np.exp(-2j * np.pi / g * np.outer(u, [pow(s, -1, g) for s in u.tolist()]))
+        transformed[:, lines] = -turned  # (of v = 0 the sum of all w^t with t > 0 is -1)
+        out: F64 = np.rint((counts.sum(axis=1, keepdims=True) - transformed.real + transformed.imag) / g)
         return out
 
     def _split(self, numbers: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
@@ -199,9 +226,6 @@ def _dot(a: npt.NDArray[np.uint16], v: npt.NDArray[np.uint16], g: np.uint16, m: 
     return total
 
 
-_EXACT = 1 << 24  # whole numbers up to here are exact in float32
-_BUCKETS = 256  # rows of the matrix made at a time
-
 points = lru_cache(maxsize=16)(Points)
 
 
@@ -209,8 +233,10 @@ points = lru_cache(maxsize=16)(Points)
 
 
 class Estimates(NamedTuple):
-    """Of the counts of candidates among a level's reports, and how those of candidates that nobody has vary."""
+    """The largest counts of candidates among a level's reports, and how those of candidates that nobody has vary."""
 
+    at: I64
+    """Which candidates these are."""
     counts: F64
     error: float
     """Their standard error."""
@@ -237,32 +263,50 @@ class Level:
         self._least = self.n * q * (1 - q) / difference**2
         self._table = (mechanism.points.support(counts) - of_row[:, None] * q) / difference
 
-    def estimates(self, candidates: U64) -> Estimates:
-        """For each candidate prefix, distinct, uint64[c]."""
-        table = self._table
+    def estimates(self, candidates: U64, most: int) -> Estimates:
+        """The ``most`` candidate prefixes with the largest estimates, of distinct ones, uint64[c], in their order.
+
+        All are looked up once. When something is taken out of the table, others fall where they share its buckets, and
+        rise by no more than the share c / (1 - c) of it. So few can still be large enough, and only these are looked
+        up again.
+        """
+        before, share = self._sums(self._table, float(self.n), candidates), self._collision / (1 - self._collision)
+        may_be_heavy = np.flatnonzero(before > _HEAVY * self._least**0.5 - self.n * share)
+        out, taken, table = self._taken_out(candidates[may_be_heavy])
+        out = may_be_heavy[out]
+        rise = share * float(taken.sum())
+
+        def after(among: I64) -> tuple[I64, F64]:
+            at = np.union1d(out, among)
+            counts = self._sums(table, self.n - float(taken.sum()), candidates[at])
+            counts[np.searchsorted(at, out)] += taken
+            return at, counts
+
+        some = min(most + _BLOCK, len(candidates))  # more than are wanted: some are large by what falls
+        _, counts = after(np.argpartition(before, -some)[-some:])
+        wanted = min(most, some)
+        at, counts = after(np.flatnonzero(before >= np.partition(counts, -wanted)[-wanted] - rise - _ROUNDING * self.n))
+        top = best(counts, np.arange(len(at)), most)
+        return Estimates(at[top], counts[top], *self._moments(table))
+
+    def _taken_out(self, candidates: U64) -> tuple[I64, F64, F64]:
+        """Positions of what is clearly frequent, in order, how much of it is taken out, and the table without that."""
+        table, heavy, taken = self._table, np.arange(0), np.zeros(0)
         left = self._sums(table, float(self.n), candidates)
-        heavy, taken = np.arange(0), np.zeros(0)
         for _ in range(_PASSES):
             at_least = max(_HEAVY * self._moments(table)[0], float(left.max(initial=0)) * _GHOSTS / self._rows)
             new = np.setdiff1d(np.flatnonzero(left >= at_least), heavy)
             new = best(left, new, self._most_heavy - len(heavy))
-            taken += left[heavy]
             if not len(new):
-                left[heavy] = 0
                 break
-            heavy, taken = np.append(heavy, new), np.append(taken, left[new])
+            heavy, taken = np.append(heavy, new), np.append(taken + left[heavy], left[new])
             table = self._without(candidates[heavy], taken)
             left = self._sums(table, self.n - float(taken.sum()), candidates)
-        left[heavy] += taken
-        return Estimates(left, *self._moments(table))
+        order = np.argsort(heavy)
+        return heavy[order], taken[order], table
 
     def _sums(self, table: F64, n: float, candidates: U64) -> F64:
-        sums = np.zeros(len(candidates))
-        for start in range(0, len(candidates), _BLOCK):
-            block = candidates[start : start + _BLOCK]
-            total = sums[start : start + _BLOCK]
-            for row in range(self._rows):
-                total += table[row].take(self._hashes.of(self._first + row, block))
+        sums = self._hashes.sums(table, self._first, candidates)
         sums -= n * self._collision
         sums /= 1 - self._collision
         return sums
@@ -282,9 +326,6 @@ class Level:
         deviations *= squares
         third = float(deviations.mean(axis=1).sum())
         return variance**0.5 / (1 - self._collision), third / max(variance, 1.0) ** 1.5
-
-
-_BLOCK = 1 << 14  # candidates at a time: what is made of them stays in the L2 cache
 
 
 # ---- the search
@@ -309,21 +350,21 @@ def find(mechanism: HeavyHitters, counts: I64, k: int, confidence: float, thresh
     domain, lengths = mechanism.domain, mechanism.levels
     candidates = domain.begin(lengths[0])
     for number, steps in enumerate(np.diff(lengths).tolist()):
-        found = Level(mechanism, number, counts[number]).estimates(candidates)
         # Twice as many as are wanted: with more, those that only the next level's noise lifts cost more than is gained.
         kept = max(min(max(2 * k, _LEAST_KEPT // 2), CANDIDATES // domain.extensions(steps)), k)
-        candidates = domain.extended(candidates[best(found.counts, np.arange(len(candidates)), kept)], steps)
+        found = Level(mechanism, number, counts[number]).estimates(candidates, kept)
+        candidates = domain.extended(candidates[found.at], steps)
     level = Level(mechanism, len(lengths) - 1, counts[-1])
     n = int(counts.sum())
     scale = n / level.n if level.n else 1.0
-    found = level.estimates(candidates)
+    found = level.estimates(candidates, k)
     if threshold is None:
         tail = (1 - confidence) / len(candidates)
         threshold = max(found.quantile(tail), least_improbable(mechanism, level.n, tail)) * scale
-    enough = np.flatnonzero(found.counts * scale >= threshold) if level.n else np.arange(0)
-    top = best(found.counts, enough, k)
-    errors = scale * np.sqrt(_variances(mechanism, level.n, n, found.counts[top], found.error))
-    return Survivors(candidates[top], found.counts[top] * scale, errors, threshold, len(candidates))
+    enough = (found.counts * scale >= threshold) & (level.n > 0)
+    top = found.counts[enough]
+    errors = scale * np.sqrt(_variances(mechanism, level.n, n, top, found.error))
+    return Survivors(candidates[found.at[enough]], top * scale, errors, threshold, len(candidates))
 
 
 def least_improbable(mechanism: HeavyHitters, n: int, tail: float) -> float:

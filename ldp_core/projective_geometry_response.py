@@ -15,7 +15,7 @@ bits, and the server's work is n + O(K F t), not n d. (t = 2 is randomized respo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -29,7 +29,7 @@ from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.randomness import Noise
 from ldp_core.words import Words, cell_counts, check_below
 
@@ -72,9 +72,7 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
         values = values_of(self.domain)
         object.__setattr__(self, "field", best_field(values, self.epsilon) if field is None else check_field(field))
-        p, q = self._pair
-        if not p > q:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * field")
+        check_resolved(*self._pair, " * field")
 
     @cached_property
     def space(self) -> ProjectiveSpace:
@@ -127,11 +125,6 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "field": self.field}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> ProjectiveGeometryResponse:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _AGREE, _INSIDE, _OUTSIDE = 0, 1, 2  # lanes of noise
@@ -312,7 +305,7 @@ def values_of(domain: Domain) -> int:
 def check_field(field: int) -> int:
     """Return ``field``; raise `ParameterError` unless it is a prime."""
     if isinstance(field, bool) or not isinstance(field, (int, np.integer)) or field not in primes_to(_MOST_ELEMENTS):
-        raise ParameterError(f"field must be a prime number in [2, {_MOST_ELEMENTS}]")
+        raise ParameterError(f"field must be a prime number in [2, {_MOST_ELEMENTS}], got {field!r}")
     return int(field)
 
 

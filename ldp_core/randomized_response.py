@@ -25,6 +25,7 @@ from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
     check_probability,
+    check_resolved,
     exp_below,
     floor_threshold,
     fraction,
@@ -61,9 +62,7 @@ class RandomizedResponse(FrequencyOracle):
 
     def __init__(self, domain: Domain | Iterable[Label] = (False, True), *, epsilon: float) -> None:
         self._set(Domain.of(domain), check_epsilon(epsilon), None)
-        p, q = self._pair
-        if not p > q:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18 * d")
+        check_resolved(*self._pair, " * d")
 
     def _set(self, domain: Domain, epsilon: float, coins: tuple[float, float] | None) -> None:
         if domain.unmatched == "none":
@@ -97,8 +96,7 @@ class RandomizedResponse(FrequencyOracle):
         p1, p0 = t + (1 - t) * y, (1 - t) * y
         self = cls.__new__(cls)
         self._set(domain, log_above(max(p1 / p0, (1 - p0) / (1 - p1))), (float(t), float(y)))
-        if not self._yes[0] > self._yes[1]:
-            raise ParameterError("truth is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(*self._yes, name="truth")
         return self
 
     @cached_property

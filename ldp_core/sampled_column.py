@@ -73,7 +73,7 @@ class SampledColumn(DrawnColumn):
         """See `Mechanism`; by a shorter way than that of the rows, which a single tally does not need."""
         array = self._reports_as_arrow(reports, column)
         answers = self._answers(array, _answered(array, column), column)
-        counts = self.inner.support_counts(answers, np.zeros(len(answers), np.int64), 1)[0]
+        counts = self.inner.support_counts(answers, np.broadcast_to(np.int64(0), len(answers)), 1)[0]
         return Tally(len(array), np.concatenate([[len(answers)], counts]), self.fingerprint)
 
     def _answers(self, reports: pa.Array, answered: Mask, column: str) -> Native:
@@ -227,7 +227,7 @@ def _taken(array: pa.Array, at: I64) -> pa.Array:
         return pa.DictionaryArray.from_arrays(_taken(array.indices, at), array.dictionary, safe=False)
     if pa.types.is_integer(kind):
         values = np.frombuffer(array.buffers()[1], kind.to_pandas_dtype())[array.offset :]
-        return pa.array(values[at], kind)
+        return pa.array(values.take(at), kind)
     return array.take(pa.array(at))
 
 

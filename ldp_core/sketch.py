@@ -88,7 +88,7 @@ class Sketch(Mechanism):
         return 0.0
 
     def over(self, candidates: Domain | Iterable[Label]) -> Candidates:
-        """The frequency oracle over some candidates, which reads this sketch's reports and tallies."""
+        """The frequency oracle over some candidates, one or more, which reads this sketch's reports and tallies."""
         return Candidates(candidates, self)
 
 
@@ -100,11 +100,18 @@ class Candidates(ReportedBy, FrequencyOracle):
     no candidates are perturbed too, and support candidates with probability q.
 
     Args:
-        candidates: a list of labels (or a `Domain` with ``unmatched="error"``), of the sketch's kind.
+        candidates: a list of one or more labels (or a `Domain` with ``unmatched="error"``), of the sketch's kind.
         sketch: that made the reports.
 
     Raises:
-        ParameterError: candidates of another kind, or with another ``unmatched``.
+        ParameterError: not a sketch; candidates of another kind, or with another ``unmatched``.
+
+    >>> from ldp_core import HadamardCountMeanSketch
+    >>> sketch = HadamardCountMeanSketch("int", epsilon=1.0)
+    >>> tally = sketch.tally(sketch.perturb([17, 17, 4]))
+    >>> m = sketch.over([17, 18])
+    >>> m.estimate(tally).values, m.fingerprint == sketch.fingerprint
+    ((17, 18), True)
     """
 
     name: ClassVar[str] = "candidates"
@@ -113,7 +120,9 @@ class Candidates(ReportedBy, FrequencyOracle):
     sketch: Sketch
 
     def __init__(self, candidates: Domain | Iterable[Label], sketch: Sketch) -> None:
-        domain = Domain.of(candidates)
+        if not isinstance(sketch, Sketch):
+            raise ParameterError(f"candidates are of a sketch, got {type(sketch).__name__}")
+        domain = candidates if isinstance(candidates, Domain) else Domain(candidates)  # (not `of`: one will do)
         if domain.kind != sketch.inputs.kind:
             raise ParameterError(
                 f"the sketch holds {sketch.inputs.summary}: candidates must be {sketch.inputs.kind}, got {domain.kind}"
@@ -234,7 +243,4 @@ class Candidates(ReportedBy, FrequencyOracle):
         unknown = sorted(parameters.keys() - {"sketch"})
         if unknown:
             raise ParameterError(f'candidates have "sketch" and "domain", got {unknown} too')
-        sketch = Mechanism.from_dict(parameters.get("sketch", {}))
-        if not isinstance(sketch, Sketch):
-            raise ParameterError("candidates are of a sketch")
-        return cls(domain, sketch)
+        return cls(domain, Mechanism.from_dict(parameters.get("sketch", {})))  # type: ignore[arg-type]

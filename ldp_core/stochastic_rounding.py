@@ -83,7 +83,8 @@ class StochasticRounding(ReportedBy, Numeric):
     ) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
         object.__setattr__(self, "buckets", check_buckets(buckets, least=2, most=_MOST))
-        made = _made(oracle, self.buckets, check_epsilon(epsilon))
+        epsilon = check_epsilon(epsilon)
+        made = _made(oracle, self.buckets, epsilon)
         if made.epsilon != epsilon:
             raise ParameterError(f"the oracle has epsilon {made.epsilon!r}, not {epsilon!r}")
         if made.memoised or spread.dispatch(type(made)) is spread.dispatch(object):

@@ -22,7 +22,7 @@ estimator knows it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -39,9 +39,10 @@ from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.histogram import F64
 from ldp_core.lists import Lists
 from ldp_core.mechanism import Native
-from ldp_core.probability import check_epsilon, exp_below
+from ldp_core.probability import check_epsilon, check_integer, exp_below
 from ldp_core.randomness import Noise
 from ldp_core.sampling import ONE
+from ldp_core.tally import Tally
 
 I64: TypeAlias = npt.NDArray[np.int64]
 U64: TypeAlias = npt.NDArray[np.uint64]
@@ -80,11 +81,9 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
     unit: int
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unit: int = 1) -> None:
-        if isinstance(unit, bool) or not isinstance(unit, (int, np.integer)) or not 1 <= unit <= _MOST_UNITS:
-            raise ParameterError(f"unit must be an integer in [1, {_MOST_UNITS}]")
         object.__setattr__(self, "domain", Domain.of(domain))
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
-        object.__setattr__(self, "unit", int(unit))
+        object.__setattr__(self, "unit", check_integer("unit", unit, 1, _MOST_UNITS))
         if not self._step > 0 or math.log(1 / _RAREST) / self._step > _MOST_ENTRIES:
             raise ParameterError("epsilon is too small for this unit: it must be above about 0.0015 * unit")
 
@@ -186,7 +185,8 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """Codes to int8[n, d] (or wider); `unmatched_code` under ``"none"`` has no true entry."""
         n, d = len(codes), self.domain.size
-        reports = np.empty((n, d), self._dtype)
+        memory = pa.allocate_buffer(n * d * self._dtype.itemsize)  # Arrow's pool hands out pages again, numpy new ones
+        reports: Native = np.ndarray((n, d), self._dtype, memory)
         step = max(_BLOCK // d, 1)
         for start in range(0, n, step):
             stop = min(start + step, n)
@@ -204,7 +204,7 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
         Its leading 16 bits settle nearly all; the others are drawn for the rest.
         """
         heads = noise.head_rows(n, self.domain.size, _ENTRIES).reshape(-1)
-        np.take(self._by_head, heads, out=out, mode="clip")
+        out[:] = pa.array(self._by_head).take(pa.array(heads)).to_numpy()  # np.take would make int64 of the heads
         still = np.flatnonzero(out == self._open)
         words = heads[still].astype(np.uint64) << _TAIL_BITS
         words |= noise.tails(*np.divmod(still, self.domain.size), _ENTRIES)
@@ -223,7 +223,7 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
         for start in range(0, len(reports), _ROWS):
             block, of = reports[start : start + _ROWS], groups[start : start + _ROWS]
             if of[0] == of[-1]:
-                out[of[0]] += _sums(block)
+                out[of[0]] += _sums(block, self.entries[1])
             else:
                 first = np.flatnonzero(np.diff(of, prepend=-1))
                 out[of[first]] += np.add.reduceat(np.ascontiguousarray(block.T), first, axis=1, dtype=np.int64).T
@@ -242,19 +242,30 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`."""
         rows = super().from_arrow(reports, column=column)
-        low, high = self.entries
-        if rows.size and not low <= rows.min() <= rows.max() <= high:
-            raise ReportError(f"column {column!r}: entries must be in [{low}, {high}]")
+        self._greatest(rows, column)
         return rows
+
+    def _greatest(self, rows: Native, column: str) -> int:
+        """The greatest absolute value of an entry; raises `ReportError` if one is out of range."""
+        low, high = self.entries
+        least, most = (int(rows.min()), int(rows.max())) if rows.size else (0, 0)
+        if not low <= least <= most <= high:
+            raise ReportError(f"column {column!r}: entries must be in [{low}, {high}]")
+        return max(-least, most)
+
+    def tally(self, reports: Any, *, column: str = "reports") -> Tally:
+        """See `Mechanism`; checks and adds up block by block, which reads the reports from memory once."""
+        rows = super().from_arrow(self._reports_as_arrow(reports, column), column=column)
+        sums = np.zeros(self.domain.size, np.int64)
+        step = max(_TALLIED // self.domain.size, 1)
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            sums += _sums(block, self._greatest(block, column))
+        return Tally(len(rows), sums, self.fingerprint)
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""
         return {"epsilon": self.epsilon, "unit": self.unit}
-
-    @classmethod
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> SummationHistogramEncoding:
-        """See `Mechanism`."""
-        return cls(domain, **parameters)
 
 
 _MOST_UNITS = 64
@@ -266,13 +277,20 @@ _BITS = 64
 _ONE, _TAIL_BITS = np.uint64(1), np.uint64(48)
 _BLOCK = 1 << 17  # entries drawn at a time: 256 KiB of leading bits
 _ROWS = 1 << 12  # reports added up at a time
+_TALLIED = 1 << 19  # entries that are checked and added up at a time
+_PARTS = 1 << 6  # rows whose 8-bit sums are added in 16 bits, at most 2^8
 _ENTRIES = 0  # lane of noise
 
 
-def _sums(rows: npt.NDArray[Any]) -> I64:
-    """The sum of each column: of up to 256 entries in 16 bits, if they have 8, which halves what is moved."""
-    whole = len(rows) - len(rows) % 256
-    wide = np.int16 if rows.itemsize == 1 else np.int64
-    parts = np.add.reduce(rows[:whole].reshape(256, -1, rows.shape[1]), axis=0, dtype=wide)
-    total: I64 = parts.sum(axis=0, dtype=np.int64) + rows[whole:].sum(axis=0, dtype=np.int64)
+def _sums(rows: npt.NDArray[Any], greatest: int) -> I64:
+    """The sum of each column, of entries in [-greatest, greatest]; of a few of them in the type that they have."""
+    whole = len(rows) - len(rows) % _PARTS
+    rest, rows = rows[whole:].sum(axis=0, dtype=np.int64), rows[:whole]
+    beyond, wide = 1 << (8 * rows.itemsize - 1), np.int16 if rows.itemsize == 1 else np.int64
+    while len(rows) and len(rows) % (2 * _PARTS) == 0 and 2 * greatest < beyond:
+        half = len(rows) // 2
+        rows = rows[:half] + rows[half:]
+        greatest *= 2
+    parts = np.add.reduce(rows.reshape(_PARTS, -1), axis=0, dtype=wide).reshape(-1, rows.shape[1])
+    total: I64 = parts.sum(axis=0, dtype=np.int64) + rest
     return total

@@ -24,6 +24,7 @@ from ldp_core.probability import (
     ceil_threshold,
     check_epsilon,
     check_probability,
+    check_resolved,
     exp_below,
     floor_threshold,
     log_above,
@@ -67,9 +68,7 @@ class UnaryEncoding(IndependentBits):
         if variant not in ("optimized", "symmetric"):
             raise ParameterError(f'variant must be "optimized" or "symmetric", got {variant!r}')
         self._set(Domain.of(domain), check_epsilon(epsilon), variant, None)
-        p, q = self.thresholds
-        if not p > q:
-            raise ParameterError("epsilon is too small: with 64-bit probabilities it must be above about 1e-18")
+        check_resolved(*self.thresholds)
 
     def _set(
         self, domain: Domain, epsilon: float, variant: Variant | None, probabilities: tuple[float, float] | None

@@ -15,10 +15,10 @@ from ldp_polars.functions import (
     tally,
     unary_encode,
 )
-from ldp_polars.heavy_hitters import find as find_heavy_hitters
-from ldp_polars.heavy_hitters import heavy_hitters
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.numbers import distribution, estimate_distribution, estimate_mean, mean
+from ldp_polars.search import find as find_heavy_hitters
+from ldp_polars.search import heavy_hitters
 from ldp_polars.typed import Report
 
 __all__ = [

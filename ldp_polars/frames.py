@@ -207,6 +207,15 @@ def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, path: str | Path, plan: P
 
     Raises:
         PlanError: a column's dtype is not that of the plan's reports: these are not reports.
+
+    >>> import polars as pl, ldp_polars, tempfile
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    >>> reports = pl.LazyFrame({"crashed": [True, False]}).ldp.perturb(plan)
+    >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+    ...     ldp_polars.sink_parquet(reports, file.name, plan)
+    ...     ldp_polars.read_plan(file.name) == plan
+    True
     """
     check_reports(reports, plan)
     reports.lazy().sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
@@ -217,6 +226,14 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 
     Raises:
         PlanError: there is none.
+
+    >>> import polars as pl, ldp_polars, tempfile
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+    ...     pl.DataFrame({"crashed": [True, False]}).ldp.perturb(plan).ldp.sink_parquet(file.name, plan)
+    ...     ldp_polars.read_plan(file.name).epsilon
+    1.0
     """
     return PrivacyPlan.from_metadata({k.encode(): v.encode() for k, v in pl.read_parquet_metadata(path).items()})
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 import polars as pl
 
 from ldp_core import Domain, FrequencyOracle, HeavyHitters, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from ldp_polars import frames, functions, heavy_hitters, numbers
+from ldp_polars import frames, functions, numbers, search
 from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
@@ -131,11 +131,11 @@ class LdpExpr:
     ) -> pl.Expr:
         return numbers.distribution(self._expr, mechanism, confidence=confidence, **options)
 
-    @_sugar_for(heavy_hitters.heavy_hitters)
+    @_sugar_for(search.heavy_hitters)
     def heavy_hitters(
         self, mechanism: HeavyHitters, k: int, *, confidence: float = 0.95, threshold: float | None = None
     ) -> pl.Expr:
-        return heavy_hitters.heavy_hitters(self._expr, mechanism, k, confidence=confidence, threshold=threshold)
+        return search.heavy_hitters(self._expr, mechanism, k, confidence=confidence, threshold=threshold)
 
 
 class _LdpFrame(Generic[Frame]):

@@ -70,6 +70,13 @@ def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float 
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import Hybrid
+    >>> m = Hybrid((0, 100), epsilon=1.0)
+    >>> tallies = pl.DataFrame({"age": m.perturb([20.0, 30.0])}).select(ldp_polars.tally("age", m))
+    >>> tallies.select(ldp_polars.estimate_mean("age", m)).unnest("age")["n"].to_list()
+    [2]
     """
     udf = EstimateMean(_numeric(mechanism), check_confidence(confidence))
     return pl.map_batches([as_expr(expr)], udf, return_dtype=MEAN, is_elementwise=True)
@@ -89,7 +96,8 @@ def distribution(
 
     Returns:
         A ``List(Struct{left, right, frequency, standard_error, low, high})`` a group, one entry a bucket from ``left``
-        to ``right``: ``.explode(name).unnest(name)`` makes it a table.
+        to ``right``: ``.explode(name).unnest(name)`` makes it a table. Of `SquareWave` the interval allows for bias,
+        too; the standard error does not.
 
     Raises:
         ParameterError: not a mechanism for distributions, or bad values of its options.
@@ -117,6 +125,14 @@ def estimate_distribution(
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import StochasticRounding
+    >>> m = StochasticRounding((0, 10), epsilon=1.0, buckets=3)
+    >>> tallies = pl.DataFrame({"age": m.perturb([2.5, 7.5])}).select(ldp_polars.tally("age", m))
+    >>> buckets = tallies.select(ldp_polars.estimate_distribution("age", m)).explode("age").unnest("age")
+    >>> buckets["right"].to_list()
+    [2.5, 7.5, 10.0]
     """
     made = _distributing(mechanism)
     mechanism.distribution(made.empty_tally(), confidence=confidence, **options)  # refuses bad options now

@@ -1,9 +1,9 @@
-"""The telemetry job: event files -> private reports -> per-window histograms, as one Beam graph."""
+"""The telemetry job: event files -> private reports -> histograms and means per window, as one Beam graph."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,15 +14,20 @@ from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
-from ldp_beam import DeadLetter, HistogramRow
+from ldp_beam import DeadLetter, HistogramRow, MeanRow
 from ldp_beam.io.histograms import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
 from ldp_beam.windows import window_fn
-from ldp_core import ParameterError, PlanError, PrivacyPlan
-from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema
+from ldp_core import FrequencyOracle, HeavyHitters, Numeric, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core.columns import as_arrow
+from ldp_core.keyed import id_words
+from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
+from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema, with_json_types
 
 HISTOGRAMS = "histograms"
+MEANS = "means"
 REPORTS = "reports/part"
 DEAD_LETTERS = "dead_letters"
+_KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,12 @@ class TelemetryJob:
         by: columns by whose values histograms are split; they pass unprotected.
         reports: whether to write the private reports too.
         confidence, simultaneous: of the intervals.
+        key: a function that gets the secret of keyed noise on the worker; what travels is the function. With ``id``.
+        id: the column that says whose record it is; of a seeded plan, which tells the records apart, without ``key``.
+        heavy_hitters: the most values to find in a window of a column of heavy hitters.
 
     Raises:
-        InputError, PlanError, ParameterError: something of this does not fit together.
+        InputError, PlanError, ParameterError, DtypeError: something of this does not fit together.
     """
 
     plan: PrivacyPlan
@@ -52,21 +60,45 @@ class TelemetryJob:
     reports: bool = False
     confidence: float = 0.95
     simultaneous: bool = False
+    key: Callable[[], Secret] | None = None
+    id: str | None = None
+    heavy_hitters: int = 20
     paths: tuple[str, ...] = field(init=False)
+    events: EventSchema = field(init=False)
     source: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
-        self.plan.check_oracles()
-        check_fresh(self.plan)
         if self.event_time in self.plan.columns:
             raise PlanError(f"the event time {self.event_time!r} cannot be perturbed and put in windows")
-        if not 0 < self.confidence < 1:
-            raise ParameterError(f"confidence must be in (0, 1), got {self.confidence!r}")
+        for name in self.plan.columns:
+            self._estimate(name)  # refuses what there is no estimate of
+        self._check_noise()
         _ = self.window_micros
         paths = match_files(list(self.inputs))
-        schema = union_schema({path: check_file(path, self.events) for path in paths}, self.events)
+        also = self.by if self.id is None else (*self.by, self.id)
+        events = with_json_types(EventSchema.of(self.plan, self.event_time, also), paths)
+        schema = union_schema({path: check_file(path, events) for path in paths}, events)
+        for name, mechanism in self.plan.columns.items():
+            as_arrow(schema.empty_table()[name], mechanism.inputs.kind, column=name)
+        if self.id is not None:
+            id_words(schema.empty_table()[self.id], bytes(32))
         object.__setattr__(self, "paths", tuple(paths))
+        object.__setattr__(self, "events", events)
         object.__setattr__(self, "source", schema)
+
+    def _check_noise(self) -> None:
+        """Raise `PlanError` unless secret and id column are given where they are needed, and nowhere else."""
+        if self.plan.seed is not None:
+            if self.key is not None or self.id is None:
+                raise PlanError("a seeded plan takes --id COLUMN, which tells the records apart, and no secret")
+        elif (self.key is None) != (self.id is None):
+            raise PlanError(f"keyed noise takes both, a secret and whose record it is: {_KEYED}")
+        if self.id is not None and self.id in (*self.plan.columns, self.event_time):
+            raise PlanError(f"the id column {self.id!r} cannot be perturbed, nor be the event time")
+        try:
+            self.plan.check_noise(keyed=self.id is not None)
+        except ParameterError:
+            raise PlanError(f"the plan remembers permanent answers, which takes keyed noise: give {_KEYED}") from None
 
     @property
     def window_micros(self) -> int:
@@ -77,14 +109,10 @@ class TelemetryJob:
         return int(fixed.size.micros)
 
     @property
-    def events(self) -> EventSchema:
-        """The columns to read."""
-        return EventSchema.of(self.plan, self.event_time, self.by)
-
-    @property
     def working_plan(self) -> PrivacyPlan:
         """The plan, keeping what windows and keys need as long as the reports are in memory."""
-        return PrivacyPlan(self.plan.columns, keep=list(dict.fromkeys((*self.plan.keep, self.event_time, *self.by))))
+        keep = list(dict.fromkeys((*self.plan.keep, self.event_time, *self.by)))
+        return PrivacyPlan(self.plan.columns, keep=keep, seed=self.plan.seed)
 
     @property
     def report_schema(self) -> pa.Schema:
@@ -99,23 +127,15 @@ class TelemetryJob:
             | "Read" >> beam.ParDo(ReadEvents(self.events)).with_outputs(ReadEvents.DEAD, main="events")
         )
         events = read["events"] | "Batches" >> beam.Map(_same).with_output_types(pa.RecordBatch)
-        perturb = ldp_beam.Perturb(self.working_plan, stabilize=self.reports)
+        perturb = ldp_beam.Perturb(self.working_plan, stabilize=self.reports, key=self.key, id=self.id)
         reports, invalid = events | "Perturb" >> perturb.with_exception_handling()
-        histograms = [
-            reports
-            | f"Histogram {name}"
-            >> ldp_beam.Histogram(
-                name,
-                mechanism,
-                window=self.window,
-                event_time=self.event_time,
-                by=list(self.by),
-                confidence=self.confidence,
-                simultaneous=self.simultaneous,
-            )
-            for name, mechanism in self.plan.oracles.items()
-        ]
-        self._write_histograms(histograms | "All columns" >> beam.Flatten())
+        means = [reports | f"Mean {name}" >> self._estimate(name) for name in self.numbers]
+        others = [name for name in self.plan.columns if name not in self.numbers]
+        histograms = [reports | f"Histogram {name}" >> self._estimate(name) for name in others]
+        if means:
+            self._write_means(means | "All means" >> beam.Flatten())
+        if histograms:
+            self._write_histograms(histograms | "All columns" >> beam.Flatten())
         self._write_dead_letters((read[ReadEvents.DEAD], invalid) | "All dead letters" >> beam.Flatten())
         if self.reports:
             _ = (
@@ -124,6 +144,48 @@ class TelemetryJob:
                 | "Write reports"
                 >> WriteToParquetBatched(f"{self.output}/{REPORTS}", self.report_schema, file_name_suffix=".parquet")
             )
+
+    @property
+    def numbers(self) -> dict[str, Numeric]:
+        """The columns of which there are means; of all others there are histograms."""
+        return {name: m for name, m in self.plan.columns.items() if isinstance(m, Numeric)}
+
+    def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
+        """From reports to rows of estimates of one column.
+
+        Raises:
+            PlanError: a sketch without candidates, of which there is nothing to estimate.
+        """
+        mechanism = self.plan[name]
+        options: Any = {
+            "window": self.window,
+            "event_time": self.event_time,
+            "by": list(self.by),
+            "confidence": self.confidence,
+        }
+        if isinstance(mechanism, FrequencyOracle):
+            return ldp_beam.Histogram(name, mechanism, simultaneous=self.simultaneous, **options)
+        if isinstance(mechanism, Numeric):
+            return ldp_beam.Mean(name, mechanism, **options)
+        if isinstance(mechanism, HeavyHitters):
+            return ldp_beam.HeavyHitters(name, mechanism, self.heavy_hitters, **options)
+        raise PlanError(
+            f"column {name!r}: {mechanism.name} counts values that are named later, and this command must know them: "
+            "write the sketch with its candidates, sketch.over([...]), into the plan"
+        )
+
+    def _write_means(self, rows: beam.PCollection[MeanRow]) -> None:
+        path = f"{self.output}/{MEANS}"
+        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
+        listed = rows | "List" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
+        _ = (
+            listed
+            | "Tables of means" >> beam.Map(mean_table)
+            | "Write means as Parquet"
+            >> WriteToParquetBatched(path, MEAN_SCHEMA, file_name_suffix=".parquet", **one_file)
+        )
+        lines = rows | "Means to JSON" >> beam.Map(mean_line)
+        _ = lines | "Write means as NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
 
     def _write_histograms(self, rows: beam.PCollection[HistogramRow]) -> None:
         path = f"{self.output}/{HISTOGRAMS}"
@@ -146,21 +208,6 @@ class TelemetryJob:
                 f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
             )
         )
-
-
-def check_fresh(plan: PrivacyPlan) -> None:
-    """Raise unless all columns can be perturbed with fresh noise, without a secret and ids.
-
-    Raises:
-        PlanError: a mechanism remembers permanent answers.
-    """
-    try:
-        plan.check_noise(keyed=False)
-    except ParameterError:
-        raise PlanError(
-            "the plan remembers permanent answers by keyed noise, and this command takes no secret: "
-            "build the pipeline with ldp_beam.Perturb(plan, key=..., id=...)"
-        ) from None
 
 
 def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:

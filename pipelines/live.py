@@ -35,9 +35,8 @@ from ldp_beam.faults import LATE
 from ldp_beam.io import DecodeMessages
 from ldp_beam.io.extras import need
 from ldp_beam.windows import window_fn
-from ldp_core import LdpError, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from pipelines.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
-from pipelines.job import check_fresh
 from pipelines.pubsub import PubSub, PubSubServer, google_types
 from pipelines.table import aligned
 
@@ -59,6 +58,18 @@ def default_plan(epsilon: float) -> PrivacyPlan:
     return PrivacyPlan(
         {"app": UnaryEncoding(APPS, epsilon=epsilon / 2), "dark_mode": RandomizedResponse(epsilon=epsilon / 2)}
     )
+
+
+def _check_fresh(plan: PrivacyPlan) -> None:
+    """Raise unless all columns can be perturbed with fresh noise, which is all that the simulated devices have.
+
+    Raises:
+        PlanError: a mechanism remembers permanent answers.
+    """
+    try:
+        plan.check_noise(keyed=False)
+    except ParameterError:
+        raise PlanError("the plan remembers permanent answers by keyed noise, and --live takes no secret") from None
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class LiveJob:
     def __post_init__(self) -> None:
         google_types()
         self.plan.check_oracles()
-        check_fresh(self.plan)
+        _check_fresh(self.plan)
         _ = self.window_micros, Pace(self.rate)
         Devices(self.plan, devices=1, window=1)
         if self.devices < 1:

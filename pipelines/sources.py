@@ -6,7 +6,9 @@ letter that says which column and why, and never what it said; the rest of its b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
@@ -21,12 +23,12 @@ from apache_beam.metrics import Metrics
 from ldp_beam import DeadLetter
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
+from ldp_core.columns import ARROW_TYPES
 from pipelines.progress import PROGRESS
 
 BATCH_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 23
 TIME = pa.timestamp("us", "UTC")
-_ARROW = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string()}
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
@@ -36,7 +38,8 @@ class EventSchema:
 
     Attributes:
         event_time: name of the column with the event time.
-        columns: Arrow type of every other column; None leaves the type as it is (text, in text formats).
+        columns: Arrow type of every other column; None leaves the type as it is (text, in text formats; see
+            `with_json_types`).
     """
 
     event_time: str
@@ -45,7 +48,7 @@ class EventSchema:
     @classmethod
     def of(cls, plan: PrivacyPlan, event_time: str, extra: tuple[str, ...] = ()) -> EventSchema:
         """The columns that ``plan`` needs, with the types of its domains, and ``extra`` ones."""
-        types: dict[str, pa.DataType | None] = {name: _ARROW[m.inputs.kind] for name, m in plan.columns.items()}
+        types: dict[str, pa.DataType | None] = {name: ARROW_TYPES[m.inputs.kind] for name, m in plan.columns.items()}
         types |= dict.fromkeys((*plan.keep, *extra))
         types.pop(event_time, None)
         return cls(event_time, tuple(types.items()))
@@ -59,6 +62,28 @@ class EventSchema:
     def output(self) -> pa.Schema:
         """Schema of the batches read from text formats."""
         return pa.schema([(self.event_time, TIME), *((name, kind or pa.string()) for name, kind in self.columns)])
+
+
+_JSON_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+_HEAD_BYTES, _HEAD_LINES = 1 << 16, 100
+
+
+def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
+    """Kept columns, keys and ids with the types that they have at the head of the first NDJSON file, if there is one.
+
+    (The integer 5 and the text "5" are two ids.)
+    """
+    path = next((path for path in paths if file_format(path) == "ndjson"), None)
+    if path is None or all(kind is not None for _, kind in schema.columns):
+        return schema
+    found: dict[str, pa.DataType] = {}
+    with FileSystems.open(path) as stream:
+        for line in stream.read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]:
+            with suppress(ValueError, AttributeError, RecursionError):  # a dead letter, later
+                for name, value in json.loads(line).items():
+                    if value is not None:
+                        found.setdefault(name, _JSON_TYPES.get(type(value), pa.string()))
+    return EventSchema(schema.event_time, tuple((name, kind or found.get(name)) for name, kind in schema.columns))
 
 
 def match_files(patterns: list[str]) -> list[str]:

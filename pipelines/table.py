@@ -1,4 +1,4 @@
-"""Printing histograms: a table for each column, a line for each window and key."""
+"""Printing estimates: a table for each column, a line for each window and key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core import PrivacyPlan
+from ldp_core import FrequencyOracle, Numeric, PrivacyPlan
 
 
 def aligned(rows: list[list[str]]) -> str:
@@ -24,19 +24,37 @@ def aligned(rows: list[list[str]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def histogram_tables(histograms: pa.Table, plan: PrivacyPlan, *, top: int = 4) -> Iterable[str]:
-    """For each planned column: windows down, its ``top`` most frequent values across, count and half interval."""
-    for column, mechanism in plan.oracles.items():
-        rows = histograms.filter(pc.equal(histograms["column"], column))
+def estimate_tables(histograms: pa.Table, means: pa.Table, plan: PrivacyPlan, *, top: int = 4) -> Iterable[str]:
+    """For each planned column: windows down, its mean or ``top`` most frequent values across, and half intervals."""
+    for column, mechanism in plan.columns.items():
+        number = isinstance(mechanism, Numeric)
+        table = means if number else histograms
+        rows = table.filter(pc.equal(table["column"], column))
         if not len(rows):
-            yield f"{column}: no reports"
+            yield f"{column}: no reports" if column in plan.oracles or number else f"{column}: nothing was found"
             continue
         confidence = rows["confidence"][0].as_py()
+        d = mechanism.domain.size if isinstance(mechanism, FrequencyOracle) else None
+        values = mechanism.inputs.summary if d is None else f"{d} value{'s' * (d != 1)}"
         yield (
-            f"{column}: {mechanism.title}, {mechanism.domain.size} values, epsilon {mechanism.epsilon:g}; "
-            f"estimated count and half of its {confidence:.0%} interval"
+            f"{column}: {mechanism.title}, {values}, epsilon {mechanism.epsilon:g}; "
+            f"estimated {'mean' if number else 'count'} and half of its {confidence:.0%} interval"
         )
-        yield _column_table(rows, top) + "\n"
+        yield (_mean_table(rows) if number else _column_table(rows, top)) + "\n"
+
+
+def _mean_table(rows: pa.Table) -> str:
+    names = [name for name, _ in rows["key"][0].as_py()]
+    cells = [
+        [
+            f"{row['window_start']:%Y-%m-%d %H:%M}",
+            *(text for _, text in row["key"]),
+            f"{row['n']:,}",
+            f"{row['mean']:.4g} ± {(row['high'] - row['low']) / 2:.2g}",
+        ]
+        for row in rows.sort_by("window_start").to_pylist()
+    ]
+    return aligned([["window start", *names, "n", "mean"], *cells])
 
 
 def _column_table(rows: pa.Table, top: int) -> str:

@@ -1,7 +1,7 @@
-"""Perturb events at ingestion and print their per-window histograms: ``python -m pipelines.telemetry``.
+"""Perturb events at ingestion and print histograms and means per window: ``python -m pipelines.telemetry``.
 
 Reads event files (Parquet, CSV, NDJSON; globs allowed), turns each record into one private report as a plan
-says, tallies the reports in windows of event time, and writes debiased histograms with confidence intervals.
+says, tallies the reports in windows of event time, and writes unbiased histograms and means with confidence intervals.
 
 With ``--live`` it needs no files: a simulated fleet perturbs on its devices and streams reports, see `pipelines.live`.
 """
@@ -13,21 +13,27 @@ import importlib
 import logging
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from ldp_beam.io.histograms import HISTOGRAM_SCHEMA
 from ldp_beam.windows import seconds
-from ldp_core import LdpError, ParameterError, PrivacyPlan
+from ldp_core import LdpError, ParameterError, PrivacyPlan, Secret
 from pipelines import demo
-from pipelines.job import DEAD_LETTERS, HISTOGRAMS, TelemetryJob, read_lines
+from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
+from pipelines.means import MEAN_SCHEMA
 from pipelines.progress import PROGRESS
-from pipelines.table import coverage_table, histogram_tables
+from pipelines.table import coverage_table, estimate_tables
+
+_LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
+"""Runners whose workers read the secret where this command runs."""
 
 _EPILOG = """\
 Any other option goes to Beam: --runner=FlinkRunner --flink_master=... (default: Beam's local runner, in this
@@ -41,12 +47,24 @@ process). A plan is a TOML file:
   domain = ["ios", "android"]
   unmatched = "other"                     # what is not in the domain, nulls included
 
+  [columns.seconds]                       # numbers: their mean
+  mechanism = "hybrid"
+  epsilon = 1.0
+  domain = {low = 0, high = 600}
+
+Mechanisms that remember (longitudinal ones, RAPPOR) take a secret, which is in a file or in the environment and never
+on the command line, and the column that says whose record it is. Each worker reads it there:
+
+  head -c 32 /dev/urandom > secret        # keep it: it is the memory
+
 Without --demo and --live, --plan, --input, --event-time and --output are required.
 
 Examples:
 
   python -m pipelines.telemetry --demo
   python -m pipelines.telemetry --plan plan.toml --input 'events/*.parquet' --event-time time --output out
+  python -m pipelines.telemetry --plan plan.toml --input 'events/*.ndjson' --event-time time --output out \\
+    --secret-file secret --id user
   python -m pipelines.telemetry --live --for 60s
   python -m pipelines.telemetry --live --plan plan.toml --rate 1e6 --window 10s
 """
@@ -56,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="python -m pipelines.telemetry",
-        description="Perturb events at ingestion; print and write per-window debiased histograms with error bars.",
+        description="Perturb events at ingestion; print and write unbiased histograms and means, with error bars.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -81,12 +99,23 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--event-time", metavar="COLUMN", help="column with the time of the event")
     group.add_argument(
-        "--output", metavar="DIR", help="directory for histograms.parquet, histograms.ndjson and dead_letters.ndjson"
+        "--output",
+        metavar="DIR",
+        help="directory for histograms and means (.parquet and .ndjson) and dead_letters.ndjson",
     )
     group.add_argument(
-        "--by", metavar="COLUMN", nargs="+", default=[], help="split histograms by these columns (unprotected)"
+        "--by", metavar="COLUMN", nargs="+", default=[], help="split estimates by these columns (unprotected)"
     )
     group.add_argument("--reports", action="store_true", help="write the private reports too (Parquet, packed)")
+    secret = group.add_mutually_exclusive_group()
+    secret.add_argument("--secret-file", metavar="FILE", help="with --id: keyed noise, by the bytes of this file")
+    secret.add_argument(
+        "--secret-env", metavar="NAME", help="the same, by the hexadecimal digits in this environment variable"
+    )
+    group.add_argument("--id", metavar="COLUMN", help="whose record it is; not passed on unless the plan keeps it")
+    group.add_argument(
+        "--heavy-hitters", type=int, default=20, metavar="K", help="values to find in a window of them (default 20)"
+    )
     group.add_argument("--top", type=int, default=4, metavar="N", help="values to print a column (default 4)")
 
 
@@ -113,10 +142,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, beam_args = commands.parse_known_args(argv)
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     try:
+        if any(argument.partition("=")[0] in ("--secret", "--key") for argument in beam_args):
+            commands.error("a secret on the command line is known to all: use --secret-file or --secret-env")
         if args.live:
             _check_live(commands, args, beam_args)
             return _live(args)
         if args.demo:
+            if args.id or args.secret_file or args.secret_env:
+                commands.error("--demo has nobody's ids: it does not take --id and a secret")
             return _demo(args, beam_args)
         missing = [
             f"--{name.replace('_', '-')}"
@@ -135,6 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.reports,
             args.confidence,
             args.simultaneous,
+            _key(args),
+            args.id,
+            args.heavy_hitters,
         )
         run(job, beam_args, top=args.top)
     except LdpError as error:
@@ -143,9 +179,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _key(args: argparse.Namespace) -> Callable[[], Secret] | None:
+    """How a worker gets the secret; what travels with the job is the name of the file or variable."""
+    if args.secret_file is not None:
+        return partial(Secret.from_file, args.secret_file)
+    return None if args.secret_env is None else partial(Secret.from_env, args.secret_env)
+
+
 def _check_live(commands: argparse.ArgumentParser, args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     """End with a message if there are arguments that would do nothing."""
-    files = [name for name in ("demo", "input", "event_time", "output", "by", "reports") if getattr(args, name)]
+    keyed = ("secret_file", "secret_env", "id")
+    names = ("demo", "input", "event_time", "output", "by", "reports", *keyed)
+    files = [name for name in names if getattr(args, name)]
     without_use = [*(f"--{name.replace('_', '-')}" for name in files), *beam_args]
     if without_use:
         commands.error(f"--live makes its own events and runs in this process; it does not take {without_use}")
@@ -175,6 +220,7 @@ def _live(args: argparse.Namespace) -> int:
 
 def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:
     plan = PrivacyPlan.from_toml(Path(args.plan or demo.PLAN))
+    plan.check_oracles()
     with tempfile.TemporaryDirectory(prefix="ldp-demo-") as scratch:
         events, truth = demo.write_events(Path(scratch) / "events")
         output = args.output or "out/demo"
@@ -188,22 +234,27 @@ def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:
 def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
     """Run the job, print its tables and its balance; return the histograms."""
     options = PipelineOptions(["--runner=FnApiRunner", *beam_args])
+    if job.key is not None and options.view_as(StandardOptions).runner in _LOCAL:
+        job.key()  # is it there?
     print(f"{job.plan!r}\n")
     with PROGRESS.show():
         pipeline = beam.Pipeline(options=options)
         job.build(pipeline)
         result = pipeline.run()
         result.wait_until_finish()
-    with FileSystems.open(f"{job.output}/{HISTOGRAMS}.parquet") as stream:
-        histograms = pq.read_table(stream)
+    all_numbers = len(job.numbers) == len(job.plan.columns)
+    histograms = HISTOGRAM_SCHEMA.empty_table() if all_numbers else _written(job, HISTOGRAMS)
+    means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()
     with FileSystems.open(f"{job.output}/{DEAD_LETTERS}.ndjson") as stream:
         letters = read_lines(line.decode() for line in stream)
     print()
-    for text in histogram_tables(histograms, job.plan, top=top):
+    for text in estimate_tables(histograms, means, job.plan, top=top):
         print(text)
-    counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in histograms.to_pylist()}
+    rows = [row for table in (histograms, means) for row in table.select(["window_start", "key", "n"]).to_pylist()]
+    counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
     dead = sum(letter["count"] for letter in letters)
-    print(f"records: {sum(counted.values()):,} in histograms + {dead:,} dead letters; written to {job.output}")
+    what = "estimates" if job.numbers else "histograms"
+    print(f"records: {sum(counted.values()):,} in {what} + {dead:,} dead letters; written to {job.output}")
     for letter in letters:
         print(
             f"  dead letters: {letter['count']:,} x {letter['reason']}"
@@ -211,6 +262,11 @@ def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
         )
     print()
     return histograms
+
+
+def _written(job: TelemetryJob, name: str) -> pa.Table:
+    with FileSystems.open(f"{job.output}/{name}.parquet") as stream:
+        return pq.read_table(stream)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import apache_beam as beam
 import numpy as np
 import polars as pl
@@ -17,7 +15,10 @@ from ldp_beam.heavy_hitters import PrivateHeavyHitters
 from ldp_core import Keyed, ParameterError, PrivacyPlan, RandomizedResponse, ReportError, Secret
 from ldp_core.heavy_hitters import HeavyHitters
 from ldp_core.prefixes import Prefixes
-from ldp_polars.heavy_hitters import find, heavy_hitters
+from ldp_polars.search import find, heavy_hitters
+
+from .beam.helpers import run
+from .everywhere import by_key, check_dead_letter
 
 M = HeavyHitters(Prefixes("abcdefg", 4), epsilon=4.0, levels=(2, 4), rows=16, width=512)
 MORNING = {"bead": 12_000, "cafe": 8000, "dad": 6000}
@@ -104,17 +105,6 @@ def test_what_polars_refuses():
 # ---- Beam
 
 
-def rows_of(tmp_path, rows) -> list:
-    out = str(tmp_path / "rows.txt")
-    fields = rows | "Lines" >> beam.Map(
-        lambda r: json.dumps([int(r.window_start.micros // 10**6), r.key.get("hour"), r.value, r.count, r.n])
-    )
-    _ = fields | "Rows" >> beam.io.WriteToText(out, shard_name_template="")
-    rows.pipeline.run().wait_until_finish()
-    with open(out) as file:
-        return [json.loads(line) for line in file]
-
-
 @pytest.mark.parametrize("private", [False, True])
 def test_windows_that_differ(tmp_path, private):
     """Reports of Polars, through a file (or values, perturbed in Beam); each window has its own heavy hitters."""
@@ -124,35 +114,33 @@ def test_windows_that_differ(tmp_path, private):
         frame = frame.select(pl.col("x").ldp.perturb(M), "t", "hour")
     path = str(tmp_path / "reports.parquet")
     frame.write_parquet(path, row_group_size=20_000)
-    read = beam.Pipeline("FnApiRunner") | beam.io.ReadFromParquetBatched(path)
-    rows = rows_of(tmp_path, read | transform("x", M, 3, window="1h", event_time="t"))
+    rows = run(transform("x", M, 3, window="1h", event_time="t"), beam.io.ReadFromParquetBatched(path))
     for start, counts in ((0, MORNING), (HOUR, EVENING)):
-        mine = [row for row in rows if row[0] == start]
-        check([value for _, _, value, _, _ in mine], counts)
-        assert {n for *_, n in mine} == {30_000}
+        mine = [row for row in rows if row.window_start == start]
+        check([row.value for row in mine], counts)
+        assert {row.n for row in mine} == {30_000}
     if not private:
         core = M.find(M.tally(frame.filter(hour=0)["x"].to_arrow()), 3)
-        assert [count for start, _, _, count, _ in rows if start == 0] == core.counts.tolist()
+        assert [row.count for row in rows if row.window_start == 0] == core.counts.tolist()
 
 
-def test_by_a_key_and_single_records(tmp_path):
+def test_by_a_key_and_single_records():
     plan = PrivacyPlan({"x": M}, keep=["hour"])
     frame = events().select("x", "hour").sample(10_000, seed=0)
-    source = beam.Pipeline("FnApiRunner") | beam.Create(frame.to_dicts()) | ldp_beam.Perturb(plan)
-    rows = rows_of(tmp_path, source | FindHitters("x", M, 3, by=["hour"]))
+    found = by_key(run(ldp_beam.Perturb(plan) | FindHitters("x", M, 3, by=["hour"]), frame.to_dicts()))
     for hour, counts in (("0", MORNING), ("1", EVENING)):
-        assert {row[2] for row in rows if row[1] == hour} == set(counts)
+        assert {row.value for row in found[hour]} == set(counts)
 
 
-def test_keyed_in_beam_is_keyed_in_polars(tmp_path):
+def test_keyed_in_beam_is_keyed_in_polars():
     frame = events().head(6000)
     secret = Secret.from_seed(3)
     batch = frame.select("x", "id").to_arrow().combine_chunks().to_batches()[0]
     transform = PrivateHeavyHitters("x", M, 3, key=secret, id="id", threshold=0)
-    rows = rows_of(tmp_path, beam.Pipeline("FnApiRunner") | beam.Create([batch]) | transform)
+    rows = run(transform, [batch])
     reports = frame.select(pl.col("x").ldp.perturb(M, key=secret, id="id"))
     ours = reports.select(heavy_hitters("x", M, 3, threshold=0)).explode("x").unnest("x")
-    assert [count for _, _, _, count, _ in rows] == ours["count"].to_list()
+    assert [row.count for row in rows] == ours["count"].to_list()
 
 
 def test_what_beam_refuses():
@@ -166,16 +154,10 @@ def test_what_beam_refuses():
         FindHitters("x", M, 3, threshold=-1.0)
 
 
-def test_dead_letters(tmp_path):
+def test_dead_letters():
     reports = M.perturb(["bead"] * 50).tolist()
     reports[3] = M.counters
-    batch = pa.record_batch({"x": pa.array(reports, pa.uint64())})
-    transform = FindHitters("x", M, 1, threshold=0).with_exception_handling()
-    good, bad = beam.Pipeline("FnApiRunner") | beam.Create([batch]) | transform
-    lines = bad | beam.Map(lambda letter: json.dumps([letter.column, letter.count]))
-    _ = lines | beam.io.WriteToText(str(tmp_path / "bad.txt"), shard_name_template="")
-    assert [n for *_, n in rows_of(tmp_path, good)] == [49]
-    assert json.loads((tmp_path / "bad.txt").read_text()) == ["x", 1]
+    check_dead_letter(FindHitters("x", M, 1, threshold=0), pa.array(reports, pa.uint64()))
 
 
 # ---- plans

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import apache_beam as beam
 import numpy as np
 import polars as pl
@@ -14,6 +12,8 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_core import Domain, PrivacyPlan, RandomizedResponse, UnaryEncoding
+
+from .beam.helpers import run
 
 OS = ["ios", "android", "web"]
 PLAN = PrivacyPlan(
@@ -43,16 +43,9 @@ def events() -> pa.Table:
 
 def beam_counts(path, column):
     """What Beam estimates from the file: value -> count."""
-    out = str(path) + f".{column}.txt"
-    with beam.Pipeline("FnApiRunner") as pipeline:
-        tables = pipeline | beam.io.ReadFromParquetBatched(str(path), columns=[column])
-        rows = tables | ldp_beam.Histogram(column, PLAN[column])
-        lines = rows | beam.Map(lambda r: json.dumps([r.value, r.count, r.n]))
-        _ = lines | beam.io.WriteToText(out, shard_name_template="")
-    with open(out) as file:
-        found = [json.loads(line) for line in file]
-    assert {n for _, _, n in found} == {N}
-    return {value: count for value, count, _ in found}
+    rows = run(ldp_beam.Histogram(column, PLAN[column]), beam.io.ReadFromParquetBatched(str(path), columns=[column]))
+    assert {row.n for row in rows} == {N}
+    return {row.value: row.count for row in rows}
 
 
 def polars_counts(path, column):

@@ -5,17 +5,12 @@ Estimates are checked against the true counts; reports under one key must be equ
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
-
 import apache_beam as beam
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy import stats
 
 import ldp_beam
 import ldp_polars
@@ -25,6 +20,9 @@ from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedR
 from ldp_core.sampled_column import SampledColumn
 from ldp_polars import udfs
 from ldp_polars.frames import _drawn_reports
+
+from .beam.helpers import run
+from .everywhere import by_key, check_beam_reads, check_combined, check_counts, python_blocks, true_counts
 
 OS = ["ios", "android", "web"]
 COLUMNS = {
@@ -63,15 +61,11 @@ def events(n: int = N) -> pl.DataFrame:
     )
 
 
-def truth(frame: pl.DataFrame, plan: PrivacyPlan, name: str) -> np.ndarray:
+def check(frame: pl.DataFrame, plan: PrivacyPlan, name: str, counts) -> None:
+    """By the mechanism's own variance."""
     m = plan[name]
-    codes = m.inputs.encode(frame[name].to_arrow())
-    return np.bincount(codes, minlength=m.domain.size)[: m.domain.size]
-
-
-def check_counts(m, counts, true, n) -> None:
-    sigmas = np.abs(np.asarray(counts) - true) / np.sqrt([m.variance(n, c) for c in true])
-    assert sigmas.max() < stats.norm.isf(1e-9 / len(sigmas))
+    true = true_counts(m, m.inputs.encode(frame[name].to_arrow()))
+    check_counts(counts, np.sqrt([m.variance(len(frame), c) for c in true]), true)
 
 
 @pytest.fixture
@@ -120,13 +114,12 @@ def test_polars(name, engine, tmp_path, draws):
     assert set(answers(reports, plan)) == {4 if name == "fake" else 1}
     assert reports.select(plan.keep).equals(frame.select(plan.keep))
     histograms = reports.ldp.histograms(plan)
-    for column, m in plan.columns.items():
+    for column in plan.columns:
         part = histograms.filter(pl.col("column") == column)
         assert part["n"].unique().to_list() == [N]
-        check_counts(m, part["count"], truth(frame, plan, column), N)
+        check(frame, plan, column, part["count"])
     grouped = reports.ldp.histograms(plan, by="g").filter(column="crashed", g=1)
-    odd = frame.filter(g=1)
-    check_counts(plan["crashed"], grouped["count"], truth(odd, plan, "crashed"), odd.height)
+    check(frame.filter(g=1), plan, "crashed", grouped["count"])
 
 
 def test_fields_of_an_expression_would_be_of_two_draws(draws):
@@ -172,7 +165,7 @@ def test_typed_reports(name, packed):
     for column, m in plan.columns.items():
         assert reports.schema[column].mechanism == m
         counts = reports.select(pl.col(column).ldp.histogram()).explode(column).unnest(column)["count"]
-        check_counts(m, counts, truth(events(5000), plan, column), 5000)
+        check(events(5000), plan, column, counts)
 
 
 @each
@@ -185,13 +178,8 @@ def test_keyed_reports_are_the_same_everywhere(name, packed):
     assert ours.rows() == pl.from_arrow(core).rows()
     assert frame.lazy().ldp.perturb(plan, packed=packed, key=secret, id="id").collect(engine="streaming").equals(ours)
     assert not frame.ldp.perturb(plan, packed=packed, key=secret, id="id", tag="t").equals(ours)
-    with beam.Pipeline("FnApiRunner") as p:
-        reports = p | beam.Create([batch]) | ldp_beam.Perturb(plan, packed=packed, key=secret, id="id")
-        _ = reports | beam.Map(check_equal, core)
-
-
-def check_equal(found, expected) -> None:
-    assert found.equals(expected)
+    [found] = run(ldp_beam.Perturb(plan, packed=packed, key=secret, id="id"), [batch])
+    assert found.equals(core)
 
 
 @each
@@ -248,15 +236,6 @@ def test_reports_and_plan_travel_in_one_file(tmp_path):
 # ---- Beam
 
 
-def rows_of(tmp_path, rows) -> list:
-    out = str(tmp_path / "rows.txt")
-    lines = rows | "Lines" >> beam.Map(lambda r: json.dumps([r.key.get("g"), r.value, r.count, r.n]))
-    _ = lines | "Rows" >> beam.io.WriteToText(out, shard_name_template="")
-    rows.pipeline.run().wait_until_finish()
-    with open(out) as file:
-        return [json.loads(line) for line in file]
-
-
 @pytest.mark.parametrize(
     ("name", "column", "single"),
     [
@@ -267,25 +246,25 @@ def rows_of(tmp_path, rows) -> list:
         ("mixed", "crashed", True),
     ],
 )
-def test_beam(tmp_path, name, column, single):
-    plan, n = PLANS[name], 2000 if single else N
-    frame = events(n)
+def test_beam(name, column, single):
+    plan = PLANS[name]
+    frame = events(2000 if single else N)
     elements = frame.to_dicts() if single else frame.to_arrow().to_batches(max_chunksize=10_000)
-    reports = beam.Pipeline("FnApiRunner") | beam.Create(elements) | ldp_beam.Perturb(plan, packed=not single)
-    found = rows_of(tmp_path, reports | ldp_beam.Histogram(column, plan[column], by=["g"]))
-    for key in range(2):
-        some = frame.filter(g=key)
-        counts = {value: (count, n) for g, value, count, n in found if g == str(key)}
-        assert list(counts) == list(plan[column].domain.texts)
-        assert {n for _, n in counts.values()} == {some.height}
-        check_counts(plan[column], [c for c, _ in counts.values()], truth(some, plan, column), some.height)
+    perturb = ldp_beam.Perturb(plan, packed=not single)
+    found = by_key(run(perturb | ldp_beam.Histogram(column, plan[column], by=["g"]), elements))
+    assert sorted(found) == ["0", "1"]
+    for key, rows in found.items():
+        some = frame.filter(g=int(key))
+        assert [row.value for row in rows] == list(plan[column].domain.texts)
+        assert {row.n for row in rows} == {some.height}
+        check(some, plan, column, [row.count for row in rows])
 
 
 def test_beam_draws_one_column_a_record():
     plan = PLANS["sampled"]
     for elements in (events(500).to_dicts(), events(500).to_arrow().to_batches(max_chunksize=100)):
-        with beam.Pipeline("FnApiRunner") as p:
-            _ = p | beam.Create(elements) | ldp_beam.Perturb(plan) | beam.Map(check_one_answer)
+        for reports in run(ldp_beam.Perturb(plan), elements):
+            check_one_answer(reports)
 
 
 def check_one_answer(reports) -> None:
@@ -298,10 +277,7 @@ def test_reports_of_polars_are_tallied_by_beam(tmp_path):
     plan, path = PLANS["sampled"], str(tmp_path / "reports.parquet")
     events(6000).ldp.perturb(plan).write_parquet(path)
     for name in ("os", "level"):
-        m = plan[name]
-        expected = m.estimate(m.tally(pq.read_table(path)[name])).counts
-        rows = beam.Pipeline("FnApiRunner") | beam.io.ReadFromParquetBatched(path) | ldp_beam.Histogram(name, m)
-        np.testing.assert_allclose([count for _, _, count, _ in rows_of(tmp_path, rows)], expected)
+        check_beam_reads(path, plan[name], name)
 
 
 def test_combining_single_reports():
@@ -309,14 +285,11 @@ def test_combining_single_reports():
     for name, m in plan.columns.items():
         assert isinstance(m, SampledColumn)
         reports = plan.perturb(events(1000).to_arrow().combine_chunks().to_batches()[0])[name]
-        combine = ldp_beam.HistogramCombineFn(m, extract="tally")
-        accumulator = combine.add_inputs(combine.create_accumulator(), [reports[:600], *reports[600:].to_pylist()])
-        assert combine.extract_output(accumulator) == m.tally(reports)
+        check_combined(m, reports, [reports[:600], *reports[600:].to_pylist()])
 
 
 def test_the_blocks_of_the_guide_run_and_print_what_is_shown(capsys):
-    text = (Path(__file__).parents[1] / "docs" / "several_columns.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
+    blocks = python_blocks("several_columns")
     assert len(blocks) == 4
     names: dict = {}
     for code, shown in blocks:
@@ -351,23 +324,11 @@ def test_yaml_rows_may_be_null():
     plan = PLANS["sampled"]
     rows = [beam.Row(**row) for row in events(300).drop("secret").to_dicts()]
     spec = plan.to_dict()
-
-    def check(found):
-        answers = [sum(v is not None and not (isinstance(v, list) and None in v) for v in r) for r in found]
-        assert answers == [1] * 300
-
-    with beam.Pipeline("FnApiRunner") as p:
-        reports = p | beam.Create(rows) | LdpPerturb(plan=spec)
-        lists = reports | beam.Map(
-            lambda r: [
-                list(v) if isinstance(v, (list, tuple, np.ndarray)) else v for v in (r.os, r.level, r.crashed, r.wide)
-            ]
-        )
-        _ = lists | beam.combiners.ToList() | beam.Map(check)
-        histogram = reports | LdpHistogram(column="os", plan=spec)
-        numbers = histogram | "Numbers" >> beam.Map(lambda row: row.n)
-        _ = numbers | "All" >> beam.combiners.ToList() | "Equal" >> beam.Map(_equal, [300] * 4)
-
-
-def _equal(found, expected):
-    assert found == expected
+    listed = [
+        [list(v) if isinstance(v, (tuple, np.ndarray)) else v for v in (r.os, r.level, r.crashed, r.wide)]
+        for r in run(LdpPerturb(plan=spec), rows)
+    ]
+    answers = [sum(v is not None and not (isinstance(v, list) and None in v) for v in r) for r in listed]
+    assert answers == [1] * 300
+    histogram = LdpPerturb(plan=spec) | LdpHistogram(column="os", plan=spec)
+    assert [row.n for row in run(histogram, rows)] == [300] * 4

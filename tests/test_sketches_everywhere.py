@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
-
-import apache_beam as beam
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -16,11 +11,21 @@ from scipy import stats
 
 import ldp_beam
 import ldp_polars
-from ldp_core import Keyed, ParameterError, PrivacyPlan, Secret, Tally
+from ldp_core import Keyed, ParameterError, PrivacyPlan, Secret
 from ldp_core.count_mean_sketch import CountMeanSketch
 from ldp_core.hadamard_count_mean_sketch import HadamardCountMeanSketch
 
-from .test_oracles_everywhere import collected, perturbed_by_beam
+from .beam.helpers import run
+from .everywhere import (
+    by_key,
+    check_beam_reads,
+    check_combined,
+    check_dead_letter,
+    check_groups_merge,
+    check_polars_reads_beam,
+    python_blocks,
+)
+from .everywhere import histogram as histogram_of
 
 SKETCHES = {
     "CMS": CountMeanSketch(epsilon=2.0, hashes=32, width=64),
@@ -59,14 +64,26 @@ def test_polars(name, engine):
     frame = events(m)
     reports = frame.lazy().with_columns(ldp_polars.perturb("x", m)).collect(engine=engine)
     assert reports["x"].null_count() == 0
-    histogram = reports.select(pl.col("x").ldp.histogram(candidates(m))).explode("x").unnest("x")
+    histogram = histogram_of(reports, candidates(m))
     check_counts(histogram["count"], histogram["standard_error"], frame["code"].to_numpy())
     # tallies know no candidates; in groups, merged, and asked later
-    grouped = reports.group_by("k", maintain_order=True).agg(pl.col("x").ldp.tally(m))
-    merged = grouped.select(pl.col("x").ldp.merge(m))
-    assert merged.item() == reports.select(pl.col("x").ldp.tally(candidates(m))).item()
+    merged = check_groups_merge(reports, m).select(pl.col("x").ldp.merge(m))
     later = merged.select(ldp_polars.estimate("x", candidates(m))).explode("x").unnest("x")
     assert later.equals(histogram)
+
+
+@each
+def test_a_question_about_one_value(name):
+    m = SKETCHES[name]
+    frame = events(m)
+    one = m.over([label(m, 1)])
+    assert PrivacyPlan.from_toml(PrivacyPlan({"x": one}).to_toml())["x"] == one
+    reports = frame.select(pl.col("x").ldp.perturb(m))
+    [found] = reports.select(pl.col("x").ldp.histogram(one)).item().to_list()
+    assert found["value"] == label(m, 1)
+    assert abs(found["count"] - (frame["code"] == 1).sum()) < stats.norm.isf(1e-9) * found["standard_error"]
+    [row] = run(ldp_beam.Histogram("x", one), [reports.to_arrow()])
+    assert (row.value, row.count, row.n) == (str(label(m, 1)), pytest.approx(found["count"]), N)
 
 
 @each
@@ -94,51 +111,37 @@ def test_reports_of_polars_are_tallied_by_beam_and_the_other_way_round(tmp_path,
     frame.select(pl.col("x").ldp.perturb(m), "k").write_parquet(path)
     expected = candidates(m).estimate(m.tally(pq.read_table(path)["x"]))
     check_counts(expected.counts, expected.standard_errors, events(m)["code"].to_numpy())
-    histogram = ldp_beam.Histogram("x", candidates(m))
-    rows = beam.Pipeline("FnApiRunner") | beam.io.ReadFromParquetBatched(path) | histogram
-    found = collected(tmp_path, rows)
-    assert [value for _, value, _, _ in found] == list(candidates(m).domain.texts)
-    np.testing.assert_allclose([count for _, _, count, _ in found], expected.counts)
-
-    [table] = perturbed_by_beam(tmp_path, [frame.to_arrow().combine_chunks()], PrivacyPlan({"x": m}, keep=["k"]), False)
-    tally = pl.from_arrow(table).select(pl.col("x").ldp.tally(m)).item()
-    assert tally["support"] == m.tally(table["x"]).support.tolist()
-    assert tally["n"] == N
+    check_beam_reads(path, candidates(m))
+    check_polars_reads_beam(frame, PrivacyPlan({"x": m}, keep=["k"]))
 
 
 @each
-def test_beam_perturbs_and_tallies_by_key(tmp_path, name):
+def test_beam_perturbs_and_tallies_by_key(name):
     m = SKETCHES[name]
     frame = events(m)
     batches = frame.select("x", "k").to_arrow().to_batches(max_chunksize=12_000)
     private = ldp_beam.PrivateHistogram("x", candidates(m), by=["k"])
-    found = collected(tmp_path, beam.Pipeline("FnApiRunner") | beam.Create(batches) | private)
-    assert len(found) == 9
-    for key in range(3):
-        counts = [count for k, _, count, _ in found if k == str(key)]
+    found = by_key(run(private, batches))
+    assert sorted(found) == ["0", "1", "2"]
+    for key, rows in found.items():
         errors = np.sqrt([candidates(m).variance(N // 3, N / 6)] * 3) * 1.5
-        check_counts(counts, errors, frame.filter(pl.col("k") == key)["code"].to_numpy())
+        check_counts([row.count for row in rows], errors, frame.filter(pl.col("k") == int(key))["code"].to_numpy())
 
 
 @each
-def test_single_records(tmp_path, name):
+def test_single_records(name):
     m = SKETCHES[name]
     frame = events(m).head(300).select("x", "k")
     perturb = ldp_beam.Perturb(PrivacyPlan({"x": m}, keep=["k"]))
-    histogram = ldp_beam.Histogram("x", candidates(m))
-    rows = beam.Pipeline("FnApiRunner") | beam.Create(frame.to_dicts()) | perturb | histogram
-    found = collected(tmp_path, rows)
-    assert [n for _, _, _, n in found] == [300] * 3
+    rows = run(perturb | ldp_beam.Histogram("x", candidates(m)), frame.to_dicts())
+    assert [row.n for row in rows] == [300] * 3
 
 
 @each
 def test_combine_fn(name):
     m = SKETCHES[name]
     reports = m.perturb(events(m).head(1000)["x"].to_arrow())
-    combine = ldp_beam.HistogramCombineFn(candidates(m), extract="tally")
-    accumulator = combine.add_inputs(combine.create_accumulator(), [reports[:600], *reports[600:].to_pylist()])
-    assert combine.extract_output(accumulator) == m.tally(reports)
-    assert Tally.from_bytes(m.tally(reports).to_bytes()) == m.tally(reports)
+    check_combined(candidates(m), reports, [reports[:600], *reports[600:].to_pylist()])
 
 
 def test_a_plan_of_a_sketch_is_written_and_read():
@@ -148,19 +151,11 @@ def test_a_plan_of_a_sketch_is_written_and_read():
 
 
 @pytest.mark.parametrize("name", ["CMS", "HCMS"])
-def test_reports_that_are_none_become_dead_letters(tmp_path, name):
+def test_reports_that_are_none_become_dead_letters(name):
     m = SKETCHES[name]
     reports = m.perturb(events(m).head(100)["x"].to_arrow()).to_pylist()
     reports[7] = 2**64 - 1 if name == "HCMS" else [m.hashes, 0]
-    batch = pa.record_batch({"x": pa.array(reports, m.report_type())})
-    histogram = ldp_beam.Histogram("x", candidates(m)).with_exception_handling()
-    good, bad = beam.Pipeline("FnApiRunner") | beam.Create([batch]) | histogram
-    out = str(tmp_path / "bad.txt")
-    letters = bad | beam.Map(lambda letter: json.dumps([letter.column, letter.count]))
-    _ = letters | beam.io.WriteToText(out, shard_name_template="")
-    assert {n for _, _, _, n in collected(tmp_path, good)} == {99}
-    with open(out) as file:
-        assert [json.loads(line) for line in file] == [["x", 1]]
+    check_dead_letter(ldp_beam.Histogram("x", candidates(m)), pa.array(reports, m.report_type()))
 
 
 def test_a_histogram_needs_candidates():
@@ -169,6 +164,5 @@ def test_a_histogram_needs_candidates():
 
 
 def test_the_guide_runs():
-    text = (Path(__file__).parents[1] / "docs" / "sketches.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    [(block, _)] = python_blocks("sketches")
     exec(compile(block, "sketches.md", "exec"), {})

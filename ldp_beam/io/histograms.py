@@ -62,7 +62,14 @@ _TEMPORARY = ".part-"  # a dot file: those who watch the folder do not see it be
 
 
 def histogram_batch(rows: Sequence[HistogramRow]) -> pa.RecordBatch:
-    """Rows as one batch of `HISTOGRAM_SCHEMA`."""
+    """Rows as one batch of `HISTOGRAM_SCHEMA`.
+
+    >>> from apache_beam.utils.timestamp import Timestamp
+    >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
+    ...                    2.0, 1.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)
+    >>> histogram_batch([row]).select(["value", "count", "n"]).to_pylist()
+    [{'value': 'ios', 'count': 2.0, 'n': 2}]
+    """
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in HISTOGRAM_SCHEMA.names}
     for name in ("window_start", "window_end"):
         columns[name] = [_micros(time) for time in columns[name]]
@@ -95,7 +102,14 @@ def histogram_dict(row: HistogramRow) -> dict[str, Any]:
 
 
 def histogram_line(row: HistogramRow) -> str:
-    """A row as a line of JSON, without its end; see `histogram_dict`."""
+    """A row as a line of JSON, without its end; see `histogram_dict`.
+
+    >>> from apache_beam.utils.timestamp import Timestamp
+    >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
+    ...                    2.0, 1.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)
+    >>> json.loads(histogram_line(row))["window_end"]
+    '1970-01-01T00:01:00Z'
+    """
     return json.dumps(histogram_dict(row), allow_nan=False)
 
 
@@ -126,12 +140,28 @@ BIGQUERY_SCHEMA = bigquery_schema(HISTOGRAM_SCHEMA)
 
 
 def bigquery_row(row: HistogramRow) -> dict[str, Any]:
-    """A row as ``beam.io.WriteToBigQuery`` takes it: `histogram_dict`, the key as repeated records."""
+    """A row as ``beam.io.WriteToBigQuery`` takes it: `histogram_dict`, the key as repeated records.
+
+    >>> from apache_beam.utils.timestamp import Timestamp
+    >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
+    ...                    2.0, 1.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)
+    >>> bigquery_row(row)["key"]
+    [{'key': 'app', 'value': 'mail'}]
+    """
     return {**histogram_dict(row), "key": [{"key": name, "value": value} for name, value in row.key.items()]}
 
 
 class HistogramBatches(beam.PTransform[Any, Any]):
-    """`HistogramRow` s -> batches of `HISTOGRAM_SCHEMA`: one a window and bundle, at the window's end."""
+    """`HistogramRow` s -> batches of `HISTOGRAM_SCHEMA`: one a window and bundle, at the window's end.
+
+    >>> from ldp_beam import PrivateHistogram
+    >>> from ldp_core import RandomizedResponse
+    >>> events = [{"crashed": False}, {"crashed": True}]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | beam.Create(events) | PrivateHistogram("crashed", RandomizedResponse(epsilon=1.0))
+    ...     _ = rows | HistogramBatches() | beam.Map(lambda batch: print(batch.num_rows, batch["n"].to_pylist()))
+    2 [2, 2]
+    """
 
     def expand(self, rows: PCollection[HistogramRow]) -> Any:
         """See `beam.PTransform`."""

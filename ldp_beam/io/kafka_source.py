@@ -101,12 +101,6 @@ class KafkaMarkCoder(beam.coders.Coder):
         """True."""
         return True
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
 
 class KafkaSource(UnboundedSource):
     """A topic; elements are lists of message values (bytes, or None), one list a poll.

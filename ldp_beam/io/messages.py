@@ -51,6 +51,9 @@ def decode(message: bytes) -> pa.RecordBatch:
 
     Raises:
         InputError: the message is not an Arrow IPC stream of exactly one batch. It says nothing of the content.
+
+    >>> decode(encode(pa.record_batch({"os": ["ios"]}), compression="zstd")).num_rows
+    1
     """
     batch = _decoded(message)
     if batch is None:

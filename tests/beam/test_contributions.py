@@ -284,7 +284,7 @@ def test_dropped_records_are_counted():
 # ---- whatever batching, bundling, order
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     ids=st.lists(st.integers(0, 6), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=6),
@@ -344,7 +344,7 @@ def streams(draw):
     return records, elements
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     stream=streams(),
     k=st.integers(1, 4),

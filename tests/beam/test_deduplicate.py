@@ -47,7 +47,7 @@ def test_delivered_again(form, within):
     assert sum(d.count for d in bad) == len(delivered) - 120
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(picks=st.lists(st.integers(0, 119), min_size=1, max_size=60), size=st.integers(1, 60))
 def test_whatever_is_delivered_how_often_and_in_what_batches(picks, size):
     delivered = [RECORDS[i] for i in picks]

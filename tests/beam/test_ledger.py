@@ -36,7 +36,7 @@ def rows_of(elements):
 positive = st.floats(1e-3, 50, allow_nan=False)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(each=st.lists(positive, min_size=1, max_size=4), budget=st.floats(1e-3, 1e4))
 def test_as_many_records_as_the_budget_pays_for_and_not_one_more(each, budget):
     plan = PrivacyPlan({f"c{i}": RandomizedResponse(epsilon=e) for i, e in enumerate(each)})
@@ -73,6 +73,13 @@ def test_the_sum_of_a_plan_is_not_rounded():
     each = [0.1, 0.2, 0.7]
     plan = PrivacyPlan({str(i): RandomizedResponse(epsilon=e) for i, e in enumerate(each)})
     assert Fraction(plan.epsilon) != exact_epsilon(plan) == sum(map(Fraction, each))
+
+
+def test_columns_of_which_a_record_answers_one_are_paid_for_once():
+    alone = RandomizedResponse(epsilon=0.1)
+    plan = PrivacyPlan.sampled({"a": alone, "b": alone}, epsilon=0.1, keep=["user"])
+    assert exact_epsilon(plan) == Fraction(plan.epsilon) == Fraction(0.1)
+    PrivacyLedger(plan, id="user", budget=0.1)
 
 
 @pytest.mark.parametrize("elements", [RECORDS, batches()], ids=["dicts", "batches"])

@@ -31,7 +31,20 @@ from apache_beam.yaml.yaml_provider import load_providers, merge_providers
 from apache_beam.yaml.yaml_transform import YamlTransform, expand_jinja, expand_pipeline
 
 import ldp_beam
-from ldp_beam.yaml import PROVIDERS, LdpHistogram, LdpPerturb, LdpPrivateHistogram, LdpReadParquet
+from ldp_beam.yaml import (
+    PROVIDERS,
+    LdpBoundContributions,
+    LdpDeduplicate,
+    LdpHeavyHitters,
+    LdpHistogram,
+    LdpMean,
+    LdpPerturb,
+    LdpPrivacyLedger,
+    LdpPrivateHeavyHitters,
+    LdpPrivateHistogram,
+    LdpPrivateMean,
+    LdpReadParquet,
+)
 from ldp_core import (
     DomainError,
     DtypeError,
@@ -54,6 +67,11 @@ BITS = {"mechanism": "unary_encoding", "variant": "symmetric", "epsilon": 120.0}
 OS = {**BITS, "domain": ["ios", "android", "web"]}
 COIN = {"mechanism": "randomized_response", "epsilon": 80.0, "domain": [False, True]}
 WIDE = {**BITS, "domain": list(range(70))}
+# reports whether a number was 0 or 10, which the numbers of these tests are
+NUMBER = {"mechanism": "one_bit_mean", "epsilon": 80.0, "domain": {"low": 0, "high": 10}}
+SKETCH = {"mechanism": "hadamard_count_mean_sketch", "epsilon": 1.0}
+LETTERS = {"domain": {"kind": "str"}, "alphabet": "abcdefghijklmnopqrstuvwxyz", "length": 4}
+WORD = {"mechanism": "heavy_hitters", "epsilon": 5.0, **LETTERS, "levels": [2, 4], "rows": 8}
 
 
 def expand(transforms, **outputs):
@@ -120,20 +138,25 @@ def test_reports_have_the_schema_of_the_plan():
                 "text": {"mechanism": "randomized_response", "epsilon": 1.0, "domain": domain},
                 "number": {"mechanism": "randomized_response", "epsilon": 1.0, "domain": [1, 2]},
                 "coin": COIN,
+                "mean": {"mechanism": "piecewise", "epsilon": 1.0, "domain": {"low": 0, "high": 1}},
+                "word": WORD,
             },
         }
     )
     p = beam.Pipeline("FnApiRunner")
-    rows = p | beam.Create([beam.Row(bits="a", text="a", number=1, coin=True, t=1.0)])
+    rows = p | beam.Create([beam.Row(bits="a", text="a", number=1, coin=True, mean=0.5, word="rome", t=1.0)])
     for packed, word in ((True, np.int64), (False, bool)):
         out = rows | f"{packed}" >> LdpPerturb(plan=plan.to_dict(), packed=packed)
         assert isinstance(out.element_type, RowTypeConstraint)
         fields = dict(named_fields_from_element_type(out.element_type))
-        assert list(fields) == ["bits", "text", "number", "coin", "t"]
+        assert list(fields) == ["bits", "text", "number", "coin", "mean", "word", "t"]
+        assert fields["mean"] == fields["word"] == np.int64
         assert fields["bits"].__args__ == (word,)
         assert [fields[name] for name in ("text", "number", "coin", "t")] == [str, np.int64, bool, np.float64]
     out = rows | LdpPrivateHistogram(column="coin", mechanism=COIN)
     assert out.element_type is ldp_beam.HistogramRow
+    assert (rows | LdpPrivateHeavyHitters(column="word", mechanism=WORD, k=1)).element_type is ldp_beam.HistogramRow
+    assert (rows | LdpPrivateMean(column="mean", plan=plan.to_dict())).element_type is ldp_beam.MeanRow
 
 
 @pytest.mark.parametrize(
@@ -180,6 +203,88 @@ def test_private_histograms_of_rows(options, expected):
     ]
     histogram = {"type": "LdpPrivateHistogram", "config": {"column": "os", "mechanism": OS, **options}}
     assert ns_and_counts(expand([create(rows), histogram])) == expected
+
+
+NUMBERS = [{"x": x, "t": t, "c": c} for x, t, c in [(0.0, 1, "fr"), (10.0, 9, "it"), (10.0, 12, "it"), (0.0, 19, "it")]]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_means(direct):
+    options = {"column": "x", "mechanism": NUMBER, "window": "10s", "event_time": "t", "by": ["c"], "confidence": 0.9}
+    plan = {"keep": ["t", "c"], "columns": {"x": NUMBER}}
+    steps = [{"type": "LdpPrivateMean", "config": options}]
+    if not direct:
+        steps = [{"type": "LdpPerturb", "config": {"plan": plan}}, {"type": "LdpMean", "config": options}]
+    fields = {"mean": "mean", "n": "n", "wide": "high - low > 0", "confidence": "confidence"}
+    start = {"callable": "lambda row: row.window_start.micros // 10**6 if row.key['c'] == 'it' else -1"}
+    fields = {"language": "python", "fields": {**fields, "start": start}}
+    rows = expand([create(NUMBERS), *steps, {"type": "MapToFields", "config": fields}])
+    found = [(round(row.mean, 6), row.n, row.wide, row.confidence, row.start) for row in rows]
+    assert sorted(found) == [(0.0, 1, True, 0.9, -1), (5.0, 2, True, 0.9, 10), (10.0, 1, True, 0.9, 0)]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_heavy_hitters(direct):
+    words = [{"x": word} for word in ["rome"] * 3000 + ["oslo"] * 2000 + ["bern"]]
+    config = {"column": "x", "mechanism": WORD, "k": 5, "confidence": 0.999999}
+    steps = [{"type": "LdpPrivateHeavyHitters", "config": config}]
+    if not direct:
+        config = {"column": "x", "plan": {"columns": {"x": WORD}}, "k": 5, "threshold": 1000}
+        perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": WORD}}}}
+        steps = [perturb, {"type": "LdpHeavyHitters", "config": config}]
+    rows = expand([create(words), *steps])
+    # 1000 are 7 standard errors and more (p = 0.74, q = 1 / 53, about half of the reports at a level)
+    assert [(row.value, row.n) for row in rows] == [("rome", 5001), ("oslo", 5001)]
+    for row, true in zip(rows, (3000, 2000), strict=True):
+        assert abs(row.count - true) < 6.5 * row.standard_error < 900  # 1e-10
+
+
+PEOPLE = [
+    {"user": user, "os": os, "t": t} for user, os, t in [(1, "ios", 1), (1, "web", 2), (1, "ios", 61), (2, "ios", 3)]
+]
+TWICE = {"columns": {"os": {**OS, "epsilon": 0.5}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "expected"),
+    [
+        (
+            "LdpBoundContributions",
+            {"per_window": 1, "window": "1m", "event_time": "t"},
+            {(1, 1): 1, (1, 61): 1, (2, 3): 1},
+        ),
+        ("LdpBoundContributions", {"per_window": 1, "window": {"type": "global"}}, {1: 1, 2: 1}),
+        ("LdpDeduplicate", {"within": "1m", "event_time": "t"}, {(1, 1): 1, (1, 61): 1, (2, 3): 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": "3/2"}, {1: 3, 2: 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 1}, {1: 2, 2: 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 0.5, "per": "1m", "event_time": "t"}, {1: 2, 2: 1}),
+    ],
+)
+def test_limits_of_persons(kind, config, expected):
+    passed = expand([create(PEOPLE), {"type": kind, "config": {"id": "user", "drop_id": False, **config}}])
+    by_time = any(isinstance(key, tuple) for key in expected)
+    found = [(row.user, row.t) if by_time else row.user for row in passed]
+    assert {key: found.count(key) for key in found} == expected
+
+
+def test_limits_drop_the_id_and_count_what_they_drop():
+    config = {"id": "user", "per_window": 1, "error_handling": {"output": "over"}}
+    limit = {"type": "LdpBoundContributions", "name": "Limit", "input": "Create", "config": config}
+    perturb = {
+        "type": "LdpPerturb",
+        "name": "Perturb",
+        "input": "Limit.good",
+        "config": {"plan": {"columns": {"os": OS}}},
+    }
+    found = expand([create(PEOPLE), limit, perturb], good="Perturb", over="Limit.over")
+    assert len(found["good"]) == 2
+    assert [tuple(letter) for letter in found["over"]] == [("user", "over the limit", 2)]
+    p = beam.Pipeline("FnApiRunner")
+    rows = p | beam.Create([beam.Row(**row) for row in PEOPLE])
+    out = rows | LdpDeduplicate(id="user", within="1h")
+    assert dict(named_fields_from_element_type(out.element_type)) == {"os": str, "t": np.int64}
+    out = rows | "Kept" >> LdpDeduplicate(id="user", within="1h", drop_id=False)
+    assert list(dict(named_fields_from_element_type(out.element_type))) == ["user", "os", "t"]
 
 
 def test_unusable_rows_are_counted_in_an_output_of_their_own():
@@ -454,10 +559,11 @@ def test_bad_arguments_of_perturb(error, config):
     assert "00" * 32 not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [LdpHistogram, LdpPrivateHistogram])
+@pytest.mark.parametrize("kind", [LdpHistogram, LdpPrivateHistogram, LdpMean, LdpPrivateHeavyHitters])
 @pytest.mark.parametrize(
     ("error", "config"),
     [
+        (ParameterError, {"columns": "os"}),
         (ParameterError, {"mechanism": None}),
         (ParameterError, {"plan": PLAN}),
         (ParameterError, {"mechanism": "unary_encoding"}),
@@ -476,7 +582,6 @@ def test_bad_arguments_of_perturb(error, config):
         (ParameterError, {"by": ["os"]}),
         (ParameterError, {"confidence": "0.95"}),
         (ParameterError, {"confidence": 1}),
-        (ParameterError, {"simultaneous": 1}),
         (ParameterError, {"allowed_lateness": "1m"}),
         (ParameterError, {"accumulation_mode": "retracting"}),
         (ParameterError, {"window": "1h", "fill": "2026"}),
@@ -485,9 +590,37 @@ def test_bad_arguments_of_perturb(error, config):
         (ParameterError, {"error_handling": {}}),
     ],
 )
-def test_bad_arguments_of_histograms(kind, error, config):
+def test_bad_arguments_of_estimates(kind, error, config):
+    good = {LdpMean: {"mechanism": NUMBER}, LdpPrivateHeavyHitters: {"mechanism": WORD, "k": 3}}
+    made = {"column": "os", "mechanism": OS, **good.get(kind, {})}
+    kind(**made)
     with pytest.raises(error):
-        kind(**{"column": "os", "mechanism": OS, **config})
+        kind(**{**made, **config})
+
+
+@pytest.mark.parametrize(
+    ("message", "make"),
+    [
+        ("simultaneous", lambda: LdpHistogram(column="os", mechanism=OS, simultaneous=1)),
+        (r"\['column'\] are missing", lambda: LdpMean(mechanism=NUMBER)),
+        (r"\['k'\] are missing", lambda: LdpHeavyHitters(column="w", mechanism=WORD)),
+        (r"no options \['simultaneous'\]", lambda: LdpMean(column="x", mechanism=NUMBER, simultaneous=True)),
+        ("LdpMean, .*LdpHeavyHitters", lambda: LdpHistogram(column="x", mechanism=NUMBER)),
+        ("candidates", lambda: LdpHistogram(column="x", mechanism={**SKETCH, "domain": {"kind": "str"}})),
+        ("mechanism for numbers", lambda: LdpMean(column="os", mechanism=OS)),
+        ("HeavyHitters", lambda: LdpHeavyHitters(column="os", mechanism=OS, k=3)),
+        ("k must be", lambda: LdpHeavyHitters(column="os", mechanism=WORD, k=0)),
+        ("threshold", lambda: LdpHeavyHitters(column="os", mechanism=WORD, k=3, threshold="high")),
+        ("keyed noise takes", lambda: LdpPrivateMean(column="x", mechanism=NUMBER, secret={"env": "NAME"})),
+        ("records must be", lambda: LdpBoundContributions(id="user", per_window=0)),
+        ("does not pay", lambda: LdpPrivacyLedger(id="user", plan=TWICE, budget=0.4)),
+        ("drop_id", lambda: LdpDeduplicate(id="user", within="1h", drop_id="no")),
+        ("longer than 0", lambda: LdpDeduplicate(id="user", within={"type": "fixed", "size": 0})),
+    ],
+)
+def test_what_one_kind_alone_refuses(message, make):
+    with pytest.raises(ParameterError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(
@@ -503,6 +636,11 @@ def test_bad_arguments_of_histograms(kind, error, config):
         (PlanError, "'c'", LdpPrivateHistogram(column="os", mechanism=OS, by=["c"])),
         (DtypeError, "'n'", LdpPrivateHistogram(column="n", mechanism=OS)),
         (PlanError, "user", LdpPrivateHistogram(column="os", mechanism=OS, secret={"env": "NAME"}, id="user")),
+        (DtypeError, "'os'", LdpPrivateMean(column="os", mechanism=NUMBER)),
+        (DtypeError, "'n'", LdpPrivateHeavyHitters(column="n", mechanism=WORD, k=1)),
+        (PlanError, "seconds", LdpMean(column="seconds", mechanism=NUMBER)),
+        (PlanError, "user", LdpDeduplicate(id="user", within="1h")),
+        (PlanError, "'t'", LdpBoundContributions(id="n", per_window=1, window="1h", event_time="t")),
     ],
 )
 def test_what_does_not_fit_the_rows_is_refused_before_anything_runs(error, message, transform):
@@ -527,18 +665,30 @@ def test_errors_in_yaml_say_where_and_have_ours_as_their_cause():
         expand([create([{"os": "ios"}]), {"type": "LdpPrivateHistogram", "config": {"column": "os", "epsilonn": 1}}])
 
 
+def test_the_yaml_of_the_guide_is_accepted(tmp_path, monkeypatch):
+    text = (EXAMPLES.parents[1] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    steps = [step for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for step in pyyaml.safe_load(block)]
+    (tmp_path / "plan.toml").write_text(PrivacyPlan({"os": Mechanism.from_dict(OS)}).to_toml())
+    monkeypatch.chdir(tmp_path)
+    assert {"LdpPerturb", "LdpPrivateMean", "LdpPrivateHeavyHitters"} <= {step["type"] for step in steps}
+    (provider,) = load_providers(str(PROVIDERS))
+    for step in steps:
+        provider.create_transform(step["type"], step["config"], None)
+
+
 def test_the_providers_describe_their_arguments():
     (provider,) = load_providers(str(PROVIDERS))
     assert set(provider.provided_transforms()) == {
-        "LdpPerturb",
-        "LdpHistogram",
-        "LdpPrivateHistogram",
-        "LdpReadParquet",
+        *("LdpPerturb", "LdpReadParquet", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
+        *(f"Ldp{private}{kind}" for kind in ("Histogram", "Mean", "HeavyHitters") for private in ("", "Private")),
     }
     for name in provider.provided_transforms():
         assert provider.description(name)
         assert provider.requires_inputs(name, {}) == (name != "LdpReadParquet")
-    fields = {field.name: field for field in provider.config_schema("LdpHistogram").fields}
-    assert {"column", "mechanism", "plan", "window", "event_time", "by"} <= set(fields)
-    assert fields["column"].type.atomic_type == beam.portability.api.schema_pb2.STRING
-    assert all(field.description for field in fields.values())
+        fields = {field.name: field for field in provider.config_schema(name).fields}
+        assert all(field.description for field in fields.values())
+        assert name == "LdpReadParquet" or "error_handling" in fields
+        if "column" in fields:
+            assert {"column", "mechanism", "plan", "window", "event_time", "by", "confidence"} <= set(fields)
+            assert fields["column"].type.atomic_type == beam.portability.api.schema_pb2.STRING
+        assert ("secret" in fields) == ("id" in fields)

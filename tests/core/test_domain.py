@@ -11,7 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ldp_core import Domain, DomainError, DtypeError, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, DomainError, DtypeError, Mechanism, RandomizedResponse, UnaryEncoding
+from ldp_core.sketch import Candidates
+
+from .oracles import ORACLES
 
 # Text that Arrow can hold.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -201,9 +204,6 @@ def test_nothing_to_encode(empty):
     "labels",
     [
         [],
-        ["a"],
-        [1],
-        [True],
         ["a", "a"],
         [1, 2, 1],
         [True, True],
@@ -230,6 +230,20 @@ def test_ill_formed_labels(labels, unmatched):
         Domain(labels, unmatched=unmatched)
     with pytest.raises(DomainError):
         UnaryEncoding(labels, epsilon=1)
+
+
+@pytest.mark.parametrize("label", ["a", 1, True])
+def test_one_label_is_a_question_and_no_mechanisms_domain(label):
+    assert Domain([label]).values == (label,)
+    with pytest.raises(DomainError, match="two values"):
+        Domain([label], unmatched="none")
+    for domain in ([label], Domain([label])):
+        with pytest.raises(DomainError, match="two values"):
+            UnaryEncoding(domain, epsilon=1.0)
+    for mechanism in ORACLES.values():
+        if not isinstance(mechanism, Candidates):
+            with pytest.raises(DomainError, match="two values"):
+                Mechanism.from_dict({**mechanism.to_dict(), "domain": [label]})
 
 
 def test_ill_formed_policies():

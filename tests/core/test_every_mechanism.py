@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
+import math
 import pickle
+import re
 
 import pyarrow as pa
 import pytest
 
 from ldp_core import (
     CountMeanSketch,
+    DomainError,
     FakeDataColumn,
+    FrequencyOracle,
     HadamardCountMeanSketch,
     HeavyHitters,
     Hybrid,
     HybridProjectiveGeometryResponse,
+    Keyed,
     LdpError,
     Mechanism,
+    Numeric,
     OneBitMean,
+    ParameterError,
     Piecewise,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     Rappor,
     SampledColumn,
+    Secret,
     SquareWave,
     StochasticRounding,
     UnaryEncoding,
@@ -47,7 +56,7 @@ EVERY: dict[str, Mechanism] = {
     "hybrid": Hybrid((0, 100), epsilon=1.0),
     "square wave": SquareWave((0, 1), epsilon=1.0),
     "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
-    "heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0),
+    "heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=64, width=4096),
     "sampled": SampledColumn(UnaryEncoding(range(5), epsilon=1.0), columns=3),
     "fake": FakeDataColumn(RandomizedResponse(range(5), epsilon=1.0), columns=3),
 }
@@ -110,6 +119,82 @@ def test_an_empty_tally(name):
     tally = m.empty_tally()
     assert (tally.n, tally.support.shape) == (0, (m.counters,))
     assert m.tally(pa.array([], m.report_type())) == tally
+
+
+# ---- one language: names, reprs, outlooks, errors
+
+
+@each
+def test_arguments_go_by_name_and_repr_has_them(name):
+    m = EVERY[name]
+    first, *rest = inspect.signature(type(m)).parameters.values()
+    assert first.name in ("domain", "kind", "candidates", "inner")
+    assert all(p.kind is p.KEYWORD_ONLY for p in rest) or [p.name for p in rest] == ["sketch"]
+    assert re.fullmatch(rf"{type(m).__name__}\((domain|inner)=.*\)", repr(m))
+    assert [p.name for p in rest if f"{p.name}=" not in repr(m)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        (name, parameter)
+        for name, m in EVERY.items()
+        for parameter, value in m.parameters().items()
+        if isinstance(value, (int, float, str)) and parameter not in ("alphabet", "outside", "oracle")
+    ],
+)
+def test_a_bad_parameter_is_named_and_what_is_permitted_said(name, parameter):
+    data = EVERY[name].to_dict()
+    bad = ["nothing", -1, [1]]
+    if not isinstance(data[parameter], str):
+        bad += [True, math.nan, math.inf, "1"]
+    for value in bad:
+        with pytest.raises(LdpError, match=rf'^{parameter} must be .*([\[(]\d.*[\])]|".*"|at least \d)'):
+            Mechanism.from_dict({**data, parameter: value})
+
+
+@each
+def test_what_to_expect_is_in_numbers_and_their_unit(name):
+    """Shares fall as 1 / sqrt(n); they are shown to a tenth of a per cent."""
+    few, many = (EVERY[name].explain(n) for n in (100, 10_000))
+    if name in ("RAPPOR", "heavy hitters"):  # it depends on the values
+        assert few == many == ("", "", None)
+        return
+    error, share = (r"[\d.]+ (records|\(mean\))", r"([\d.]+) %( of the interval)?")
+    assert all(re.fullmatch(error, outlook.error) for outlook in (few, many))
+    shares = [float(re.fullmatch(share, outlook.share)[1]) for outlook in (few, many)]
+    assert shares[0] / 10 == pytest.approx(shares[1], abs=0.06)
+    assert many.advice is None or "take more than" in many.advice
+
+
+@each
+def test_nulls_are_refused_and_counted(name):
+    """Under ``unmatched="error"``; a drawn column takes no column by itself."""
+    m = EVERY[name]
+    keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
+    kind = {"bool": pa.bool_(), "str": pa.string()}.get(m.inputs.kind, pa.int64())
+    refused, about = (ParameterError, "whole record") if name in ("sampled", "fake") else (DomainError, "3 of 3")
+    with pytest.raises(refused, match=about) as raised:
+        m.perturb(pa.nulls(3, kind), randomness=keyed, column="os")
+    assert refused is ParameterError or "column 'os'" in str(raised.value)
+
+
+@each
+def test_intervals_and_bounds_refuse_the_same(name):
+    m = EVERY[name]
+    calls = []
+    if isinstance(m, FrequencyOracle):
+        calls += [("confidence", lambda value: m.estimate(m.empty_tally(), confidence=value))]
+        calls += [("beta", lambda value: m.accuracy(100, value))]
+    if isinstance(m, Numeric):
+        calls += [("confidence", lambda value: m.mean(m.empty_tally(), confidence=value))]
+    if isinstance(m, HeavyHitters):
+        calls += [("confidence", lambda value: m.find(m.empty_tally(), 3, confidence=value))]
+    for parameter, call in calls:
+        call(0.9)
+        for value in (0, 1, -0.5, 95, math.nan, True, *(() if name == "RAPPOR's candidates" else ("0.95", None))):
+            with pytest.raises(ParameterError, match=rf"^{parameter} must be .*in \(0, 1\), got "):
+                call(value)
 
 
 # Stored reports, tallies and keyed noise depend on these: a change needs a migration.

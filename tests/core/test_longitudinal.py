@@ -542,6 +542,22 @@ def test_d_bit_flip_has_an_answer_a_bit_and_one_more(d):
     assert flip(VALUES, VALUES, unmatched="none").permanent_answers == VALUES + 1
 
 
+@pytest.mark.parametrize(("b", "d"), [(250, 248), (256, 249), (257, 256), (1000, 3), (32_769, 5), (65_537, 2)])
+def test_d_bit_flip_of_many_buckets(b, d):
+    """Beyond 8 and 16 bits; one bit in 10^13 is flipped, so that the value's is the one that is 1."""
+    m, n = flip(b, d, infinity=60.0), 1000
+    noise = Keyed(Secret.from_seed(1), np.arange(n), column="c")
+    reports = m.from_arrow(m.perturb(pa.array(np.zeros(n, int)), randomness=noise))  # checked to be different
+    buckets = reports >> 1
+    assert 0.9 * b < buckets.max() < b
+    assert not (buckets == 0).any(axis=1).all()
+    np.testing.assert_array_equal(reports, buckets * 2 + (buckets == 0))
+    for place in (0, d // 2, d - 1):
+        values = buckets[:, place]
+        reports = m.from_arrow(m.perturb(pa.array(values), randomness=noise))
+        np.testing.assert_array_equal(reports, buckets * 2 + (np.arange(d) == place))
+
+
 def test_d_bit_flip_that_answers_by_value_or_draws_buckets_again_is_found(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(KeyedRows, "with_codes", lambda self, codes: self)

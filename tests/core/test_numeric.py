@@ -37,13 +37,12 @@ from ldp_core import (
     UnaryEncoding,
     numeric,
 )
-from ldp_core.distribution import Distribution
 from ldp_core.hybrid import Hybrid
 from ldp_core.interval import STEPS
 from ldp_core.one_bit_mean import OneBitMean
 from ldp_core.piecewise import Piecewise
 from ldp_core.sampling import ONE
-from ldp_core.square_wave import SquareWave, smoothed
+from ldp_core.square_wave import SquareWave
 from ldp_core.stochastic_rounding import StochasticRounding, spread
 
 from .checks import check_binomial, exact_exp
@@ -380,12 +379,11 @@ def check_mean(m, numbers, found) -> None:
     levels, counts = np.unique(numbers, return_counts=True)
     n = len(numbers)
     noise = sum(c * m.variance(1, x) for x, c in zip(levels.tolist(), counts.tolist(), strict=True)) / n**2
-    blur, reported = 0.0, numbers
+    reported = numbers
     if isinstance(m, SquareWave):  # which knows of a number nothing but its bucket
-        blur = 1 / m.buckets
         bucket = np.minimum(np.floor((numbers + 1) / 2 * m.buckets), m.buckets - 1)
         reported = (2 * bucket + 1) / m.buckets - 1
-    assert abs(found.mean - numbers.mean()) < 6 * np.sqrt(noise) + blur
+    assert abs(found.mean - reported.mean()) < 6 * np.sqrt(noise)
     assert found.standard_error == pytest.approx(np.sqrt(noise + reported.var() / n), rel=0.05)
     assert found.low < found.mean < found.high
     assert found.n == n
@@ -495,15 +493,6 @@ def test_error_bars_that_are_too_short_are_found(monkeypatch):
         check_mean(m, np.full(N, 0.5), replace(found, standard_error=0.8 * found.standard_error))
 
 
-def test_intervals_at_a_spike_are_found_not_to_cover():
-    """As the documentation says; and the check of the coverage has power."""
-    m = SquareWave((0, 1), epsilon=1.0, buckets=256)
-    shares = np.full(256, 0.5 / 256)
-    shares[100] += 0.5
-    found = [m.distribution(Tally(10**6, counts_of(m, shares, 10**6, i), m.fingerprint)) for i in range(3)]
-    assert all(not f.low[100] <= shares[100] <= f.high[100] for f in found)
-
-
 def test_a_channel_with_a_wrong_row_is_found():
     class Wrong(OneBitMean):
         name = "wrong one bit mean"
@@ -519,96 +508,7 @@ def test_a_channel_with_a_wrong_row_is_found():
         del Mechanism._registry["wrong one bit mean"]
 
 
-# ---- distributions
-
-
-def dense_ems(m, counts, smooth):
-    """EM and EMS with matrices, as in vvv214/LDP_Protocols sw.py (its stopping rule, the paper's, and smoothing)."""
-    d, n_cells = m.buckets, m.symbols
-    channel = np.array([m.channel(point) for point in range(d)], float).T
-    kernel = np.zeros((d, d))
-    for i in range(d):
-        for j, weight in ((i - 1, 1), (i, 2), (i + 1, 1)):
-            if 0 <= j < d:
-                kernel[i, j] = weight
-    kernel /= kernel.sum(axis=1, keepdims=True)
-    theta, old = np.full(d, 1 / d), None
-    threshold = 1e-3 if smooth else 1e-3 * np.exp(m.epsilon)
-    for _ in range(10_000):
-        theta = theta * (channel.T @ (counts / (channel @ theta)))
-        theta /= theta.sum()
-        if smooth:
-            theta = kernel @ theta
-            theta /= theta.sum()
-        likelihood = counts @ np.log(channel @ theta)
-        if old is not None and abs(likelihood - old) < threshold:
-            break
-        old = likelihood
-    assert len(counts) == n_cells
-    return theta
-
-
-def counts_of(m, shares, n, seed=0):
-    row = m._mixture(np.asarray(shares, float))
-    return np.random.default_rng(seed).multinomial(n, row / row.sum())
-
-
-@pytest.mark.parametrize("method", ["ems", "em"])
-@pytest.mark.parametrize(("epsilon", "buckets"), [(0.5, 20), (1.0, 64), (3.0, 33)])
-def test_expectation_maximisation_is_that_with_matrices(method, epsilon, buckets):
-    m = SquareWave(SIDE, epsilon=epsilon, buckets=buckets)
-    counts = counts_of(m, np.diff(stats.beta(5, 2).cdf(np.arange(buckets + 1) / buckets)), 20_000)
-    found = m.distribution(Tally(20_000, counts, m.fingerprint), method=method)
-    np.testing.assert_allclose(found.frequencies, dense_ems(m, counts, method == "ems"), rtol=1e-6, atol=1e-12)
-    assert found.method == method
-    assert np.isnan(found.standard_errors).all() == (method == "em")
-
-
-def test_em_finds_a_distribution_from_counts_without_noise():
-    m = SquareWave((0, 1), epsilon=3.0, buckets=40)
-    shares = np.diff(stats.beta(2, 5).cdf(np.arange(41) / 40))
-    counts = np.rint(m._mixture(shares) * 1e9).astype(np.int64)
-    found = m.distribution(Tally(int(counts.sum()), counts, m.fingerprint), method="em")
-    assert np.abs(np.cumsum(found.frequencies) - np.cumsum(shares)).max() < 2e-3
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 3.0])
-def test_standard_errors_of_ems_are_those_of_repeated_runs(epsilon):
-    m = SquareWave((0, 1), epsilon=epsilon, buckets=50)
-    shares = np.diff(stats.beta(2, 3).cdf(np.arange(51) / 50))
-    found = [
-        m.distribution(Tally(50_000, counts_of(m, shares, 50_000, i), m.fingerprint), buckets=10) for i in range(60)
-    ]
-    of_shares = np.mean([f.standard_errors for f in found], 0) / np.std([f.frequencies for f in found], 0)
-    of_sums = np.mean([f.cumulative_errors for f in found], 0)[:-1] / np.std([f.cumulative for f in found], 0)[:-1]
-    assert 0.85 < np.median(of_shares) < 1.2
-    assert 0.85 < np.median(of_sums) < 1.2
-
-
-def test_intervals_of_a_smooth_distribution_cover():
-    m = SquareWave((0, 1), epsilon=1.0, buckets=256)
-    shares = np.diff(stats.beta(2, 2).cdf(np.arange(257) / 256))
-    truth, hits, quantiles = np.diff(stats.beta(2, 2).cdf(np.arange(9) / 8)), [], []
-    for i in range(25):
-        found = m.distribution(Tally(20_000, counts_of(m, shares, 20_000, i), m.fingerprint), buckets=8)
-        hits.append((found.low <= truth) & (truth <= found.high))
-        for share in (0.25, 0.5, 0.75):
-            low, high = found.quantile_interval(share)
-            quantiles.append(low <= stats.beta(2, 2).ppf(share) <= high)
-    assert np.mean(hits) > 0.9
-    assert np.mean(quantiles) > 0.9
-
-
-def test_distribution_from_reports():
-    numbers = np.random.default_rng(3).beta(5, 2, 200_000) * 50 + 10
-    for m in (SquareWave((10, 60), epsilon=2.0, buckets=256), StochasticRounding((10, 60), epsilon=2.0, buckets=26)):
-        found = m.distribution(m.tally(m.perturb(numbers)))
-        assert (found.edges[0], found.edges[-1], found.n) == (10, 60, 200_000)
-        assert found.mean == pytest.approx(numbers.mean(), abs=0.5)
-        for share in (0.1, 0.5, 0.9):
-            assert found.quantile(share) == pytest.approx(np.quantile(numbers, share), abs=1.5)
-    assert found.method == "unbiased"
-    assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
+# ---- unbiased distributions
 
 
 def test_the_mean_of_an_unbiased_distribution_is_the_mean():
@@ -627,52 +527,12 @@ def test_the_mean_of_an_unbiased_distribution_is_the_mean():
 def test_errors_of_cumulative_shares_of_rounded_numbers():
     m = ROUNDED["rounding, Hadamard"]
     numbers = POPULATIONS["30 % at 0.2"]()[:2000]
-    found = [m.distribution(m.tally(m.perturb(numbers))) for _ in range(150)]
+    found = [m.distribution(m.tally(m.perturb(numbers))) for _ in range(250)]
     stated = np.mean([f.cumulative_errors for f in found], 0)[:-1]
     seen = np.std([f.cumulative for f in found], 0)[:-1]
     assert all(f.cumulative[-1] == pytest.approx(1) for f in found)
     assert np.all(seen < 1.3 * stated)
     assert np.all(seen > 0.7 * stated)
-
-
-def by_hand(frequencies) -> Distribution:
-    k = len(frequencies)
-    edges, zeros = np.arange(k + 1.0), np.zeros(k)
-    return Distribution.of(
-        edges, np.array(frequencies), zeros, edges, np.cumsum(frequencies), zeros + 0.1, 10, 0.95, "em"
-    )
-
-
-def test_quantiles():
-    found = by_hand([0.2, 0.0, 0.3, 0.5])
-    assert found.quantile(0.1) == pytest.approx(0.5)
-    assert found.quantile(0.2) == pytest.approx(1.0)
-    assert found.quantile(0.35) == pytest.approx(2.5)
-    np.testing.assert_allclose(found.quantiles([0.0, 0.5, 1.0]), [0, 3, 4])
-    assert by_hand([0.0, 1.0, 0.0]).quantile(0.0) == 1.0
-    assert by_hand([0.5, -0.1, 0.6]).quantile(0.45) == pytest.approx(0.9)
-    low, high = found.quantile_interval(0.5)
-    assert low == pytest.approx(2 + (0.5 - 0.195996) / 0.3 - 0.2 / 0.3, abs=0.01)
-    assert 3 < high < 4
-    for share in (-0.1, 1.1, float("nan"), True):
-        with pytest.raises(ParameterError):
-            found.quantile(share)
-
-
-def test_distribution_is_a_value():
-    a, b = by_hand([0.25, 0.75]), by_hand([0.5, 0.5])
-    assert a == pickle.loads(pickle.dumps(a)) != b
-    assert hash(a) == hash(by_hand([0.25, 0.75]))
-    assert "10 reports over 2 buckets (em)" in repr(a)
-    assert a.to_arrow().column_names == ["left", "right", "frequency", "standard_error", "low", "high"]
-    with pytest.raises(ValueError, match="read-only"):
-        a.frequencies[0] = 1
-
-
-def test_smoothing_is_that_of_a_matrix():
-    x = np.random.default_rng(0).random(7)
-    np.testing.assert_allclose(smoothed(np.eye(7)) @ x, smoothed(x))
-    np.testing.assert_allclose(smoothed(np.ones(7)), 1)
 
 
 # ---- value objects and errors

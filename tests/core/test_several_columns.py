@@ -620,7 +620,7 @@ def test_splitting_spends_no_more_than_was_asked():
 
 
 @given(st.floats(1e-3, 50), st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_parts_of_a_split_add_up_to_no_more(epsilon, weights):
     names = [f"c{i}" for i in range(len(weights))]
     try:

@@ -279,6 +279,29 @@ def test_sums_do_not_overflow():
     assert m.support_counts(top, np.arange(40_000) // 20_000, 2).tolist() == [[20_000 * m.entries[1]] * 2] * 2
 
 
+@pytest.mark.parametrize(("epsilon", "unit"), [(0.0016, 1), (0.3, 1), (1.0, 1), (2.0, 1), (4.0, 1), (36.0, 64)])
+@pytest.mark.parametrize("entries", [1 << 9, 1 << 12, 1 << 19])
+def test_tallies_of_the_greatest_and_the_least_entries(monkeypatch, epsilon, unit, entries):
+    """From one to many of them in the type of an entry; and numbers of reports that cannot be halved."""
+    monkeypatch.setattr(summation_histogram_encoding, "_TALLIED", entries)
+    m = SHE(range(2), epsilon=epsilon, unit=unit)
+    for n in (0, 1, 255, 256, 511, 1024, 3 * 512, (1 << 14) + 257):
+        for k in m.entries:
+            mixed = np.array([[k, sum(m.entries) - k]] * n, m._dtype).reshape(n, 2)
+            assert m.tally(mixed).support.tolist() == [n * k, n * (sum(m.entries) - k)]
+
+
+def test_every_block_of_a_tally_is_checked(monkeypatch):
+    monkeypatch.setattr(summation_histogram_encoding, "_TALLIED", 300)
+    m = MECHANISMS["d=3"]
+    for row in (0, 99, 100, 950, 999):
+        for wrong in (m.entries[0] - 1, m.entries[1] + 1):
+            reports = np.zeros((1000, 3), np.int8)
+            reports[row, row % 3] = wrong
+            with pytest.raises(ReportError, match=r"column 'x': entries must be in \[-43, 44\]"):
+                m.tally(reports, column="x")
+
+
 @each
 def test_tallies_merge_and_arrow_round_trips(name):
     m = MECHANISMS[name]

@@ -7,14 +7,35 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.pipeline import PipelineVisitor
 
-from ldp_core import Domain, InputError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import (
+    DBitFlip,
+    Domain,
+    DtypeError,
+    HadamardCountMeanSketch,
+    HeavyHitters,
+    Hybrid,
+    InputError,
+    LongitudinalRandomizedResponse,
+    ParameterError,
+    PlanError,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    SquareWave,
+    UnaryEncoding,
+)
 from pipelines import demo
 from pipelines.job import TelemetryJob
 from pipelines.telemetry import main
@@ -212,6 +233,214 @@ def test_invalid_utf8_is_one_records_fault(tmp_path, plan_file):
     assert [(letter["column"], letter["count"]) for letter in letters] == [("os", 1)]
 
 
+# ---- means, heavy hitters, one candidate
+
+SKETCH = HadamardCountMeanSketch(epsilon=4.0, hashes=64, width=64)
+MIXED = PrivacyPlan(
+    {
+        "seconds": Hybrid((0, 12), epsilon=4.0),
+        "level": SquareWave((0, 4), epsilon=4.0, buckets=64),
+        "word": HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=6.0, levels=(2, 4), rows=8),
+        "place": SKETCH.over(["rome"]),
+        "os": UnaryEncoding(OS, epsilon=3.0),
+    },
+    keep=["level_kept"],
+)
+
+
+def numbers(n: int) -> pa.Table:
+    """`events`, and as exact: seconds of mean 4, levels of mean 2, two words; "rome" is half of the places."""
+    k = np.arange(n) // 3
+    return (
+        events(n)
+        .append_column("seconds", pa.array(np.array([1.5, 6.5])[k % 2]))
+        .append_column("level", pa.array(1 + 2 * (k % 2)))
+        .append_column("level_kept", pa.array(k % 2))
+        .append_column("word", pa.array(np.array(["rome", "oslo", "rome"])[k % 3]))
+        .append_column("place", pa.array([f"street {i}" if i % 2 else "rome" for i in k.tolist()]))
+    )
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_means_heavy_hitters_and_one_candidate(tmp_path, capsys, suffix):
+    n = 36_000
+    (tmp_path / "plan.toml").write_text(MIXED.to_toml())
+    source, out = write(numbers(n), tmp_path / f"events.{suffix}"), tmp_path / "out"
+    arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out)]
+    assert telemetry(*arguments, "--by", "level_kept", "--heavy-hitters", "2") == 0
+    means = pq.read_table(out / "means.parquet").to_pylist()
+    lines = [json.loads(line) for line in (out / "means.ndjson").read_text().splitlines()]
+    assert sorted(row["mean"] for row in means) == sorted(line["mean"] for line in lines)
+    assert {(row["column"], row["window_start"], tuple(row["key"])) for row in means} == {
+        (column, START + day * DAY, (("level_kept", kept),))
+        for column in ("seconds", "level") for day in range(3) for kept in "01"
+    }  # fmt: skip
+    for row in means:
+        kept = int(row["key"][0][1])
+        true = (1.5 + 5 * kept) if row["column"] == "seconds" else 1 + 2 * kept
+        sigma = np.sqrt(MIXED[row["column"]].variance(n / 6, true))
+        middle = 4 / 64 / 2 if row["column"] == "level" else 0  # a square wave's number is its bucket's middle
+        assert abs(row["mean"] - true) < 6 * sigma + middle
+        assert row["low"] < row["mean"] < row["high"]
+        assert row["n"] == n / 6
+    found: dict = {}
+    for row in histograms(out):
+        found.setdefault(row["column"], {}).setdefault(row["value"], []).append(row)
+    assert set(found) == {"word", "place", "os"}
+    assert set(found["word"]) == {"rome", "oslo"}
+    for column, value, true in [("word", "rome", n / 9), ("word", "oslo", n / 18)]:
+        for row in found[column][value]:
+            assert abs(row["count"] - true) < 6.5 * row["standard_error"] < true
+    assert list(found["place"]) == ["rome"]
+    for row in found["place"]["rome"]:
+        assert abs(row["count"] - (0 if row["key"][0][1] == "1" else n / 6)) < 6.5 * row["standard_error"]
+    printed = capsys.readouterr().out
+    assert f"records: {n:,} in estimates + 0 dead letters" in printed
+    assert "seconds: hybrid, [0, 12], epsilon 4; estimated mean and half of its 95% interval" in printed
+    assert "place: hadamard_count_mean_sketch, 1 value, epsilon 4" in printed
+
+
+def test_a_plan_of_means_alone(tmp_path):
+    plan = PrivacyPlan({"seconds": Hybrid((0, 12), epsilon=4.0)})
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    source, out = write(numbers(300), tmp_path / "events.parquet"), tmp_path / "out"
+    arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out), "--reports"]
+    assert telemetry(*arguments) == 0
+    assert {path.name for path in out.iterdir()} == {"means.parquet", "means.ndjson", "dead_letters.ndjson", "reports"}
+    [reports] = (out / "reports").glob("*.parquet")
+    tally = plan["seconds"].tally(pq.read_table(reports)["seconds"])
+    rows = pq.read_table(out / "means.parquet").to_pylist()
+    assert sum(row["mean"] * row["n"] for row in rows) == pytest.approx(plan["seconds"].mean(tally).mean * 300)
+
+
+def test_a_plan_of_which_a_record_answers_one_column(tmp_path):
+    plan = PrivacyPlan.sampled({"os": OS, "crashed": [False, True]}, epsilon=3.0)
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    source, out = write(events(9000), tmp_path / "events.ndjson"), tmp_path / "out"
+    assert telemetry("--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out)) == 0
+    for row in histograms(out):
+        true = {"ios": 1500, "android": 1500, "web": 0, "true": 900, "false": 2100}[row["value"]]
+        assert abs(row["count"] - true) < 6.5 * np.sqrt(plan[row["column"]].variance(3000, true))
+        assert row["n"] == 3000
+
+
+# ---- keyed noise
+
+MEMOISED = PrivacyPlan({"os": DBitFlip(OS, epsilon_infinity=3.0, bits=2)}, keep=["country"])
+VARIABLE = "LDP_TEST_TELEMETRY_SECRET"
+
+
+@pytest.fixture
+def keyed(tmp_path, monkeypatch) -> dict[str, tuple[str, str]]:
+    """Options that name the secret, which is bytes 0 to 31."""
+    (tmp_path / "secret").write_bytes(bytes(range(32)))
+    monkeypatch.setenv(VARIABLE, bytes(range(32)).hex())
+    (tmp_path / "memoised.toml").write_text(MEMOISED.to_toml())
+    return {"file": ("--secret-file", str(tmp_path / "secret")), "env": ("--secret-env", VARIABLE)}
+
+
+@pytest.mark.parametrize(("suffix", "where", "text_ids"), [
+    ("parquet", "file", False), ("parquet", "env", True), ("ndjson", "env", False), ("csv", "file", False),
+])  # fmt: skip
+def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys, caplog, suffix, where, text_ids):
+    n = 3000
+    ids = pa.array(np.arange(n) % 700)
+    table = events(n).set_column(5, "user", ids.cast(pa.string()) if text_ids else ids)
+    out = tmp_path / "out"
+    arguments = ["--plan", str(tmp_path / "memoised.toml"), "--input", write(table, tmp_path / f"events.{suffix}")]
+    assert telemetry(*arguments, "--output", str(out), "--reports", *keyed[where], "--id", "user") == 0
+    batch = table.set_column(5, "user", ids.cast(pa.string())) if suffix == "csv" else table  # there ids are text
+    batch = batch.combine_chunks().to_batches()[0]
+    expected = MEMOISED.perturb(batch, key=Secret(bytes(range(32))), ids=batch["user"])["os"].to_pylist()
+    reports = pq.read_table(sorted((out / "reports").glob("*.parquet")))
+    assert reports.column_names == ["os", "country", "window_start"]
+    assert sorted(reports["os"].to_pylist()) == sorted(expected)
+    assert sum({row["window_start"]: row["n"] for row in histograms(out)}.values()) == n
+    printed = capsys.readouterr()
+    everything = printed.out + printed.err + caplog.text
+    for file in out.rglob("*"):
+        everything += file.read_bytes().decode("latin1") if file.is_file() else ""
+    assert bytes(range(32)).hex() not in everything
+    assert bytes(range(32)).decode("latin1") not in everything
+
+
+@pytest.mark.parametrize("mode", ["--demo", "--live"])
+def test_modes_without_ids_take_no_secret(keyed, capsys, mode):
+    with pytest.raises(SystemExit) as caught:
+        main([mode, *keyed["env"], "--id", "user"])
+    assert caught.value.code == 2
+    assert "does not take" in capsys.readouterr().err
+    if mode == "--live":
+        pytest.importorskip("google.pubsub_v1")
+    assert main([mode, "--plan", str(Path(keyed["file"][1]).with_name("memoised.toml"))]) == 2
+    assert "secret" in capsys.readouterr().err
+
+
+class Functions(PipelineVisitor):
+    """Collects the functions of all steps."""
+
+    def __init__(self) -> None:
+        self.found: list = []
+
+    def visit_transform(self, node) -> None:
+        self.found += [node.transform.fn] if isinstance(node.transform, beam.ParDo) else []
+
+
+def test_the_secret_does_not_travel_with_the_job(tmp_path, keyed):
+    source = write(events(30), tmp_path / "events.parquet")
+    made = job(source, plan=MEMOISED, id="user", key=partial(Secret.from_file, str(tmp_path / "secret")), reports=True)
+    p = beam.Pipeline("FnApiRunner")
+    made.build(p)
+    steps = Functions()
+    p.visit(steps)  # (in the job's graph they are compressed)
+    travels = cloudpickle.dumps(made) + b"".join(map(cloudpickle.dumps, steps.found))
+    assert str(tmp_path / "secret").encode() in travels
+    for secret in (bytes(range(32)), bytes(range(32)).hex().encode()):
+        assert secret not in travels
+        assert secret not in repr(made).encode()
+
+
+def test_a_seeded_plan_repeats_itself(tmp_path):
+    (tmp_path / "plan.toml").write_text(PLAN.seeded(7).to_toml())
+    source = write(events(3000), tmp_path / "events.parquet")
+    for run in ("first", "second"):
+        arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(tmp_path / run)]
+        assert telemetry(*arguments, "--id", "user") == 0
+    first, second = (sorted(histograms(tmp_path / run), key=str) for run in ("first", "second"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("--secret-file FILE or --secret-env NAME, and --id COLUMN", []),
+        ("both", ["--id", "user"]),
+        ("both", ["--secret-env", VARIABLE]),
+        ("cannot read the secret file", ["--secret-file", "no/such/file", "--id", "user"]),
+        ("must hold at least 32 hexadecimal digits", ["--secret-env", "LDP_NO_SUCH_SECRET", "--id", "user"]),
+        ("does not have the columns ['person']", ["--secret-env", VARIABLE, "--id", "person"]),
+        ("cannot be perturbed", ["--secret-env", VARIABLE, "--id", "os"]),
+        ("nor be the event time", ["--secret-env", VARIABLE, "--id", "t"]),
+        ("ids must be integers, text or binary", ["--secret-env", VARIABLE, "--id", "crashed"]),
+        ("not allowed with", ["--secret-env", VARIABLE, "--secret-file", "f", "--id", "user"]),
+        ("on the command line", ["--secret", SECRET, "--id", "user"]),
+        ("on the command line", [f"--key={SECRET}", "--id", "user"]),
+    ],
+)
+def test_keyed_noise_is_refused_before_anything_is_read(tmp_path, keyed, capsys, message, options):
+    source, out = write(events(30), tmp_path / "events.parquet"), tmp_path / "out"
+    arguments = ["--plan", str(tmp_path / "memoised.toml"), "--input", source, "--output", str(out), *options]
+    try:
+        code = telemetry(*arguments)
+    except SystemExit as ended:
+        code = ended.code
+    printed = capsys.readouterr()
+    assert code == 2
+    assert message in printed.err
+    assert SECRET not in printed.out + printed.err
+    assert not out.exists()
+
+
 def job(path: str, **changes: object) -> TelemetryJob:
     arguments: dict = {"plan": PLAN, "inputs": (path,), "event_time": "t", "window": "1d", "output": "unused"}
     return TelemetryJob(**{**arguments, **changes})
@@ -235,6 +464,20 @@ def test_bad_arguments_fail_before_the_job_starts(tmp_path):
         job(good, plan=PrivacyPlan({"t": RandomizedResponse(epsilon=1)}))
     with pytest.raises(InputError, match="timestamp"):
         job(good, event_time="age", plan=PrivacyPlan({"crashed": RandomizedResponse(epsilon=1)}))
+    with pytest.raises(PlanError, match=r"'os'.* candidates"):
+        job(good, plan=PrivacyPlan({"os": SKETCH}))
+    with pytest.raises(DtypeError, match="'os'"):
+        job(good, plan=PrivacyPlan({"os": Hybrid((0, 1), epsilon=1)}))
+    with pytest.raises(DtypeError, match="'age'"):
+        job(good, plan=PrivacyPlan({"age": UnaryEncoding(OS, epsilon=1)}))
+    with pytest.raises(ParameterError, match="k must be"):
+        job(good, plan=PrivacyPlan({"os": MIXED["word"]}), heavy_hitters=0)
+    with pytest.raises(PlanError, match="--id"):
+        job(good, plan=PLAN.seeded(1))
+    with pytest.raises(PlanError, match="no secret"):
+        job(good, plan=PLAN.seeded(1), key=Secret.generate, id="user")
+    with pytest.raises(PlanError, match="--secret-file"):
+        job(good, plan=PrivacyPlan({"os": LongitudinalRandomizedResponse(OS, epsilon_infinity=2, epsilon_1=1)}))
     with pytest.raises(InputError, match="no file"):
         job(str(tmp_path / "nothing-*.csv"))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import polars as pl
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ldp_polars
 from ldp_core import Domain, RandomizedResponse, Tally, UnaryEncoding
 from ldp_polars.dtypes import histogram_dtype, report_dtype, tally_dtype
 
-relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+fewer = settings(max_examples=60)
 
 
 @st.composite
@@ -64,7 +64,7 @@ def columns(draw, domain):
     return series[start:] if draw(st.booleans()) else series
 
 
-@relaxed
+@fewer
 @given(st.data())
 def test_one_report_a_row(data):
     mechanism = data.draw(mechanisms())
@@ -90,7 +90,7 @@ def test_one_report_a_row(data):
         assert tally.support.sum() == n
 
 
-@relaxed
+@fewer
 @given(st.data())
 def test_without_noise_reports_are_the_values(data):
     domain = data.draw(domains().filter(lambda d: d.unmatched != "none"))
@@ -103,7 +103,7 @@ def test_without_noise_reports_are_the_values(data):
     assert out.to_list() == ["other" if v is None else v for v in values]
 
 
-@relaxed
+@fewer
 @given(st.data())
 def test_parts_add_up(data):
     mechanism = data.draw(mechanisms())

@@ -1,0 +1,116 @@
+"""What the tests of a mechanism through Polars and Beam share: events, the way through each engine, one check.
+
+Estimates are checked against the true counts; whatever is counted of the same reports must be equal everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import stats
+
+import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespaces)
+from ldp_core import Mechanism, PrivacyPlan, Tally
+
+from .beam.helpers import run
+
+
+def events(m: Mechanism, n: int) -> pl.DataFrame:
+    """Values, skewed, nulls where the domain takes them; their codes; a key of three groups; ids."""
+    labels = [*m.domain.labels, *([None] if m.domain.unmatched != "error" else [])]
+    weights = 0.6 ** np.minimum(np.arange(len(labels)), 6)
+    codes = np.random.default_rng(3).choice(len(labels), n, p=weights / weights.sum())
+    values = pl.Series("x", labels).gather(codes)
+    return pl.DataFrame({"x": values, "code": codes, "k": np.arange(n) % 3, "id": np.arange(n)})
+
+
+def true_counts(m: Mechanism, codes: Any) -> np.ndarray:
+    """Of each value of the domain; what is "none" is counted nowhere."""
+    return np.bincount(codes, minlength=m.domain.size)[: m.domain.size]
+
+
+def check_counts(counts: Any, errors: Any, true: Any) -> None:
+    """Estimates are as near to the truth as their errors say: 6 to 7 of them, a false alarm in 10^8 runs."""
+    sigmas = np.abs(np.asarray(counts) - true) / np.asarray(errors)
+    assert len(sigmas) == len(true)
+    assert sigmas.max() < stats.norm.isf(1e-9 / len(sigmas)), f"{sigmas.max():.1f} standard errors"
+
+
+# ---- Polars
+
+
+def histogram(reports: pl.DataFrame, m: Mechanism) -> pl.DataFrame:
+    return reports.select(pl.col("x").ldp.histogram(m)).explode("x").unnest("x")
+
+
+def check_groups_merge(reports: pl.DataFrame, m: Mechanism) -> pl.DataFrame:
+    """The tallies of the groups; merged, they are the tally of all."""
+    grouped = reports.group_by("k", maintain_order=True).agg(pl.col("x").ldp.tally(m))
+    merged = grouped.select(pl.col("x").ldp.merge(m)).item()
+    assert merged == reports.select(pl.col("x").ldp.tally(m)).item()
+    return grouped
+
+
+# ---- Beam
+
+
+def by_key(rows: Any) -> dict[str, list[Any]]:
+    """Rows of a histogram by the text of their only key, in their order."""
+    found = defaultdict(list)
+    for row in rows:
+        [key] = row.key.values()
+        found[key].append(row)
+    return dict(found)
+
+
+def check_beam_reads(path: str, m: Mechanism, column: str = "x") -> list[Any]:
+    """Beam's histogram of the reports in a file is that of the core."""
+    expected = m.estimate(m.tally(pq.read_table(path)[column]))
+    rows = run(ldp_beam.Histogram(column, m), beam.io.ReadFromParquetBatched(path))
+    assert [row.value for row in rows] == list(m.domain.texts)
+    np.testing.assert_allclose([row.count for row in rows], expected.counts, atol=1e-6)
+    return rows
+
+
+def check_polars_reads_beam(frame: pl.DataFrame, plan: PrivacyPlan, **options: Any) -> pl.DataFrame:
+    """Reports "x" that Beam made of the rows have one tally in Polars and in the core; the reports."""
+    [batch] = run(ldp_beam.Perturb(plan, **options), frame.to_arrow().combine_chunks().to_batches())
+    reports = pl.from_arrow(pa.Table.from_batches([batch]))
+    tally = reports.select(pl.col("x").ldp.tally(plan["x"])).item()
+    assert tally["support"] == plan["x"].tally(batch["x"]).support.tolist()
+    assert tally["n"] == len(frame)
+    return reports
+
+
+def check_combined(m: Mechanism, reports: Any, inputs: list[Any]) -> None:
+    """The CombineFn makes one tally of parts of the reports, whatever they are, and a tally survives its bytes."""
+    combine = ldp_beam.HistogramCombineFn(m, extract="tally")
+    tally = combine.extract_output(combine.add_inputs(combine.create_accumulator(), inputs))
+    assert tally == m.tally(reports) == Tally.from_bytes(tally.to_bytes())
+
+
+def check_dead_letter(transform: Any, reports: pa.Array) -> None:
+    """Of the reports "x" one is none: it is counted, and the others are tallied."""
+    good, bad = run(transform.with_exception_handling(), [pa.record_batch({"x": reports})])
+    assert {row.n for row in good} == {len(reports) - 1}
+    [letter] = bad
+    assert (letter.column, letter.count) == ("x", 1)
+    assert letter.reason
+
+
+# ---- guides
+
+
+def python_blocks(page: str) -> list[tuple[str, str]]:
+    """The Python blocks of a page of the documentation, each with the text block that follows, or ''."""
+    text = (Path(__file__).parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
