@@ -4,6 +4,7 @@ events  | Perturb(plan)                                   -> reports
 reports | Histogram("os", mechanism, window="1h", ...)    -> rows: one per window, key and value
 events  | PrivateHistogram("os", mechanism, ...)          -> rows; the reports never leave memory
 reports | Mean("seconds", mechanism, window="1h", ...)    -> rows: one per window and key
+reports | Distribution("age", mechanism, buckets=20, ...) -> rows: one per window, key and bucket
 reports | HeavyHitters("word", mechanism, k=20, ...)      -> rows: the most frequent of values that nobody listed
 
 events  | Deduplicate("record_id", within="1h")           -> events, each once
@@ -17,6 +18,7 @@ from ldp_beam.coders import RecordBatchCoder, TallyCoder
 from ldp_beam.combine import HistogramCombineFn, TallyCombineFn
 from ldp_beam.contributions import BoundContributions
 from ldp_beam.deduplicate import Deduplicate
+from ldp_beam.distribution import Distribution, DistributionRow, PrivateDistribution
 from ldp_beam.heavy_hitters import HeavyHitters, PrivateHeavyHitters
 from ldp_beam.histogram import Histogram, PrivateHistogram
 from ldp_beam.ledger import PrivacyLedger
@@ -28,6 +30,8 @@ __all__ = [
     "BoundContributions",
     "DeadLetter",
     "Deduplicate",
+    "Distribution",
+    "DistributionRow",
     "HeavyHitters",
     "Histogram",
     "HistogramCombineFn",
@@ -36,6 +40,7 @@ __all__ = [
     "MeanRow",
     "Perturb",
     "PrivacyLedger",
+    "PrivateDistribution",
     "PrivateHeavyHitters",
     "PrivateHistogram",
     "PrivateMean",

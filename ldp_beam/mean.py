@@ -12,8 +12,9 @@ from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
 from ldp_beam.tallying import Head, Perturbing, Tallying, TallyingOptions
-from ldp_core import Numeric, ParameterError, Secret, Tally
+from ldp_core import Numeric, Secret, Tally
 from ldp_core.estimation import check_confidence
+from ldp_core.numeric import check_numeric
 
 
 class MeanRow(NamedTuple):
@@ -66,10 +67,8 @@ class _MeanTransform(Tallying):
     def __init__(
         self, column: str, mechanism: Numeric, *, confidence: float = 0.95, **options: Unpack[TallyingOptions]
     ) -> None:
-        if not isinstance(mechanism, Numeric):
-            raise ParameterError(f"a mean needs a mechanism for numbers, as Hybrid, got {type(mechanism).__name__}")
         self._confidence = check_confidence(confidence)
-        super().__init__(column, mechanism, **options)
+        super().__init__(column, check_numeric(mechanism), **options)
 
     def _rows(self) -> beam.ParDo:
         """See `Tallying`."""

@@ -4,6 +4,7 @@ LdpPerturb: rows -> rows of reports                        LdpReadParquet: files
 
 LdpHistogram: rows of reports -> `HistogramRow`            LdpPrivateHistogram: rows -> `HistogramRow`, in one step
 LdpMean: rows of reports -> `MeanRow`                      LdpPrivateMean: rows -> `MeanRow`
+LdpDistribution: rows of reports -> `DistributionRow`      LdpPrivateDistribution: rows -> `DistributionRow`
 LdpHeavyHitters: rows of reports -> `HistogramRow`         LdpPrivateHeavyHitters: rows -> `HistogramRow`
 
 LdpBoundContributions, LdpDeduplicate, LdpPrivacyLedger: rows -> those of them that may be perturbed
@@ -30,6 +31,7 @@ from ldp_beam import yaml_options as options
 from ldp_beam import yaml_rows as rows
 from ldp_beam.contributions import BoundContributions
 from ldp_beam.deduplicate import Deduplicate
+from ldp_beam.distribution import Distribution, PrivateDistribution
 from ldp_beam.heavy_hitters import HeavyHitters, PrivateHeavyHitters
 from ldp_beam.histogram import Histogram, PrivateHistogram
 from ldp_beam.ledger import PrivacyLedger
@@ -231,6 +233,33 @@ class LdpPrivateMean(_Estimate):
     ...     mean = numbers | LdpPrivateMean(column="s", mechanism=mechanism)
     ...     _ = mean | beam.Map(lambda r: print(round(r.mean), r.n))
     3 2
+    """
+
+
+@_makes(Distribution, *_TALLIED, options.square_wave)
+class LdpDistribution(_Estimate):
+    """Estimate how the numbers in a column of reports are distributed: a `DistributionRow` per window, key and bucket.
+
+    Raises:
+        ParameterError, DomainError, PlanError: see `LdpHistogram`; or a mechanism that is not for distributions.
+    """
+
+
+@_makes(PrivateDistribution, *_TALLIED, options.square_wave, options.keyed)
+class LdpPrivateDistribution(_Estimate):
+    """`LdpPerturb` and `LdpDistribution` in one step: from rows of numbers; reports never leave memory.
+
+    Raises:
+        DtypeError: the column holds no numbers.
+        ParameterError, DomainError, PlanError: see `LdpDistribution`.
+
+    >>> mechanism = {"mechanism": "square_wave", "epsilon": 1.0, "domain": {"low": 0, "high": 10}, "buckets": 64}
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     numbers = p | beam.Create([beam.Row(s=2.0), beam.Row(s=4.0)])
+    ...     shares = numbers | LdpPrivateDistribution(column="s", mechanism=mechanism, buckets=2)
+    ...     _ = shares | beam.Map(lambda r: print(r.left, r.right, r.n))
+    0.0 5.0 2
+    5.0 10.0 2
     """
 
 

@@ -132,6 +132,15 @@ def search(*, k: int, threshold: float | None = None) -> dict[str, Any]:
     return {"k": k, "threshold": threshold}
 
 
+def square_wave(*, buckets: int | None = None, method: str | None = None) -> dict[str, Any]:
+    """How the distribution of a ``square_wave`` is estimated.
+
+    buckets: of the result; by default as many as the mechanism has.
+    method: ``ems``, which smooths and is the default, or ``em``.
+    """
+    return {"buckets": buckets, "method": method}
+
+
 def keyed(*, secret: Config | None = None, id: str | None = None) -> dict[str, Any]:  # noqa: A002 (as in Perturb)
     """Noise that stays the same.
 

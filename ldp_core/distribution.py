@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.errors import ParameterError
+from ldp_core.mechanism import Mechanism
 from ldp_core.result import Result
+from ldp_core.tally import Tally
 
 F64 = npt.NDArray[np.float64]
 
@@ -142,6 +144,30 @@ class Distribution(Result):
             return f"{head}, {ends}"
         quarters = ", ".join(f"{share:.0%} below {self.quantile(share):.4g}" for share in (0.25, 0.5, 0.75))
         return f"{head}, {ends}: mean {self.mean:.4g}; {quarters}"
+
+
+@runtime_checkable
+class Distributing(Protocol):
+    """A mechanism that estimates distributions: `SquareWave`, `StochasticRounding`."""
+
+    fingerprint: Any
+
+    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution:
+        """See the mechanism."""
+        ...
+
+
+def check_distributing(mechanism: Distributing | Mechanism, *, confidence: float, **options: Any) -> Mechanism:
+    """Return ``mechanism``, if it estimates distributions and has these options.
+
+    Raises:
+        ParameterError: it does not, or bad values of its options.
+        TypeError: an option that it does not have.
+    """
+    if not (isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing)):
+        raise ParameterError(f"a distribution needs SquareWave or StochasticRounding, got {type(mechanism).__name__}")
+    mechanism.distribution(mechanism.empty_tally(), confidence=confidence, **options)
+    return mechanism
 
 
 def _checked(share: float) -> float:

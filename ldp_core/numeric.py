@@ -179,6 +179,17 @@ class Numeric(Mechanism):
         return {"epsilon": self.epsilon}
 
 
+def check_numeric(mechanism: Numeric) -> Numeric:
+    """Return ``mechanism``.
+
+    Raises:
+        ParameterError: it is not for numbers.
+    """
+    if not isinstance(mechanism, Numeric):
+        raise ParameterError(f"a mean needs a mechanism for numbers, as Hybrid, got {type(mechanism).__name__}")
+    return mechanism
+
+
 class Symbols(Numeric):
     """A numeric mechanism whose report is one of M symbols, 0 to M - 1; a tally counts how often each was reported.
 

@@ -17,6 +17,7 @@ from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
     from ldp_core.consistency import Consistency
+    from ldp_core.distribution import Distributing
     from ldp_core.domain import Label, Unmatched
     from ldp_core.numeric import Numeric
     from ldp_core.unary_encoding import Variant
@@ -127,7 +128,7 @@ class LdpExpr:
 
     @_sugar_for(numbers.distribution)
     def distribution(
-        self, mechanism: numbers.Distributing | None = None, *, confidence: float = 0.95, **options: Any
+        self, mechanism: Distributing | None = None, *, confidence: float = 0.95, **options: Any
     ) -> pl.Expr:
         return numbers.distribution(self._expr, mechanism, confidence=confidence, **options)
 

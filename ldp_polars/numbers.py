@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import polars as pl
 
-from ldp_core import Mechanism, ParameterError, Tally
-from ldp_core.distribution import Distribution
+from ldp_core import Mechanism
+from ldp_core.distribution import Distributing, check_distributing
 from ldp_core.estimation import check_confidence
-from ldp_core.numeric import Numeric
+from ldp_core.numeric import Numeric, check_numeric
 from ldp_polars.dtypes import spread
 from ldp_polars.functions import as_expr, tally
 from ldp_polars.planned import at_plan_time
@@ -23,17 +23,6 @@ MEAN = pl.Struct({**dict.fromkeys(("mean", "standard_error", "low", "high"), pl.
 DISTRIBUTION = pl.List(
     pl.Struct(dict.fromkeys(("left", "right", "frequency", "standard_error", "low", "high"), pl.Float64))
 )
-
-
-@runtime_checkable
-class Distributing(Protocol):
-    """A mechanism that estimates distributions: `SquareWave`, `StochasticRounding`."""
-
-    fingerprint: Any
-
-    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution:
-        """See the mechanism."""
-        ...
 
 
 def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
@@ -62,7 +51,7 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
     check_confidence(confidence)
     if mechanism is None:
         return at_plan_time(as_expr(expr), partial(_mean_typed, confidence=confidence))
-    return estimate_mean(tally(expr, _numeric(mechanism)), mechanism, confidence=confidence)
+    return estimate_mean(tally(expr, check_numeric(mechanism)), mechanism, confidence=confidence)
 
 
 def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float = 0.95) -> pl.Expr:
@@ -78,7 +67,7 @@ def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float 
     >>> tallies.select(ldp_polars.estimate_mean("age", m)).unnest("age")["n"].to_list()
     [2]
     """
-    udf = EstimateMean(_numeric(mechanism), check_confidence(confidence))
+    udf = EstimateMean(check_numeric(mechanism), check_confidence(confidence))
     return pl.map_batches([as_expr(expr)], udf, return_dtype=MEAN, is_elementwise=True)
 
 
@@ -115,7 +104,8 @@ def distribution(
     check_confidence(confidence)
     if mechanism is None:
         return at_plan_time(as_expr(expr), partial(_distribution_typed, confidence=confidence, options=options))
-    return estimate_distribution(tally(expr, _distributing(mechanism)), mechanism, confidence=confidence, **options)
+    made = check_distributing(mechanism, confidence=confidence, **options)
+    return estimate_distribution(tally(expr, made), mechanism, confidence=confidence, **options)
 
 
 def estimate_distribution(
@@ -134,8 +124,7 @@ def estimate_distribution(
     >>> buckets["right"].to_list()
     [2.5, 7.5, 10.0]
     """
-    made = _distributing(mechanism)
-    mechanism.distribution(made.empty_tally(), confidence=confidence, **options)  # refuses bad options now
+    made = check_distributing(mechanism, confidence=confidence, **options)
     udf = EstimateDistribution(made, confidence, tuple(sorted(options.items())))
     return pl.map_batches([as_expr(expr)], udf, return_dtype=DISTRIBUTION, is_elementwise=True)
 
@@ -183,15 +172,3 @@ def _mean_typed(reports: pl.Expr, dtype: Any, *, confidence: float) -> pl.Expr:
 def _distribution_typed(reports: pl.Expr, dtype: Any, *, confidence: float, options: dict[str, Any]) -> pl.Expr:
     made_by: Any = mechanism_of(dtype, reports.meta.output_name())
     return distribution(reports, made_by, confidence=confidence, **options)
-
-
-def _numeric(mechanism: Numeric) -> Numeric:
-    if not isinstance(mechanism, Numeric):
-        raise ParameterError(f"a mean needs a mechanism for numbers, as Hybrid, got {type(mechanism).__name__}")
-    return mechanism
-
-
-def _distributing(mechanism: Distributing) -> Mechanism:
-    if not (isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing)):
-        raise ParameterError(f"a distribution needs SquareWave or StochasticRounding, got {type(mechanism).__name__}")
-    return mechanism

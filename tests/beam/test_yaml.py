@@ -35,6 +35,7 @@ from ldp_beam.yaml import (
     PROVIDERS,
     LdpBoundContributions,
     LdpDeduplicate,
+    LdpDistribution,
     LdpHeavyHitters,
     LdpHistogram,
     LdpMean,
@@ -221,6 +222,19 @@ def test_means(direct):
     rows = expand([create(NUMBERS), *steps, {"type": "MapToFields", "config": fields}])
     found = [(round(row.mean, 6), row.n, row.wide, row.confidence, row.start) for row in rows]
     assert sorted(found) == [(0.0, 1, True, 0.9, -1), (5.0, 2, True, 0.9, 10), (10.0, 1, True, 0.9, 0)]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_distributions(direct):
+    wave = {"mechanism": "square_wave", "epsilon": 50.0, "domain": {"low": 0, "high": 10}, "buckets": 2}
+    options = {"column": "x", "mechanism": wave, "buckets": 2, "method": "em", "confidence": 0.9}
+    steps = [{"type": "LdpPrivateDistribution", "config": options}]
+    if not direct:
+        perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": wave}}}}
+        steps = [perturb, {"type": "LdpDistribution", "config": options}]
+    rows = expand([create(NUMBERS), *steps])
+    found = [(row.left, row.right, round(row.frequency, 6), row.n, row.confidence) for row in rows]
+    assert sorted(found) == [(0.0, 5.0, 0.5, 4, 0.9), (5.0, 10.0, 0.5, 4, 0.9)]
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -608,6 +622,7 @@ def test_bad_arguments_of_estimates(kind, error, config):
         ("LdpMean, .*LdpHeavyHitters", lambda: LdpHistogram(column="x", mechanism=NUMBER)),
         ("candidates", lambda: LdpHistogram(column="x", mechanism={**SKETCH, "domain": {"kind": "str"}})),
         ("mechanism for numbers", lambda: LdpMean(column="os", mechanism=OS)),
+        ("SquareWave or", lambda: LdpDistribution(column="x", mechanism=NUMBER)),
         ("HeavyHitters", lambda: LdpHeavyHitters(column="os", mechanism=OS, k=3)),
         ("k must be", lambda: LdpHeavyHitters(column="os", mechanism=WORD, k=0)),
         ("threshold", lambda: LdpHeavyHitters(column="os", mechanism=WORD, k=3, threshold="high")),
@@ -680,7 +695,8 @@ def test_the_providers_describe_their_arguments():
     (provider,) = load_providers(str(PROVIDERS))
     assert set(provider.provided_transforms()) == {
         *("LdpPerturb", "LdpReadParquet", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
-        *(f"Ldp{private}{kind}" for kind in ("Histogram", "Mean", "HeavyHitters") for private in ("", "Private")),
+        *("LdpHistogram", "LdpMean", "LdpDistribution", "LdpHeavyHitters"),
+        *("LdpPrivateHistogram", "LdpPrivateMean", "LdpPrivateDistribution", "LdpPrivateHeavyHitters"),
     }
     for name in provider.provided_transforms():
         assert provider.description(name)

@@ -135,11 +135,13 @@ def test_numbers_of_any_dtype(dtype):
 def test_the_blocks_of_the_guide_run_one_after_the_other(capsys):
     text = (Path(__file__).parents[2] / "docs" / "numbers.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
-    assert len(blocks) == 3
     names: dict[str, object] = {}
+    not_shown = []
     for code, shown in blocks:
         exec(compile(code, "docs/numbers.md", "exec"), names)
         printed = capsys.readouterr().out
         if shown:
             assert printed == shown
-    assert sorted(printed.split()) == ["True", "True", "fr", "it"]
+        else:
+            not_shown.append(sorted(printed.split()))
+    assert not_shown == [["True", "True", "fr", "it"]] * 2  # rows of Beam come in any order
