@@ -20,10 +20,12 @@ from benchmarks.columns import EPSILON
 from benchmarks.peers import installed
 from benchmarks.timing import Row, compare, seconds
 from ldp_core import (
+    BlockHadamardResponse,
     CountMeanSketch,
     DBitFlip,
     HadamardCountMeanSketch,
     HadamardResponse,
+    HybridProjectiveGeometryResponse,
     Keyed,
     LocalHashing,
     Loloha,
@@ -84,6 +86,7 @@ def _cases(d: int) -> Iterator[tuple[str, FrequencyOracle, list[Peer]]]:
     yield "OLH", LocalHashing(domain, **one), _hashing(d)
     yield "FLH", LocalHashing(domain, **one, variant="fast"), _fast_hashing(d)
     yield "HR", HadamardResponse(domain, **one), _hadamard(d)
+    yield "BHR, epsilon 2, 4 blocks", BlockHadamardResponse(domain, epsilon=2.0, blocks=4), _hadamard(d, 2.0)
     yield "CMS 256 x 256", CountMeanSketch("int", **one, hashes=256, width=256).over(domain), _sketch(d, False)
     yield "HCMS 256 x 256", HadamardCountMeanSketch("int", **one, hashes=256, width=256).over(domain), _sketch(d, True)
     rappor = Rappor("int", bits=64, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
@@ -100,6 +103,9 @@ def _independent_of_d(d: int) -> Iterator[tuple[str, FrequencyOracle]]:
     yield "FLH", LocalHashing(range(d), epsilon=EPSILON, variant="fast")
     yield "HR", HadamardResponse(range(d), epsilon=EPSILON)
     yield "PGR", ProjectiveGeometryResponse(range(d), epsilon=EPSILON)
+    for epsilon in (EPSILON, 4.0):  # the larger, the more blocks
+        yield f"BHR, epsilon {epsilon:g}", BlockHadamardResponse(range(d), epsilon=epsilon)
+        yield f"HPGR, epsilon {epsilon:g}", HybridProjectiveGeometryResponse(range(d), epsilon=epsilon)
     yield "CMS 256 x 256", CountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256).over(range(d))
     yield "HCMS 256 x 256", HadamardCountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256).over(range(d))
 
@@ -257,14 +263,15 @@ def _fast_hashing(d: int) -> list[Peer]:
     return [Peer(PURE, client.privatise, server)]
 
 
-def _hadamard(d: int) -> list[Peer]:
+def _hadamard(d: int, epsilon: float = EPSILON) -> list[Peer]:
+    """Theirs is that of one block up to epsilon 1, and from there on that of blocks."""
     if not installed("pure_ldp"):
         return []
     from pure_ldp.frequency_oracles.hadamard_response import HadamardResponseClient, HadamardResponseServer
 
-    server = HadamardResponseServer(EPSILON, d, index_mapper=_same)
-    client = HadamardResponseClient(EPSILON, d, server.get_hash_funcs(), index_mapper=_same)
-    return [Peer(PURE, client.privatise, _served(lambda: HadamardResponseServer(EPSILON, d, index_mapper=_same), d))]
+    server = HadamardResponseServer(epsilon, d, index_mapper=_same)
+    client = HadamardResponseClient(epsilon, d, server.get_hash_funcs(), index_mapper=_same)
+    return [Peer(PURE, client.privatise, _served(partial(_fresh, server), d))]
 
 
 def _sketch(d: int, hadamard: bool) -> list[Peer]:

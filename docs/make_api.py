@@ -20,8 +20,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Frequency oracles": (
             "mechanisms",
             "FrequencyOracle RandomizedResponse UnaryEncoding SubsetSelection LocalHashing HadamardResponse "
-            "ProjectiveGeometryResponse HybridProjectiveGeometryResponse ThresholdHistogramEncoding "
-            "SummationHistogramEncoding",
+            "BlockHadamardResponse ProjectiveGeometryResponse HybridProjectiveGeometryResponse "
+            "ThresholdHistogramEncoding SummationHistogramEncoding",
         ),
         "Sketches": ("sketches rappor", "Sketch Candidates CountMeanSketch HadamardCountMeanSketch Rappor"),
         "Heavy hitters": ("heavy_hitters", "HeavyHitters"),

@@ -17,10 +17,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 from ldp_beam.batches import Batch, Part, as_reports, check_times
 from ldp_beam.faults import NO_COLUMN, NO_TIME, NOT_A_REPORT, WRONG_TYPE, Faults, check_reports, check_values
 from ldp_beam.keys import NoiseKey
-from ldp_beam.records import NAMESPACE, RecordsDoFn, plan_of, refuse_reports
+from ldp_beam.records import NAMESPACE, RecordsDoFn
 from ldp_beam.windows import Groups, group, slots
 from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
 from ldp_core.mechanism import Native
+from ldp_core.plan import plan_of, refuse_reports
 from ldp_core.report_type import check_made_by
 
 I64 = npt.NDArray[np.int64]

@@ -20,7 +20,6 @@ from ldp_beam.records import (
     FlushedAtOnce,
     RecordsDoFn,
     RecordsTransform,
-    refuse_reports,
     refuse_sliding,
 )
 from ldp_beam.rows import DeadLetter
@@ -29,6 +28,7 @@ from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, 
 from ldp_core import RandomizedResponse as RandomizedResponseMechanism
 from ldp_core import UnaryEncoding as UnaryEncodingMechanism
 from ldp_core.domain import Label
+from ldp_core.plan import refuse_reports
 from ldp_core.unary_encoding import Variant
 
 

@@ -25,10 +25,8 @@ from ldp_core import (
     MechanismMismatchError,
     ParameterError,
     PlanError,
-    PrivacyPlan,
     ReportError,
 )
-from ldp_core.plan import METADATA_KEY
 
 NAMESPACE = "ldp"
 """Namespace of all metrics."""
@@ -128,27 +126,6 @@ def letters(part: Part, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
         rows = np.flatnonzero(bad & (own == number))
         for letter in faults.letters(rows):
             yield WindowedValue(letter, int(stamps[rows].max()) / 1e6, (window,))
-
-
-def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
-    """Raise if a batch's own plan says that one of ``columns`` holds reports already.
-
-    Raises:
-        MechanismMismatchError: perturbing reports again makes estimates wrong.
-    """
-    plan = plan_of(schema)
-    again = sorted(plan.columns.keys() & set(columns)) if plan else []
-    if again:
-        raise MechanismMismatchError(
-            f"columns {again} hold reports already, says the plan in the data's metadata; do not perturb them again"
-        )
-
-
-def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
-    """The plan in a schema's metadata, if there is one."""
-    if not schema.metadata or METADATA_KEY.encode() not in schema.metadata:
-        return None
-    return PrivacyPlan.from_metadata(schema.metadata)
 
 
 def refuse_sliding(pcoll: PCollection[Any]) -> None:

@@ -84,7 +84,7 @@ def _makes(transform: type[RecordsTransform], *groups: options.Group) -> Callabl
             beam.PTransform.__init__(self)
             self._set(options.arguments(groups, given))
 
-        init.__signature__ = options.signature(groups)  # type: ignore[attr-defined]
+        cls.__signature__ = init.__signature__ = options.signature(groups)  # type: ignore[attr-defined]
         cls.__init__ = init  # type: ignore[assignment]
         cls.makes = transform
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{options.description(groups)}"

@@ -25,6 +25,7 @@ from apache_beam.utils.timestamp import Duration
 
 from ldp_beam.windows import Window, seconds
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core.estimation import check_confidence
 
 Config = Mapping[str, Any]
 Group = Callable[..., dict[str, Any]]
@@ -87,7 +88,7 @@ def windows_and_keys(
     fill_keys: with ``fill`` and ``by``: which keys to fill.
     """
     modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
-    if accumulation_mode not in modes:
+    if not isinstance(accumulation_mode, str) or accumulation_mode not in modes:
         raise ParameterError(f"accumulation_mode must be one of {sorted(modes)}, got {accumulation_mode!r}")
     if not isinstance(by, (str, list, tuple)):
         raise ParameterError(f"by is a list of columns, got {type(by).__name__}")
@@ -107,9 +108,7 @@ def intervals(*, confidence: float = 0.95) -> dict[str, Any]:
 
     confidence: of the intervals.
     """
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)):
-        raise ParameterError(f"confidence must be a number in (0, 1), got {confidence!r}")
-    return {"confidence": float(confidence)}
+    return {"confidence": check_confidence(confidence)}
 
 
 def all_values(*, simultaneous: bool = False, consistency: str | None = None) -> dict[str, Any]:
@@ -313,7 +312,7 @@ def _window(window: Any) -> Window:
         "sessions": (Sessions, {"gap"}),
         "global": (GlobalWindows, set()),
     }
-    if window.get("type") not in kinds:
+    if not isinstance(window.get("type"), str) or window["type"] not in kinds:
         raise ParameterError(f"the type of window must be one of {sorted(kinds)}, got {window.get('type')!r}")
     kind, needed = kinds[window["type"]]
     if set(lengths) != needed:

@@ -3,6 +3,7 @@
 values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> estimate -> Histogram
 """
 
+from ldp_core.block_hadamard_response import BlockHadamardResponse
 from ldp_core.consistency import consistent
 from ldp_core.count_mean_sketch import CountMeanSketch
 from ldp_core.d_bit_flip import DBitFlip
@@ -56,6 +57,7 @@ from ldp_core.tally import Tally
 from ldp_core.unary_encoding import UnaryEncoding
 
 __all__ = [
+    "BlockHadamardResponse",
     "Candidates",
     "CountMeanSketch",
     "DBitFlip",

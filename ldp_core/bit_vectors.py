@@ -14,7 +14,7 @@ from ldp_core import bits
 from ldp_core.domain import Codes
 from ldp_core.errors import ReportError
 from ldp_core.frequency_oracle import FrequencyOracle
-from ldp_core.mechanism import Native
+from ldp_core.mechanism import Native, other_type
 from ldp_core.probability import fraction
 from ldp_core.randomness import Noise
 
@@ -49,7 +49,7 @@ class BitVectors(FrequencyOracle):
             kind.list_size == t.list_size and kind.value_type == t.value_type for t in (plain, packed)
         )
         if not same:
-            raise ReportError(f"column {column!r}: reports must be {plain} or {packed}, got {kind}")
+            raise other_type(column, f"{plain} or {packed}", kind)
         if reports.null_count or reports.flatten().null_count:
             raise ReportError(
                 f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"

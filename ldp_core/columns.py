@@ -40,7 +40,7 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     if pa.types.is_null(found):
         return pa.nulls(len(values), ARROW_TYPES[kind])
     if not _IS_KIND[kind](found):
-        raise DtypeError(f"column {column!r}: a domain of {kind} labels cannot encode values of type {found}")
+        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {found}")
     return values
 
 
@@ -108,6 +108,9 @@ _IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
 }
 
 
+_INPUTS = {kind: f"a domain of {kind} labels" for kind in ("bool", "int", "str")} | {"float": "an interval of numbers"}
+
+
 def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     column_like = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Iterable)
     if not column_like or isinstance(values, (str, bytes, bytearray, Set, Mapping)):
@@ -124,7 +127,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
             with suppress(*CONVERSION_ERRORS):
                 converted = pa.array(items, ARROW_TYPES[kind])
     if converted is None:
-        raise DtypeError(f"column {column!r}: a domain of {kind} labels needs {kind} values")
+        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} needs {kind} values")
     return converted
 
 

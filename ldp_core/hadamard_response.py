@@ -7,9 +7,9 @@ of the columns support a given value, a quarter support two given ones, so that
 
     p = e^eps / (e^eps + 1)        q = 1/2        n Var = ((e^eps + 1) / (e^eps - 1))^2
 
-for every epsilon. (The paper's general scheme has two such probabilities q, one for values of the same block of columns
-and one for the others, so that it is not a pure protocol.) The variance is 1.27 times that of OUE at epsilon 1 and
-2.4 times at 2: from there on take local hashing, whose "fast" variant is the same idea over g > 2 symbols.
+for every epsilon. (The paper's general scheme, of several blocks of columns, is `ldp_core.block_hadamard_response`.)
+The variance is 1.27 times that of OUE at epsilon 1 and 2.4 times at 2: from there on take local hashing, whose "fast"
+variant is the same idea over g > 2 symbols.
 """
 
 from __future__ import annotations

@@ -6,14 +6,7 @@ extension that trades utility for time: values are dealt out to h blocks, each t
 supported by the s points y of its own block with <v, y> = 0. With h F near e^eps + 1 the variance is near that of the
 larger field, while the server's work is n + O(h b F t).
 
-It is no pure protocol: another value is supported with one probability if it is of the same block, with another if not.
-But with C[v] the number of reports that support v and B[v] the number of reports in its block, the sum
-
-    X[v] = C[v] - (c / s) B[v]
-
-has the same expectation q for every report of another value, of whichever block, so that (X[v] - n q) / (p - q) is
-unbiased. (Of the support sets of two values in a block c of s points are common, of two blocks none, and
-s^2 - c b = s - c = F^(t-2).) Its variance is larger for reports of the same block; a tally counts them.
+The estimator is that of `ldp_core.block_reports`, in which s^2 - c b = s - c = F^(t-2).
 """
 
 from __future__ import annotations
@@ -23,16 +16,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
+from ldp_core.block_reports import Block, BlockReports
 from ldp_core.domain import Codes, Domain, Label
 from ldp_core.errors import ParameterError
-from ldp_core.estimation import check_confidence
-from ldp_core.frequency_oracle import FrequencyOracle
-from ldp_core.histogram import F64
 from ldp_core.mechanism import Native
 from ldp_core.probability import check_epsilon, check_integer, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.projective_geometry_response import (
@@ -44,24 +34,15 @@ from ldp_core.projective_geometry_response import (
     values_of,
 )
 from ldp_core.randomness import Noise
-from ldp_core.words import Words, cell_counts, check_below
-
-
-class _Chances(NamedTuple):
-    """Of a report, given whose value is the true one."""
-
-    supports: Fraction
-    in_block: Fraction
-    mean: Fraction  # of its part in X
-    variance: Fraction
+from ldp_core.words import cell_counts
 
 
 @dataclass(frozen=True, init=False)
-class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
+class HybridProjectiveGeometryResponse(BlockReports):
     """Report one of h b points: with some probability one of the s of the value's block that support it.
 
-    ``p`` and ``q`` are the *expected parts* in X of a report of the value and of another one. A tally has d + h
-    counters: supporters of each value, then reports in each block.
+    ``p`` and ``q`` are the *expected parts* in X (see `ldp_core.block_reports`) of a report of the value and of
+    another one. A tally has d + h counters: supporters of each value, then reports in each block.
 
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
@@ -77,7 +58,7 @@ class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
 
     >>> m = HybridProjectiveGeometryResponse(range(22000), epsilon=5.0)
     >>> m.blocks, m.space.points, round(m.variance(1), 5)  # OUE: 0.02732
-    (30, 781, 0.03376)
+    (30, 781, 0.03374)
     >>> m.perturb([3, 999]).dtype
     dtype('uint64')
     """
@@ -115,14 +96,14 @@ class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
         return -(-values_of(self.domain) // self.blocks)
 
     @property
-    def points(self) -> int:
-        """In all blocks."""
-        return self.blocks * self.space.points
+    def block(self) -> Block:
+        """See `BlockReports`: a space."""
+        return Block(self.space.points, self.space.support, self.space.intersection)
 
-    @property
-    def counters(self) -> int:
-        """D + h."""
-        return self.domain.size + self.blocks
+    @cached_property
+    def block_of(self) -> I64:
+        """See `BlockReports`."""
+        return np.arange(self.domain.size) // self._in_block
 
     @cached_property
     def _agree(self) -> int:
@@ -130,71 +111,10 @@ class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
         e, s = exp_below(self.epsilon), self.space.support
         return floor_threshold(e * s / ((e - 1) * s + self.points))
 
-    @cached_property
-    def _chances(self) -> tuple[_Chances, _Chances, _Chances]:
-        """Given that the true value is v; that it is another one of v's block; one of another block."""
-        agree, space = fraction(self._agree), self.space
-        s, c, rest = space.support, space.intersection, (1 - agree) / (self.points - space.support)
-        here = agree + rest * (space.points - s)
-        return (
-            self._chances_of(agree, here),
-            self._chances_of(agree * Fraction(c, s) + rest * (s - c), here),
-            self._chances_of(rest * s, rest * space.points),
-        )
-
-    def _chances_of(self, supports: Fraction, in_block: Fraction) -> _Chances:
-        less = Fraction(self.space.intersection, self.space.support)
-        mean = supports - less * in_block
-        square = supports * (1 - less) ** 2 + (in_block - supports) * less**2
-        return _Chances(supports, in_block, mean, square - mean**2)
-
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Exact (p, q) of each value: the expected part in X of a report if the value is true, if another one is."""
-        d, (own, same, _) = self.domain.size, self._chances
-        return [own.mean] * d, [same.mean] * d
-
-    @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
-        """Of records spread evenly over the blocks; see `debias` for those that are not."""
-        own, same, other = (float(x.variance) / self._difference**2 for x in self._chances)
-        a = (same + (self.blocks - 1) * other) / self.blocks
-        d = self.domain.size
-        return np.full(d, self.q), np.full(d, a), np.full(d, own - same)
-
     @property
-    def parts(self) -> tuple[float, float]:
-        """Of X: of a report in the block that does not support the value, of one that does."""
-        less = self.space.intersection / self.space.support
-        return -less, 1 - less
-
-    def variance(self, n: float, count: Any = 0.0) -> Any:
-        """See `FrequencyOracle`; the other records are spread evenly over the blocks."""
-        a = float(self._rates[1][0])
-        return n * a + count * (float(self._chances[0].variance) / self._difference**2 - a)
-
-    def debias(
-        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
-    ) -> tuple[F64, F64, F64, F64]:
-        """See `FrequencyOracle`; ``support`` are counters, int64[..., d + h].
-
-        The variance of an estimate depends also on how many records have a value of the same block, which is
-        estimated from the reports in the block.
-        """
-        check_confidence(confidence)
-        d, (_, same, other) = self.domain.size, self._chances
-        block = np.arange(d) // self._in_block
-        in_block = support[..., d:][..., block]
-        x = support[..., :d] - in_block * (self.space.intersection / self.space.support)
-        counts = (x - n * self.q) / self._difference
-        near = (in_block - n * float(other.in_block)) / float(same.in_block - other.in_block)
-        near = np.clip(near, 0, n)
-        a = (near * float(same.variance) + (n - near) * float(other.variance)) / self._difference**2
-        return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
-
-    def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: a point has one probability over s, or another over the h b - s others."""
-        agree, s = fraction(self._agree), self.space.support
-        return agree * (self.points - s) / ((1 - agree) * s)
+    def own(self) -> Fraction:
+        """See `BlockReports`."""
+        return fraction(self._agree)
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of all others in all blocks."""
@@ -223,10 +143,6 @@ class HybridProjectiveGeometryResponse(Words, FrequencyOracle):
             out[first:last, :d] = supporters.reshape(last - first, -1)[:, :d]
             out[first:last, d:] = blocks.sum(axis=1).reshape(last - first, -1)
         return out
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        return check_below(super().from_arrow(reports, column=column), self.points, column)
 
     def parameters(self) -> dict[str, Any]:
         """See `Mechanism`."""

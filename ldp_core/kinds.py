@@ -60,17 +60,18 @@ def register(kind: Kind) -> None:
 
 
 def kind_named(name: Any) -> Kind:
-    """The row of `KINDS`.
+    """The row of `KINDS`; its name may have ``_`` for spaces, as names of mechanisms have.
 
     Raises:
         ParameterError: there is none of this name.
 
-    >>> kind_named("Hadamard response").report_bytes(1000, 1.0)
-    8
+    >>> kind_named("Hadamard response").report_bytes(1000, 1.0), kind_named("hadamard_response").name
+    (8, 'Hadamard response')
     """
-    if not isinstance(name, str) or name not in KINDS:
+    named = {kind.casefold(): kind for kind in KINDS}.get(str(name).casefold().replace("_", " "))
+    if not isinstance(name, str) or named is None:
         raise ParameterError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {name!r}")
-    return KINDS[name]
+    return KINDS[named]
 
 
 # ---- (p, q)

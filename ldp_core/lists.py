@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.errors import ReportError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Mechanism, Native, other_type
 
 
 class Lists(Mechanism):
@@ -35,7 +35,7 @@ class Lists(Mechanism):
         expected, kind = self.report_type(), reports.type
         same = pa.types.is_fixed_size_list(kind) and kind.list_size == expected.list_size
         if not same or kind.value_type != expected.value_type:
-            raise ReportError(f"column {column!r}: reports must be {expected}, got {kind}")
+            raise other_type(column, expected, kind)
         items = reports.flatten()
         if reports.null_count or items.null_count:
             raise ReportError(

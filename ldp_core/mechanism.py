@@ -40,6 +40,13 @@ class Outlook(NamedTuple):
     advice: str | None = None
 
 
+def other_type(column: str, expected: object, got: object) -> ReportError:
+    """To raise of reports of another type, which may be raw values."""
+    return ReportError(
+        f"column {column!r}: reports must be {expected}, got {got}; if these are values, perturb them first"
+    )
+
+
 class Mechanism(ABC):
     """A frozen, hashable, picklable description of a local randomizer; holds no state and no randomness.
 
@@ -264,7 +271,7 @@ class Mechanism(ABC):
             domain = inputs_from_dict({k: rest.pop(k) for k in ("domain", "unmatched") if k in rest})
             return cls.from_parameters(domain, rest)
         except TypeError as error:  # an argument is missing or unknown
-            message = str(error)
+            message = str(error).partition(".__init__() ")[2] or str(error)
         raise ParameterError(f"{name}: {message}")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimation import check_confidence
 from ldp_core.interval import STEPS, Interval
 from ldp_core.mean import Mean
-from ldp_core.mechanism import Mechanism, Native, Outlook
+from ldp_core.mechanism import Mechanism, Native, Outlook, other_type
 from ldp_core.randomness import Noise
 from ldp_core.tally import Tally
 
@@ -284,7 +284,7 @@ class Symbols(Numeric):
     def check_reports(self, reports: pa.Array, column: str) -> None:
         """Raise `ReportError` for nulls, or another type than this mechanism's reports have."""
         if reports.type != self.report_type():
-            raise ReportError(f"column {column!r}: reports must be {self.report_type()}, got {reports.type}")
+            raise other_type(column, self.report_type(), reports.type)
         if reports.null_count:
             raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
 

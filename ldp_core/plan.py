@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from ldp_core import several_columns
 from ldp_core.drawn_column import DrawnColumn, DrawnColumns
-from ldp_core.errors import LdpError, ParameterError, PlanError
+from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
 from ldp_core.frequency_oracle import FrequencyOracle
 from ldp_core.keyed import Keyed, Secret
 from ldp_core.mechanism import Mechanism
+from ldp_core.report_type import is_report
 from ldp_core.several_columns import Column
 
 METADATA_KEY = "ldp.plan"
@@ -322,7 +323,9 @@ class PrivacyPlan:
         Raises:
             PlanError: a planned column is missing; or the plan is seeded, and there are no ids or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
+            MechanismMismatchError: the batch says that a planned column holds reports already.
         """
+        refuse_reports(batch.schema, self.columns)
         schema = self.schema(batch.schema, packed=packed)
         if self.seed is not None:
             if key is not None or ids is None:
@@ -451,3 +454,28 @@ def _toml(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
+
+
+def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
+    """The plan in a schema's metadata, if there is one.
+
+    Raises:
+        PlanError: what is there is not a plan.
+    """
+    if not schema.metadata or METADATA_KEY.encode() not in schema.metadata:
+        return None
+    return PrivacyPlan.from_metadata(schema.metadata)
+
+
+def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
+    """Raise if the data's own plan, or a column's type, says that one of ``columns`` holds reports already.
+
+    Raises:
+        MechanismMismatchError: perturbing reports again makes estimates wrong.
+    """
+    plan, names = plan_of(schema), set(columns)
+    planned = sorted(plan.columns.keys() & names) if plan else []
+    typed = sorted(field.name for field in schema if field.name in names and is_report(field))
+    for again, who in ((planned, "the plan in the data's metadata"), (typed, "their type")):
+        if again:
+            raise MechanismMismatchError(f"columns {again} hold reports already, says {who}; do not perturb them again")

@@ -9,7 +9,7 @@ and c the probability that two prefixes share a bucket,
 
 which is the estimator of a pure protocol whose q is c p + (1 - c) q. Given the hash functions a frequent prefix u is
 an error of count(u) / R for all that share a bucket with it in one row. So what is found frequent is taken out of the
-table and all are estimated again: T_j[h_j(u)] less estimate[u] / R, n less estimate[u] (Jacobi iterations of the
+table and all are estimated again: T_j[h_j(u)] less estimate[u] n_j / n, n less estimate[u] (Jacobi iterations of the
 least-squares fit; in signal processing, matching pursuit). The noise of an estimate is read off the table that is left,
 the sum of the rows' variances over buckets: it has the noise of the reports and of the collisions that remain.
 """
@@ -242,11 +242,18 @@ class Estimates(NamedTuple):
     """Their standard error."""
     skewness: float
     """They are debiased counts of rare events, whose large deviations are more often upwards."""
+    kurtosis: float
+    """In excess of the normal distribution's: of the few that share a bucket with what is frequent more is noise."""
 
     def quantile(self, tail: float) -> float:
-        """What one of them exceeds with about this probability, by Cornish and Fisher's first correction."""
-        z = -NormalDist().inv_cdf(tail)
-        return self.error * (z + max(self.skewness, 0.0) * (z**2 - 1) / 6)
+        """What one of them exceeds with about this probability, by Cornish and Fisher's corrections.
+
+        The second one only upwards. Without it 30 values that 18,000 have, at epsilon 4 and 8 rows of width 256, let
+        17 % of searches find one that nobody has, at confidence 0.95.
+        """
+        z, skewness = -NormalDist().inv_cdf(tail), max(self.skewness, 0.0)
+        second = self.kurtosis * (z**3 - 3 * z) / 24 - skewness**2 * (2 * z**3 - 5 * z) / 36
+        return self.error * (z + skewness * (z**2 - 1) / 6 + max(second, 0.0))
 
 
 class Level:
@@ -259,6 +266,7 @@ class Level:
         of_row = counts.sum(axis=1)
         q, difference = mechanism.q, mechanism.difference
         self.n = int(of_row.sum())
+        self._share_of_row = of_row / max(self.n, 1)
         self._most_heavy = min(_MOST_HEAVY, mechanism.points.buckets // 8)
         self._least = self.n * q * (1 - q) / difference**2
         self._table = (mechanism.points.support(counts) - of_row[:, None] * q) / difference
@@ -267,14 +275,14 @@ class Level:
         """The ``most`` candidate prefixes with the largest estimates, of distinct ones, uint64[c], in their order.
 
         All are looked up once. When something is taken out of the table, others fall where they share its buckets, and
-        rise by no more than the share c / (1 - c) of it. So few can still be large enough, and only these are looked
-        up again.
+        rise by no more than the share c / (1 - c) of it; of what is less than 0, where many were taken out for what
+        they shared, they rise by no more than all. So few can still be large enough; only these are looked up again.
         """
         before, share = self._sums(self._table, float(self.n), candidates), self._collision / (1 - self._collision)
         may_be_heavy = np.flatnonzero(before > _HEAVY * self._least**0.5 - self.n * share)
         out, taken, table = self._taken_out(candidates[may_be_heavy])
         out = may_be_heavy[out]
-        rise = share * float(taken.sum())
+        rise = share * float(taken.clip(min=0).sum()) - float(taken.clip(max=0).sum())
 
         def after(among: I64) -> tuple[I64, F64]:
             at = np.union1d(out, among)
@@ -312,20 +320,24 @@ class Level:
         return sums
 
     def _without(self, prefixes: U64, counts: F64) -> F64:
-        """The table without what these prefixes add to it."""
+        """The table without what these prefixes add to it: to a row its share of the reports, which were assigned."""
         table: F64 = self._table.copy()
-        for row in range(self._rows):
-            np.subtract.at(table[row], self._hashes.of(self._first + row, prefixes), counts / self._rows)
+        for row, share in enumerate(self._share_of_row):
+            np.subtract.at(table[row], self._hashes.of(self._first + row, prefixes), counts * share)
         return table
 
-    def _moments(self, table: F64) -> tuple[float, float]:
-        """Standard error and skewness of the sum over rows of an entry each."""
+    def _moments(self, table: F64) -> tuple[float, float, float]:
+        """Standard error, skewness and excess kurtosis of the sum over rows of an entry each."""
         deviations = table - table.mean(axis=1, keepdims=True)
         squares = deviations**2
-        variance = max(float(squares.mean(axis=1).sum()), self._least)
+        variances = squares.mean(axis=1)
+        variance = max(float(variances.sum()), self._least)
         deviations *= squares
         third = float(deviations.mean(axis=1).sum())
-        return variance**0.5 / (1 - self._collision), third / max(variance, 1.0) ** 1.5
+        squares *= squares
+        fourth = float((squares.mean(axis=1) - 3 * variances**2).sum())
+        unit = max(variance, 1.0)
+        return variance**0.5 / (1 - self._collision), third / unit**1.5, fourth / unit**2
 
 
 # ---- the search

@@ -90,6 +90,7 @@ class Rappor(Lists, Sketch):
     """
 
     name: ClassVar[str] = "rappor"
+    candidates: ClassVar[str] = "rappor_candidates"
     memoised: ClassVar[bool] = True
 
     domain: OpenDomain

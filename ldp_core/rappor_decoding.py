@@ -289,8 +289,6 @@ class RapporCandidates(Candidates):
     @property
     def rappor(self) -> Rappor:
         """That made the reports."""
-        if self.sketch.name != "rappor":
-            raise ParameterError(f"rappor_candidates are of a rappor, got {self.sketch.name}")
         return cast("Rappor", self.sketch)
 
     @cached_property

@@ -49,14 +49,25 @@ def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
     Raises:
         MechanismMismatchError: it does.
     """
+    name, text = _extension(field)
+    if name == NAME.encode() and text is not None:
+        check_same(described(text.decode(errors="replace"))[0], mechanism, field.name)
+
+
+def is_report(field: pa.Field) -> bool:
+    """Whether a column's type says that it holds reports; its extension, where pyarrow knows it, or its metadata."""
+    return _extension(field)[0] == NAME.encode()
+
+
+def _extension(field: pa.Field) -> tuple[bytes | None, bytes | None]:
+    """Name and metadata of the extension type of a column; None and None of most."""
     metadata = field.metadata or {}
     name, text = metadata.get(b"ARROW:extension:name"), metadata.get(b"ARROW:extension:metadata")
     if isinstance(field.type, pa.BaseExtensionType):
         name = field.type.extension_name.encode()
         with suppress(AttributeError):  # a type that is not Python's
             text = field.type.__arrow_ext_serialize__()
-    if name == NAME.encode() and text is not None:
-        check_same(described(text.decode(errors="replace"))[0], mechanism, field.name)
+    return name, text
 
 
 def check_same(made_by: Mechanism, mechanism: Mechanism, column: str) -> None:

@@ -38,6 +38,9 @@ class Sketch(Mechanism):
     it is another given one, over the random hash functions.
     """
 
+    candidates: ClassVar[str] = "candidates"
+    """Name of the mechanism that `over` gives."""
+
     domain: OpenDomain
 
     @property
@@ -121,7 +124,9 @@ class Candidates(ReportedBy, FrequencyOracle):
 
     def __init__(self, candidates: Domain | Iterable[Label], sketch: Sketch) -> None:
         if not isinstance(sketch, Sketch):
-            raise ParameterError(f"candidates are of a sketch, got {type(sketch).__name__}")
+            raise ParameterError(f"{self.name} are of a sketch, got {type(sketch).__name__}")
+        if sketch.candidates != self.name:
+            raise ParameterError(f"of {sketch.name} the candidates are {sketch.candidates!r}, not {self.name!r}")
         domain = candidates if isinstance(candidates, Domain) else Domain(candidates)  # (not `of`: one will do)
         if domain.kind != sketch.inputs.kind:
             raise ParameterError(

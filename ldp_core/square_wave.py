@@ -166,7 +166,7 @@ class SquareWave(Window):
             return Distribution.of(edges, unknown, unknown, unknown, grid, nowhere, nowhere, 0, confidence, method)
         found = self._fit(tally.support, method)
         gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
-        sums = gather @ found.shares
+        sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
         errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)
         total = np.hypot(errors, _BIASES * biases)
         arrays = (sums[:k], errors[:k], total[:k], grid, sums[k:], total[k:])

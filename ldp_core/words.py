@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ldp_core.domain import Codes
 from ldp_core.errors import ReportError
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Mechanism, Native, other_type
 from ldp_core.randomness import Noise
 
 I64: TypeAlias = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class Words(Mechanism):
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`; which words are reports, a subclass says."""
         if reports.type != pa.uint64():
-            raise ReportError(f"column {column!r}: reports must be {pa.uint64()}, got {reports.type}")
+            raise other_type(column, pa.uint64(), reports.type)
         if reports.null_count:
             raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
         words: npt.NDArray[np.uint64] = reports.to_numpy()

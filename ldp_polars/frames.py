@@ -16,7 +16,7 @@ from ldp_core.report_type import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
 from ldp_polars.functions import NO_HISTOGRAM, as_expr, finished, histogram, one_value_a_row, perturb
 from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
-from ldp_polars.typed import Report
+from ldp_polars.typed import Report, refuse_reports
 from ldp_polars.udfs import PerturbDrawn
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def perturb_frame(
 
     Raises:
         PlanError: at once: the frame lacks a planned column, ``plan`` is not a plan, or has another seed.
+        MechanismMismatchError: at once: a planned column holds typed reports already.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -47,7 +48,9 @@ def perturb_frame(
     >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
     ['crashed', 'day']
     """
-    _plan(plan).check_columns(frame.collect_schema().names())
+    schema = frame.collect_schema()
+    _plan(plan).check_columns(schema.names())
+    refuse_reports({name: schema[name] for name in plan.columns})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
@@ -153,7 +156,14 @@ def histograms(
     if not plan.oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {NO_HISTOGRAM}")
     lazy = reports.lazy()
-    keys = [by] if isinstance(by, str) else list(by)
+    keys: list[str] = [by] if isinstance(by, str) else list(by)
+    available = reports.collect_schema().names()
+    missing = [name for name in (*keys, event_time) if name is not None and name not in available]
+    if missing:
+        raise PlanError(
+            f"the reports do not have the columns {missing}, by which to estimate; they have {available}: "
+            "a plan passes on what its keep names"
+        )
     if window is not None and event_time is not None:
         lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias("window"))
         keys.append("window")

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
-from ldp_core import Domain, DtypeError, FrequencyOracle, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_core import (
+    Domain,
+    DtypeError,
+    FrequencyOracle,
+    Mechanism,
+    ParameterError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+)
 from ldp_core.estimation import Estimation
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
@@ -400,7 +409,8 @@ def _constant(expr: pl.Expr) -> bool:
 
 def _mechanism(mechanism: Mechanism) -> Mechanism:
     if not isinstance(mechanism, Mechanism):
-        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}")
+        hint = ": a plan is for a frame, df.ldp.perturb(plan)" if isinstance(mechanism, PrivacyPlan) else ""
+        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}{hint}")
     return mechanism
 
 

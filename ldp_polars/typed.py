@@ -7,11 +7,12 @@ its extension types unstable, so this is opt-in.)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from ldp_core import DtypeError, Mechanism
+from ldp_core import DtypeError, Mechanism, MechanismMismatchError
 from ldp_core.report_type import NAME, check_same, describe, described
 from ldp_polars.dtypes import report_dtype
 
@@ -61,6 +62,19 @@ def mechanism_of(dtype: Any, column: str) -> Mechanism:
     raise DtypeError(
         f"column {column!r}: pass the mechanism: only reports perturbed with typed=True carry it, not {dtype}"
     )
+
+
+def refuse_reports(dtypes: Mapping[str, Any]) -> None:
+    """Raise if the dtype of a column that is to be perturbed says that it holds reports already.
+
+    Raises:
+        MechanismMismatchError: perturbing reports again makes estimates wrong.
+    """
+    again = [name for name, dtype in dtypes.items() if isinstance(dtype, Report)]
+    if again:
+        raise MechanismMismatchError(
+            f"columns {again} hold reports already, says their dtype; do not perturb them again"
+        )
 
 
 def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:

@@ -37,7 +37,7 @@ from ldp_polars.dtypes import (
     value_dtype,
 )
 from ldp_polars.noise import KeyedNoise
-from ldp_polars.typed import untyped
+from ldp_polars.typed import refuse_reports, untyped
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Perturb:
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         values, index, ids = inputs[0], inputs[1], inputs[-1]
         name, n = values.name, len(index)
+        refuse_reports({name: values.dtype})
         if self.constant and len(values) == 1:
             values = values.new_from_index(0, n)
         if len(values) != n:
@@ -99,6 +100,7 @@ class PerturbDrawn:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         index, *values = inputs
+        refuse_reports({series.name: series.dtype for series in values})
         ids = values.pop() if self.secret is not None else index
         n = len(index)
         if any(len(series) != n for series in (ids, *values)):

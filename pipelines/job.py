@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -17,7 +18,17 @@ import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
 from ldp_beam.io.histograms import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
 from ldp_beam.windows import window_fn
-from ldp_core import FrequencyOracle, HeavyHitters, Numeric, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core import (
+    FrequencyOracle,
+    HeavyHitters,
+    InputError,
+    Numeric,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    Rappor,
+    Secret,
+)
 from ldp_core.columns import as_arrow
 from ldp_core.keyed import id_words
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
@@ -74,6 +85,8 @@ class TelemetryJob:
             self._estimate(name)  # refuses what there is no estimate of
         self._check_noise()
         _ = self.window_micros
+        if Path(self.output).is_file():
+            raise InputError(f"the output must be a directory, and {self.output!r} is a file")
         paths = match_files(list(self.inputs))
         also = self.by if self.id is None else (*self.by, self.id)
         events = with_json_types(EventSchema.of(self.plan, self.event_time, also), paths)
@@ -93,8 +106,8 @@ class TelemetryJob:
                 raise PlanError("a seeded plan takes --id COLUMN, which tells the records apart, and no secret")
         elif (self.key is None) != (self.id is None):
             raise PlanError(f"keyed noise takes both, a secret and whose record it is: {_KEYED}")
-        if self.id is not None and self.id in (*self.plan.columns, self.event_time):
-            raise PlanError(f"the id column {self.id!r} cannot be perturbed, nor be the event time")
+        if self.id is not None and self.id in (*self.plan.columns, self.event_time, *self.by):
+            raise PlanError(f"the id column {self.id!r} cannot be perturbed, nor be the event time nor one of --by")
         try:
             self.plan.check_noise(keyed=self.id is not None)
         except ParameterError:
@@ -169,9 +182,11 @@ class TelemetryJob:
             return ldp_beam.Mean(name, mechanism, **options)
         if isinstance(mechanism, HeavyHitters):
             return ldp_beam.HeavyHitters(name, mechanism, self.heavy_hitters, **options)
+        over = "rappor_candidates" if isinstance(mechanism, Rappor) else "candidates"
         raise PlanError(
             f"column {name!r}: {mechanism.name} counts values that are named later, and this command must know them: "
-            "write the sketch with its candidates, sketch.over([...]), into the plan"
+            "write the sketch with its candidates, sketch.over([...]), into the plan; in TOML "
+            f'mechanism = "{over}", sketch = {{...}}, domain = [...]'
         )
 
     def _write_means(self, rows: beam.PCollection[MeanRow]) -> None:

@@ -7,6 +7,8 @@ letter that says which column and why, and never what it said; the rest of its b
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -93,7 +95,7 @@ def match_files(patterns: list[str]) -> list[str]:
         InputError: a pattern matches nothing, a file is empty, or of none of the known formats.
     """
     paths: list[str] = []
-    for pattern, result in zip(patterns, FileSystems.match(patterns), strict=True):
+    for pattern, result in zip(patterns, FileSystems.match([_in_a_folder(p) for p in patterns]), strict=True):
         if not result.metadata_list:
             raise InputError(f"no file matches {pattern!r}")
         for file in result.metadata_list:
@@ -102,6 +104,11 @@ def match_files(patterns: list[str]) -> list[str]:
             file_format(file.path)
             paths.append(file.path)
     return sorted(set(paths))
+
+
+def _in_a_folder(pattern: str) -> str:
+    """Beam finds nothing for ``*.csv``, but for ``./*.csv`` what is meant."""
+    return f"./{pattern}" if "/" not in pattern and os.sep not in pattern and re.search(r"[*?[]", pattern) else pattern
 
 
 def file_format(path: str) -> str:

@@ -64,7 +64,7 @@ def _column_table(rows: pa.Table, top: int) -> str:
     for row in rows.sort_by("window_start").to_pylist():
         key = (f"{row['window_start']:%Y-%m-%d %H:%M}", *(text for _, text in row["key"]))
         line = cells.setdefault(key, {"n": f"{row['n']:,}"})
-        line[row["value"]] = f"{row['count']:,.0f} ± {row['high'] - row['count']:,.0f}"
+        line[row["value"]] = f"{row['count']:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
     names = [name for name, _ in rows["key"][0].as_py()]
     heading = ["window start", *names, "n", *values]
     return aligned([heading, *([*key, line["n"], *(line.get(v, "") for v in values)] for key, line in cells.items())])

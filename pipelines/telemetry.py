@@ -14,6 +14,7 @@ import logging
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from ldp_beam.io.histograms import HISTOGRAM_SCHEMA
 from ldp_beam.windows import seconds
-from ldp_core import LdpError, ParameterError, PrivacyPlan, Secret
+from ldp_core import HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
 from pipelines.means import MEAN_SCHEMA
@@ -51,6 +52,14 @@ process). A plan is a TOML file:
   mechanism = "hybrid"
   epsilon = 1.0
   domain = {low = 0, high = 600}
+
+  [columns.word]                          # the most frequent of values that nobody listed
+  mechanism = "heavy_hitters"
+  epsilon = 4.0
+  alphabet = "abcdefghijklmnopqrstuvwxyz"
+  length = 6
+  outside = "cut"                         # longer text, other characters
+  domain = {kind = "str"}
 
 Mechanisms that remember (longitudinal ones, RAPPOR) take a secret, which is in a file or in the environment and never
 on the command line, and the column that says whose record it is. Each worker reads it there:
@@ -142,8 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, beam_args = commands.parse_known_args(argv)
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     try:
-        if any(argument.partition("=")[0] in ("--secret", "--key") for argument in beam_args):
-            commands.error("a secret on the command line is known to all: use --secret-file or --secret-env")
+        _check_options(commands, args, beam_args)
         if args.live:
             _check_live(commands, args, beam_args)
             return _live(args)
@@ -177,6 +185,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _check_options(commands: argparse.ArgumentParser, args: argparse.Namespace, beam_args: Sequence[str]) -> None:
+    """End with a message if there is a secret, or what looks like a misspelt option: Beam ignores what it lacks."""
+    ours = [f"--{name.replace('_', '-')}" for name in vars(args)]
+    for argument in beam_args:
+        name = argument.partition("=")[0]
+        if name in ("--secret", "--key"):
+            commands.error("a secret on the command line is known to all: use --secret-file or --secret-env")
+        near = get_close_matches(name, ours, 1, 0.8) if name.startswith("--") else []
+        if near:
+            commands.error(f"there is no option {name}: did you mean {near[0]}?")
 
 
 def _key(args: argparse.Namespace) -> Callable[[], Secret] | None:
@@ -254,6 +274,8 @@ def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
     counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
     dead = sum(letter["count"] for letter in letters)
     what = "estimates" if job.numbers else "histograms"
+    if all(isinstance(m, HeavyHitters) for m in job.plan.columns.values()):
+        what = "windows in which something was found"  # there is no row of the others
     print(f"records: {sum(counted.values()):,} in {what} + {dead:,} dead letters; written to {job.output}")
     for letter in letters:
         print(

@@ -9,6 +9,7 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_core import Domain, Keyed, Mechanism, PrivacyPlan, Secret
+from ldp_core.block_hadamard_response import BlockHadamardResponse
 from ldp_core.hadamard_response import HadamardResponse
 from ldp_core.histogram_encoding import ThresholdHistogramEncoding
 from ldp_core.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
@@ -45,6 +46,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "FLH wide": LocalHashing(WIDE, epsilon=2.0, variant="fast"),
     "Hadamard none": HadamardResponse(NONE, epsilon=1.0),
     "Hadamard wide": HadamardResponse(WIDE, epsilon=2.0),
+    "block Hadamard none": BlockHadamardResponse(NONE, epsilon=1.0, blocks=2),
+    "block Hadamard wide": BlockHadamardResponse(WIDE, epsilon=2.0),
     "THE none": ThresholdHistogramEncoding(NONE, epsilon=1.0),
     "THE wide": ThresholdHistogramEncoding(WIDE, epsilon=2.0),
     "SHE none": SummationHistogramEncoding(NONE, epsilon=1.0),
@@ -155,7 +158,9 @@ def test_combine_fn(name):
     check_combined(m, reports, [reports[:600], *reports[600:].to_pylist()])
 
 
-@pytest.mark.parametrize("name", ["OLH", "FLH wide", "Hadamard wide", "PGR wide", "HPGR wide", "SHE wide"])
+@pytest.mark.parametrize(
+    "name", ["OLH", "FLH wide", "Hadamard wide", "block Hadamard wide", "PGR wide", "HPGR wide", "SHE wide"]
+)
 def test_reports_that_are_none_become_dead_letters(name):
     m = MECHANISMS[name]
     reports = m.perturb(events(m, 100)["x"].to_arrow()).to_pylist()

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import apache_beam as beam
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers .ldp)
+from ldp_beam.io.histograms import HISTOGRAM_SCHEMA
 from ldp_beam.yaml import LdpHistogram, LdpPerturb
 from ldp_core import (
     DtypeError,
     HadamardCountMeanSketch,
     HeavyHitters,
     Hybrid,
+    InputError,
     LongitudinalUnaryEncoding,
+    Mechanism,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     Rappor,
+    ReportError,
     Secret,
     SquareWave,
+    SummationHistogramEncoding,
+    UnaryEncoding,
 )
 from pipelines.job import TelemetryJob
+from pipelines.means import MEAN_SCHEMA
+from pipelines.sources import match_files
+from pipelines.table import estimate_tables
+from pipelines.telemetry import main
 
 WORDS = ["rome", "oslo"]
 SKETCH = HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32)
@@ -114,7 +127,49 @@ def test_a_plan_of_drawn_columns_perturbs_and_estimates(kind, typed):
     assert tidy["n"].to_list() == [100] * 4
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}),
+        PrivacyPlan.sampled({"os": ["ios", "web"], "word": WORDS}, epsilon=1.0),
+    ],
+)
+def test_typed_reports_are_not_perturbed_again(plan):
+    reports = frame().ldp.perturb(plan, typed=True)
+    for one in (reports, reports.lazy()):
+        with pytest.raises(MechanismMismatchError, match="hold reports already"):
+            one.ldp.perturb(plan)  # at once
+    with pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
+        reports.select(pl.col("os").ldp.perturb(RandomizedResponse(["ios", "web"], epsilon=1.0)))
+
+
+def test_estimates_by_a_column_that_the_plan_did_not_keep_are_refused_at_once():
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    reports = frame().lazy().ldp.perturb(plan)
+    for options in ({"by": "country"}, {"by": ["country"]}, {"window": "1d", "event_time": "time"}):
+        with pytest.raises(PlanError, match=r"\['(country|time)'\].*keep"):
+            reports.ldp.histograms(plan, **options)
+
+
+def test_a_plan_in_the_place_of_a_mechanism_says_where_it_belongs():
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    with pytest.raises(ParameterError, match=r"df\.ldp\.perturb\(plan\)"):
+        pl.col("os").ldp.perturb(plan)
+
+
 # ---- Beam
+
+
+def test_typed_reports_are_not_perturbed_again_in_beam():
+    m = RandomizedResponse(["ios", "web"], epsilon=1.0)
+    plan = PrivacyPlan({"os": m})
+    reports = frame().ldp.perturb(plan, typed=True).to_arrow().to_batches()[0]
+    for again in (ldp_beam.Perturb(plan), ldp_beam.PrivateHistogram("os", m)):
+        with (
+            pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"),
+            beam.Pipeline("FnApiRunner") as p,
+        ):
+            _ = p | beam.Create([reports]) | again
 
 
 @each
@@ -181,6 +236,44 @@ def _blocks(page: str, language: str) -> list[str]:
     return blocks
 
 
+# ---- what is perturbed already, or not yet
+
+
+def test_a_batch_that_says_it_holds_reports_is_not_perturbed_again():
+    plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=1.0)})
+    reports = plan.perturb(pa.record_batch({"os": ["ios", "web"]}), packed=False)
+    with pytest.raises(MechanismMismatchError, match="the plan in the data's metadata; do not perturb them again"):
+        PrivacyPlan({"os": RandomizedResponse(range(4), epsilon=1.0)}).perturb(reports)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        UnaryEncoding(["ios", "web"], epsilon=1.0),
+        HadamardCountMeanSketch("str", epsilon=1.0),
+        Hybrid((0, 9), epsilon=1.0),
+        SummationHistogramEncoding(["ios", "web"], epsilon=1.0),
+    ],
+    ids=lambda m: m.name,
+)
+def test_values_in_place_of_reports_are_told_to_be_perturbed_first(m):
+    with pytest.raises(ReportError, match="if these are values, perturb them first"):
+        m.tally(pa.array(["ios", "web"]))
+
+
+def test_candidates_of_a_rappor_are_its_own():
+    """Those of other sketches would read its tallies, too, and count wrongly."""
+    rappor = Rappor("str", bits=32, hashes=2, cohorts=8, f=0.25, p=0.1, q=0.9)
+    over = rappor.over(WORDS).to_dict()
+    assert over["mechanism"] == "rappor_candidates"
+    assert Mechanism.from_dict(over) == rappor.over(WORDS)
+    with pytest.raises(ParameterError, match="of rappor the candidates are 'rappor_candidates', not 'candidates'"):
+        Mechanism.from_dict({**over, "mechanism": "candidates"})
+    other = HadamardCountMeanSketch("str", epsilon=1.0).over(WORDS).to_dict()
+    with pytest.raises(ParameterError, match="the candidates are 'candidates'"):
+        Mechanism.from_dict({**other, "mechanism": "rappor_candidates"})
+
+
 # ---- the command line
 
 
@@ -188,3 +281,67 @@ def test_the_job_refuses_permanent_answers_before_it_reads_anything():
     plan = PrivacyPlan({"os": LongitudinalUnaryEncoding(["ios", "web"], epsilon_infinity=2.0, epsilon_1=1.0)})
     with pytest.raises(PlanError, match=r"keyed noise: give --secret-file FILE or --secret-env NAME, and --id COLUMN"):
         TelemetryJob(plan, ("nothing.parquet",), "time", "1d", "out")
+
+
+def test_the_job_refuses_an_output_that_is_a_file(tmp_path):
+    (tmp_path / "out").touch()
+    plan = PrivacyPlan({"os": RandomizedResponse(epsilon=1.0)})
+    with pytest.raises(InputError, match="the output must be a directory"):
+        TelemetryJob(plan, ("nothing.parquet",), "time", "1d", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("--windw", "--window"), ("--heavy_hitters", "--heavy-hitters"), ("--report", "--reports"), ("--tops=3", "--top")],
+)
+def test_a_misspelt_option_is_not_left_to_beam_which_ignores_it(wrong, right, capsys):
+    with pytest.raises(SystemExit):
+        main(["--plan", "p", "--input", "i", "--event-time", "t", "--output", "o", wrong])
+    assert f"did you mean {right}?" in capsys.readouterr().err
+
+
+def test_beams_own_options_are_not_taken_for_misspelt_ones(capsys):
+    flags = [
+        "--flink_master=x",
+        "--checkpointing_interval=1",
+        "--environment_type=DOCKER",
+        "--region=r",
+        "--project",
+        "p",
+    ]
+    assert main(["--plan", "p", "--input", "i", "--event-time", "t", "--output", "o", *flags]) == 2
+    assert "cannot read the plan 'p'" in capsys.readouterr().err
+
+
+def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monkeypatch):
+    (tmp_path / "a.ndjson").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert [Path(path).name for path in match_files(["*.ndjson"])] == ["a.ndjson"]
+    assert match_files(["a.ndjson"]) == ["a.ndjson"]
+
+
+@pytest.mark.parametrize(("column", "name"), [("word", "candidates"), ("page", "rappor_candidates")])
+def test_a_sketch_without_candidates_says_how_to_write_them(column, name):
+    mechanism = NO_HISTOGRAM[column]
+    with pytest.raises(PlanError, match=f'mechanism = "{name}"'):
+        TelemetryJob(PrivacyPlan({column: mechanism}), ("nothing.parquet",), "time", "1d", "out")
+    assert mechanism.over(["rome"]).to_dict()["mechanism"] == name
+
+
+def test_records_in_windows_without_heavy_hitters_are_not_said_to_be_missing(tmp_path, capsys):
+    (tmp_path / "plan.toml").write_text(PrivacyPlan({"name": NO_HISTOGRAM["name"]}).to_toml())
+    (tmp_path / "events.ndjson").write_text('{"time": "2026-01-01T00:00:00", "name": "ab"}\n')
+    where = {name: str(tmp_path / name) for name in ("plan.toml", "events.ndjson", "out")}
+    options = ["--plan", where["plan.toml"], "--input", where["events.ndjson"], "--output", where["out"]]
+    assert main([*options, "--event-time", "time"]) == 0
+    out = capsys.readouterr().out
+    assert "name: nothing was found" in out
+    assert "records: 0 in windows in which something was found + 0 dead letters" in out
+
+
+def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():
+    row = dict.fromkeys(HISTOGRAM_SCHEMA.names) | {"window_start": datetime(2026, 1, 1, tzinfo=UTC), "column": "os"}
+    row |= {"key": [], "value": "ios", "count": 50.0, "low": 0.0, "high": 60.0, "n": 100, "confidence": 0.95}
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    text = "".join(estimate_tables(pa.Table.from_pylist([row], HISTOGRAM_SCHEMA), MEAN_SCHEMA.empty_table(), plan))
+    assert "50 ± 30" in text

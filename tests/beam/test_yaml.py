@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -591,13 +592,17 @@ def test_bad_arguments_of_perturb(error, config):
         (ParameterError, {"window": {"type": "fixed", "size": 0}}),
         (ParameterError, {"window": {"type": "fixed", "size": "1h", "gap": 3}}),
         (ParameterError, {"window": {"type": "daily"}}),
+        (ParameterError, {"window": {"type": ["fixed"]}}),
+        (ParameterError, {"window": 10**400}),
         (ParameterError, {"event_time": 5}),
         (ParameterError, {"by": {"c": 1}}),
         (ParameterError, {"by": ["os"]}),
         (ParameterError, {"confidence": "0.95"}),
         (ParameterError, {"confidence": 1}),
+        (ParameterError, {"confidence": 10**400}),
         (ParameterError, {"allowed_lateness": "1m"}),
         (ParameterError, {"accumulation_mode": "retracting"}),
+        (ParameterError, {"accumulation_mode": ["discarding"]}),
         (ParameterError, {"window": "1h", "fill": "2026"}),
         (ParameterError, {"window": "1h", "fill": ["today", None]}),
         (ParameterError, {"window": "1h", "fill": [0, 7200], "by": "c", "fill_keys": ["fr"]}),
@@ -689,6 +694,11 @@ def test_the_yaml_of_the_guide_is_accepted(tmp_path, monkeypatch):
     (provider,) = load_providers(str(PROVIDERS))
     for step in steps:
         provider.create_transform(step["type"], step["config"], None)
+
+
+def test_python_reads_the_signature_that_beam_reads():
+    assert inspect.signature(LdpMean) == inspect.signature(LdpMean.__init__)
+    assert next(iter(inspect.signature(LdpMean).parameters)) == "column"
 
 
 def test_the_providers_describe_their_arguments():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ldp_core import (
+    BlockHadamardResponse,
     CountMeanSketch,
     DBitFlip,
     Domain,
@@ -35,6 +36,10 @@ ORACLES: dict[str, FrequencyOracle] = {
     "BLH": LocalHashing(FIVE, epsilon=1.0, variant="binary"),
     "FLH": LocalHashing(WIDE, epsilon=1.0, variant="fast"),
     "HR": HadamardResponse(WIDE, epsilon=1.0),
+    "BHR": BlockHadamardResponse(WIDE, epsilon=1.0),  # one block
+    "BHR, a value a block": BlockHadamardResponse(
+        WIDE, epsilon=3.0, blocks=40
+    ),  # between them it depends on the others
     "SHE": SummationHistogramEncoding(FIVE, epsilon=1.0),
     "PGR": ProjectiveGeometryResponse(WIDE, epsilon=1.0),
     "CMS": CountMeanSketch("int", epsilon=1.0, hashes=64, width=64).over(range(40)),

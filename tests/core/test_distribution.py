@@ -79,6 +79,16 @@ def test_distribution_from_reports():
     assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
 
 
+@pytest.mark.parametrize("buckets", [3, 128, 129, 1024])
+@pytest.mark.parametrize("method", METHODS)
+def test_one_bucket_of_all_numbers_is_in_its_interval(method, buckets):
+    m = SquareWave((0, 1), epsilon=1e-9, buckets=buckets)
+    for cell in (0, m.symbols // 2, m.symbols - 1):
+        counts = np.bincount([cell], minlength=m.symbols)
+        found = m.distribution(Tally(1, counts, m.fingerprint), buckets=1, method=method)
+        assert found.low[0] <= found.frequencies[0] <= found.high[0] <= 1
+
+
 def by_hand(frequencies) -> Distribution:
     k = len(frequencies)
     edges, zeros = np.arange(k + 1.0), np.zeros(k)

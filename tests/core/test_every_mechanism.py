@@ -210,6 +210,8 @@ FINGERPRINTS = {
     "BLH": "84d6c9b11d0f745d",
     "FLH": "e67549e0add2df36",
     "HR": "c088339a4c51f70a",
+    "BHR": "4f4650b357bcd39e",
+    "BHR, a value a block": "07653775907d441f",
     "SHE": "782869b4ae68854e",
     "PGR": "b0bef756cccc5740",
     "CMS": "e6a79f8138266a2b",

@@ -284,7 +284,7 @@ def estimated_slowly(level: pe.Level, table: np.ndarray, candidates: np.ndarray,
     for _ in range(passes + 1):
         left = table.copy()
         for row in range(rows):
-            left[row] -= np.bincount(buckets[row], taken, table.shape[1]) / rows
+            left[row] -= np.bincount(buckets[row], taken, table.shape[1]) * level._share_of_row[row]
         counts = (np.take_along_axis(left, buckets, axis=1).sum(axis=0) - (level.n - taken.sum()) * c) / (1 - c)
         least = max(5 * level._moments(left)[0], counts.max() * 4 / rows)
         new = (counts >= least) & (taken == 0)
@@ -309,6 +309,20 @@ def test_looking_up_few_candidates_again_finds_what_looking_up_all_finds(rows, m
     if rows > 3:  # (of fewer than 4 rows nothing is taken out)
         monkeypatch.setattr(pe, "_PASSES", 0)  # the planted fault: the first look was the last
         assert np.abs(level.estimates(candidates, 40).counts - np.sort(expected)[::-1][:40]).max() > 100
+
+
+def test_what_is_taken_out_with_a_count_below_0_lifts_others_that_are_looked_up_again():
+    """Counters that are nobody's reports, so uneven that many are taken out for what they share."""
+    m = small(4.0, levels=(4,), rows=8, width=1024)
+    skewed = np.random.default_rng(39).pareto(1.0, size=(m.rows, m.counters // m.rows))
+    level = pe.Level(m, 0, (20 * skewed).astype(np.int64))
+    candidates = SMALL.begin(4)
+    heavy, taken, table = level._taken_out(candidates)
+    assert taken.min() < -1000
+    expected = level._sums(table, level.n - taken.sum(), candidates)
+    expected[heavy] += taken
+    found = level.estimates(candidates, 100)
+    np.testing.assert_allclose(found.counts, np.sort(expected)[::-1][:100], rtol=1e-9, atol=1e-6)
 
 
 # ---- the search
@@ -366,6 +380,25 @@ def test_nothing_is_found_where_nothing_is(epsilon, n):
     """The threshold is exceeded by chance in 1 run of 20; where support is rare the noise is skewed."""
     alarms = false_alarms(small(epsilon, levels=(4,), rows=8), n, 60)
     assert alarms <= 18  # of Binomial(60, 0.05), with probability 1e-9
+
+
+def false_alarms_beside(held: list[str], repeats: int) -> int:
+    """All have one of a few values; what shares buckets with several of them varies more than others."""
+    m, values = small(4.0, levels=(4,), rows=8), np.repeat(held, 18_000 // len(held))
+    runs = (m.perturb(values, randomness=Keystream(run.to_bytes(32, "big"))) for run in range(repeats))
+    return sum(not set(m.find(m.tally(reports), 40).values) <= set(held) for reports in runs)
+
+
+ALIKE = ["".join(letters) for letters in product("abcdefg", repeat=4)][::80][:30]
+
+
+@pytest.mark.parametrize("held", [["bead"], ALIKE], ids=len)
+def test_nothing_else_is_found_beside_frequent_values(held, monkeypatch):
+    assert false_alarms_beside(held, 300) <= 24  # of 15 that the promise allows (seeded: no false alarm)
+    quantile = pe.Estimates.quantile
+    monkeypatch.setattr(pe.Estimates, "quantile", lambda self, tail: quantile(self._replace(kurtosis=0.0), tail))
+    if held is ALIKE:
+        assert false_alarms_beside(held, 300) > 24  # the planted fault
 
 
 def test_a_threshold_without_correction_for_many_candidates_is_found(monkeypatch):
@@ -637,11 +670,11 @@ def wrong_runs(n: int, runs: int = 40) -> int:
     return sum(any(v != "ros" for v in m.find(m.tally(m.perturb(["ros"] * n)), 10).values) for _ in range(runs))
 
 
-@pytest.mark.parametrize("n", [1, 4, 30])
+@pytest.mark.parametrize("n", [1, 2, 3, 30])
 def test_of_few_reports_nothing_is_found_that_nobody_has(n, monkeypatch):
     check_at_most(wrong_runs(n), 40, 0.05)
     monkeypatch.setattr(pe, "_FEW_REPORTS", 0)  # the planted fault: the normal approximation alone
-    if n < 30:
+    if n in (2, 3):
         with pytest.raises(AssertionError):
             check_at_most(wrong_runs(n), 40, 0.05)
 

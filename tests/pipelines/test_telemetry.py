@@ -421,6 +421,7 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
         ("does not have the columns ['person']", ["--secret-env", VARIABLE, "--id", "person"]),
         ("cannot be perturbed", ["--secret-env", VARIABLE, "--id", "os"]),
         ("nor be the event time", ["--secret-env", VARIABLE, "--id", "t"]),
+        ("nor one of --by", ["--secret-env", VARIABLE, "--id", "user", "--by", "country", "user"]),
         ("ids must be integers, text or binary", ["--secret-env", VARIABLE, "--id", "crashed"]),
         ("not allowed with", ["--secret-env", VARIABLE, "--secret-file", "f", "--id", "user"]),
         ("on the command line", ["--secret", SECRET, "--id", "user"]),
