@@ -42,7 +42,7 @@ Runs of this table differ by 10 to 20 % and a few of the ratios near their bars 
 columns. Their sketches and PEM need a shim for numpy 2, their local hashing xxhash below 4. Longitudinal ones draw
 their "permanent" answer anew at each call, RAPPOR has no second round, RS+FD spends more than it says: the
 comparison is of speed alone. Costs of FLH, HR, BHR, PGR and HCMS servers at 10^6 reports hardly grow with d; a tally
-of CMS is 256 sums of 256 bits, whatever d is. (FLH's has a constant part that is not small at a large epsilon: 5.7 s for
+of CMS is 256 sums of 256 bits, whatever d is. (FLH's has a constant part, not small at a large epsilon: 5.7 s for
 d = 16,384 at epsilon 3, 11 s at 4, where PGR takes 14 ns a report.)
 
 **Cost against the number of rows.** From 10^6 (Polars) or 10^7 (Beam) on it is flat or falling; below, the start of
