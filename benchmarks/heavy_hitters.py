@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from benchmarks.peers import installed
 from benchmarks.timing import Row, compare
-from ldp_core.heavy_hitters import HeavyHitters
-from ldp_core.local_hashing import FUNCTION, PRIME, LocalHashing
-from ldp_core.prefixes import Prefixes
+from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core.mechanisms.oracles.local_hashing import FUNCTION, PRIME, LocalHashing
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -14,17 +14,17 @@ events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more tha
 Sources and sinks are in `ldp_beam.io`.
 """
 
-from ldp_beam.coders import RecordBatchCoder, TallyCoder
-from ldp_beam.combine import HistogramCombineFn, TallyCombineFn
-from ldp_beam.contributions import BoundContributions
-from ldp_beam.deduplicate import Deduplicate
-from ldp_beam.distribution import Distribution, DistributionRow, PrivateDistribution
-from ldp_beam.heavy_hitters import HeavyHitters, PrivateHeavyHitters
-from ldp_beam.histogram import Histogram, PrivateHistogram
-from ldp_beam.ledger import PrivacyLedger
-from ldp_beam.mean import Mean, MeanRow, PrivateMean
+from ldp_beam.elements.coders import RecordBatchCoder, TallyCoder
+from ldp_beam.elements.rows import DeadLetter, HistogramRow
+from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.distribution import Distribution, DistributionRow, PrivateDistribution
+from ldp_beam.estimates.heavy_hitters import HeavyHitters, PrivateHeavyHitters
+from ldp_beam.estimates.histogram import Histogram, PrivateHistogram
+from ldp_beam.estimates.mean import Mean, MeanRow, PrivateMean
+from ldp_beam.persons.contributions import BoundContributions
+from ldp_beam.persons.deduplicate import Deduplicate
+from ldp_beam.persons.ledger import PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
-from ldp_beam.rows import DeadLetter, HistogramRow
 
 __all__ = [
     "BoundContributions",

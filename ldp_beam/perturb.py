@@ -11,25 +11,25 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
 from apache_beam.utils.windowed_value import WindowedValue
 
-from ldp_beam.batches import Batch, Lot, Part
-from ldp_beam.coders import AnyReports
-from ldp_beam.faults import NO_COLUMN, Faults, check_values
-from ldp_beam.keys import NoiseKey, noise_key
-from ldp_beam.records import (
+from ldp_beam.elements.batches import Batch, Lot, Part
+from ldp_beam.elements.coders import AnyReports
+from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
+from ldp_beam.elements.keys import NoiseKey, noise_key
+from ldp_beam.elements.records import (
     NAMESPACE,
     FlushedAtOnce,
     RecordsDoFn,
     RecordsTransform,
     refuse_sliding,
 )
-from ldp_beam.rows import DeadLetter
-from ldp_beam.stable import Stable
+from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.stable import Stable
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core import RandomizedResponse as RandomizedResponseMechanism
 from ldp_core import UnaryEncoding as UnaryEncodingMechanism
-from ldp_core.domain import Label
-from ldp_core.plan import refuse_reports
-from ldp_core.unary_encoding import Variant
+from ldp_core.inputs.domain import Label
+from ldp_core.mechanisms.oracles.unary_encoding import Variant
+from ldp_core.plans.plan import refuse_reports
 
 
 class Perturb(RecordsTransform):

@@ -3,12 +3,6 @@
 values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> estimate -> Histogram
 """
 
-from ldp_core.block_hadamard_response import BlockHadamardResponse
-from ldp_core.consistency import consistent
-from ldp_core.count_mean_sketch import CountMeanSketch
-from ldp_core.d_bit_flip import DBitFlip
-from ldp_core.distribution import Distribution
-from ldp_core.domain import Domain
 from ldp_core.errors import (
     DomainError,
     DtypeError,
@@ -19,42 +13,50 @@ from ldp_core.errors import (
     PlanError,
     ReportError,
 )
-from ldp_core.fake_data import FakeDataColumn
-from ldp_core.frequency_oracle import FrequencyOracle
-from ldp_core.hadamard_count_mean_sketch import HadamardCountMeanSketch
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.heavy_hitters import HeavyHitters
-from ldp_core.histogram import Histogram
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.hybrid import Hybrid
-from ldp_core.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
-from ldp_core.interval import Interval
-from ldp_core.keyed import Keyed, Secret
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.loloha import Loloha
-from ldp_core.longitudinal import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
-from ldp_core.mean import Mean
+from ldp_core.estimates.consistency import consistent
+from ldp_core.estimates.distribution import Distribution
+from ldp_core.estimates.histogram import Histogram
+from ldp_core.estimates.mean import Mean
+from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.open_domain import OpenDomain
+from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
-from ldp_core.numeric import Numeric
-from ldp_core.one_bit_mean import OneBitMean
-from ldp_core.open_domain import OpenDomain
-from ldp_core.piecewise import Piecewise
-from ldp_core.plan import PrivacyPlan
-from ldp_core.plan_planning import compare as compare_plans
-from ldp_core.planning import expected_error, recommend, required_epsilon, required_n
-from ldp_core.prefixes import Prefixes
-from ldp_core.projective_geometry_response import ProjectiveGeometryResponse
-from ldp_core.randomized_response import RandomizedResponse
-from ldp_core.randomness import Keystream, Randomness
-from ldp_core.rappor import Rappor
-from ldp_core.sampled_column import SampledColumn
-from ldp_core.sketch import Candidates, Sketch
-from ldp_core.square_wave import SquareWave
-from ldp_core.stochastic_rounding import StochasticRounding
-from ldp_core.subset_selection import SubsetSelection
-from ldp_core.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
+from ldp_core.mechanisms.longitudinal.loloha import Loloha
+from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
+from ldp_core.mechanisms.numbers._base import Numeric
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
+from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.mechanisms.sketches._base import Candidates, Sketch
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
+from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
+from ldp_core.mechanisms.sketches.rappor import Rappor
+from ldp_core.noise.fresh import Keystream, Randomness
+from ldp_core.noise.keyed import Keyed
+from ldp_core.noise.secret import Secret
+from ldp_core.plans.compare import compare as compare_plans
+from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.plan import PrivacyPlan
+from ldp_core.plans.recommend import expected_error, recommend, required_epsilon, required_n
+from ldp_core.plans.sampled import SampledColumn
 from ldp_core.tally import Tally
-from ldp_core.unary_encoding import UnaryEncoding
 
 __all__ = [
     "BlockHadamardResponse",

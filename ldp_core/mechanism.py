@@ -1,8 +1,8 @@
 """What every mechanism is: values go in, private reports come out, and tallies of reports add up.
 
 values -> `inputs` -> codes -> `perturb` -> reports -> `tally` -> `Tally`, and from there what the mechanism can
-estimate: counts (`ldp_core.frequency_oracle`), counts of candidates (`ldp_core.sketch`), means and distributions
-(`ldp_core.numeric`).
+estimate: counts (`FrequencyOracle`), counts of candidates (`Sketch`), means and distributions
+(`Numeric`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ldp_core.columns import CONVERSION_ERRORS, as_arrow, combine, plain
-from ldp_core.domain import Codes
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
-from ldp_core.inputs import Inputs, inputs_from_dict
-from ldp_core.probability import log_above
-from ldp_core.randomness import Keystream, Noise, Randomness
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
+from ldp_core.exact.probability import log_above
+from ldp_core.inputs import inputs_from_dict
+from ldp_core.inputs.base import Inputs
+from ldp_core.noise.fresh import Keystream, Noise, Randomness
 from ldp_core.tally import Tally
 
 Native: TypeAlias = npt.NDArray[Any]

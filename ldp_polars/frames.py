@@ -10,9 +10,9 @@ import polars as pl
 from polars import selectors as cs
 
 from ldp_core import ParameterError, PlanError, PrivacyPlan
-from ldp_core.drawn_column import DrawnColumn, DrawnColumns
-from ldp_core.plan import METADATA_KEY
-from ldp_core.report_type import check_same
+from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
+from ldp_core.plans.plan import METADATA_KEY
+from ldp_core.plans.provenance import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
 from ldp_polars.functions import NO_HISTOGRAM, as_expr, finished, histogram, one_value_a_row, perturb
 from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
@@ -20,7 +20,7 @@ from ldp_polars.typed import Report, refuse_reports
 from ldp_polars.udfs import PerturbDrawn
 
 if TYPE_CHECKING:
-    from ldp_core.consistency import Consistency
+    from ldp_core.estimates.consistency import Consistency
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 

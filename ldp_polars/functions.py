@@ -24,7 +24,7 @@ from ldp_core import (
     RandomizedResponse,
     UnaryEncoding,
 )
-from ldp_core.estimation import Estimation
+from ldp_core.estimates.options import Estimation
 from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
 from ldp_polars.planned import at_plan_time
@@ -32,9 +32,9 @@ from ldp_polars.typed import Report, mechanism_of
 from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
-    from ldp_core.consistency import Consistency
-    from ldp_core.domain import Label, Unmatched
-    from ldp_core.unary_encoding import Variant
+    from ldp_core.estimates.consistency import Consistency
+    from ldp_core.inputs.domain import Label, Unmatched
+    from ldp_core.mechanisms.oracles.unary_encoding import Variant
 
 
 NO_HISTOGRAM = (
@@ -291,7 +291,7 @@ def histogram(
         mechanism: the one that made them; not needed for reports perturbed with ``typed=True``.
         confidence: of the intervals.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
-        consistency: make the counts non-negative and add up to n, by a method of `ldp_core.consistency` such as
+        consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
             ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
             the unbiased estimate, which is the default.
 

@@ -16,11 +16,11 @@ from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
 if TYPE_CHECKING:
-    from ldp_core.consistency import Consistency
-    from ldp_core.distribution import Distributing
-    from ldp_core.domain import Label, Unmatched
-    from ldp_core.numeric import Numeric
-    from ldp_core.unary_encoding import Variant
+    from ldp_core.estimates.consistency import Consistency
+    from ldp_core.estimates.distribution import Distributing
+    from ldp_core.inputs.domain import Label, Unmatched
+    from ldp_core.mechanisms.numbers._base import Numeric
+    from ldp_core.mechanisms.oracles.unary_encoding import Variant
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from ldp_core import Mechanism
-from ldp_core.distribution import Distributing, check_distributing
-from ldp_core.estimation import check_confidence
-from ldp_core.numeric import Numeric, check_numeric
+from ldp_core.estimates.distribution import Distributing, check_distributing
+from ldp_core.estimates.options import check_confidence
+from ldp_core.mechanisms.numbers._base import Numeric, check_numeric
 from ldp_polars.dtypes import spread
 from ldp_polars.functions import as_expr, tally
 from ldp_polars.planned import at_plan_time
@@ -35,14 +35,14 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n}`` a group, in the numbers' own unit; ``unnest`` makes columns.
-        The mean is unbiased; see `ldp_core.mean.Mean`. nan without reports.
+        The mean is unbiased; see `ldp_core.Mean`. nan without reports.
 
     Raises:
         ParameterError: not a mechanism for numbers, or a confidence outside (0, 1).
         ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
-    >>> from ldp_core.hybrid import Hybrid
+    >>> from ldp_core.mechanisms.numbers.hybrid import Hybrid
     >>> m = Hybrid((0, 100), epsilon=1.0)
     >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
@@ -94,7 +94,7 @@ def distribution(
         ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
-    >>> from ldp_core.square_wave import SquareWave
+    >>> from ldp_core.mechanisms.numbers.square_wave import SquareWave
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=200)
     >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
     >>> buckets = reports.select(ldp_polars.distribution("age", m, buckets=10)).explode("age").unnest("age")

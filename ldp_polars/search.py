@@ -9,7 +9,7 @@ from functools import partial
 import polars as pl
 
 from ldp_core import ParameterError
-from ldp_core.heavy_hitters import HeavyHitters
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_polars.dtypes import entries_dtype
 from ldp_polars.functions import as_expr, tally
 from ldp_polars.udfs import tallies
@@ -100,5 +100,5 @@ class Find:
 
 def _checked_mechanism(mechanism: HeavyHitters) -> HeavyHitters:
     if not isinstance(mechanism, HeavyHitters):
-        raise ParameterError(f"expected ldp_core.heavy_hitters.HeavyHitters, got {type(mechanism).__name__}")
+        raise ParameterError(f"expected ldp_core.HeavyHitters, got {type(mechanism).__name__}")
     return mechanism

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from ldp_core import DtypeError, Mechanism, MechanismMismatchError
-from ldp_core.report_type import NAME, check_same, describe, described
+from ldp_core.plans.provenance import NAME, check_same, describe, described
 from ldp_polars.dtypes import report_dtype
 
 

@@ -25,8 +25,8 @@ from ldp_core import (
     Secret,
     Tally,
 )
-from ldp_core.drawn_column import DrawnColumns
-from ldp_core.estimation import Estimation
+from ldp_core.estimates.options import Estimation
+from ldp_core.plans.drawn import DrawnColumns
 from ldp_polars.dtypes import (
     arrow,
     histogram_dtype,

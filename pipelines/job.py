@@ -16,8 +16,8 @@ from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
+from ldp_beam.elements.windows import window_fn
 from ldp_beam.io.histograms import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
-from ldp_beam.windows import window_fn
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,
@@ -29,8 +29,8 @@ from ldp_core import (
     Rappor,
     Secret,
 )
-from ldp_core.columns import as_arrow
-from ldp_core.keyed import id_words
+from ldp_core.exact.arrow import as_arrow
+from ldp_core.noise.keyed import id_words
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
 from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema, with_json_types
 

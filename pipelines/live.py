@@ -31,10 +31,10 @@ from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
-from ldp_beam.faults import LATE
+from ldp_beam.elements.faults import LATE
+from ldp_beam.elements.windows import window_fn
 from ldp_beam.io import DecodeMessages
 from ldp_beam.io.extras import need
-from ldp_beam.windows import window_fn
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from pipelines.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
 from pipelines.pubsub import PubSub, PubSubServer, google_types

@@ -25,7 +25,7 @@ from apache_beam.metrics import Metrics
 from ldp_beam import DeadLetter
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
-from ldp_core.columns import ARROW_TYPES
+from ldp_core.exact.arrow import ARROW_TYPES
 from pipelines.progress import PROGRESS
 
 BATCH_ROWS = 1 << 16

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from ldp_beam.elements.windows import seconds
 from ldp_beam.io.histograms import HISTOGRAM_SCHEMA
-from ldp_beam.windows import seconds
 from ldp_core import HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines

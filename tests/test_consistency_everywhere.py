@@ -11,7 +11,7 @@ import ldp_beam
 import ldp_polars
 from ldp_beam.yaml import LdpHistogram
 from ldp_core import Domain, Keyed, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
-from ldp_core.consistency import METHODS
+from ldp_core.estimates.consistency import METHODS
 from tests.beam.helpers import run
 
 LABELS = ["a", "b", "c", "d", "e"]

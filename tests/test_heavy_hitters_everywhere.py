@@ -10,11 +10,11 @@ import pytest
 
 import ldp_beam
 import ldp_polars  # registers the namespaces
-from ldp_beam.heavy_hitters import HeavyHitters as FindHitters
-from ldp_beam.heavy_hitters import PrivateHeavyHitters
+from ldp_beam.estimates.heavy_hitters import HeavyHitters as FindHitters
+from ldp_beam.estimates.heavy_hitters import PrivateHeavyHitters
 from ldp_core import Keyed, ParameterError, PrivacyPlan, RandomizedResponse, ReportError, Secret
-from ldp_core.heavy_hitters import HeavyHitters
-from ldp_core.prefixes import Prefixes
+from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_polars.search import find, heavy_hitters
 
 from .beam.helpers import run

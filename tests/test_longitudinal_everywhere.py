@@ -8,10 +8,12 @@ import pytest
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
-from ldp_core import Domain, Keyed, Mechanism, ParameterError, PrivacyPlan, Secret, bits
-from ldp_core.d_bit_flip import DBitFlip
-from ldp_core.loloha import Loloha
-from ldp_core.longitudinal import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
+from ldp_core import Domain, Keyed, Mechanism, ParameterError, PrivacyPlan, Secret
+from ldp_core.exact import bits
+from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
+from ldp_core.mechanisms.longitudinal.loloha import Loloha
+from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
 
 from .beam.helpers import run
 from .everywhere import (

@@ -9,14 +9,14 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_core import Domain, Keyed, Mechanism, PrivacyPlan, Secret
-from ldp_core.block_hadamard_response import BlockHadamardResponse
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.projective_geometry_response import ProjectiveGeometryResponse
-from ldp_core.subset_selection import SubsetSelection
-from ldp_core.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 
 from .beam.helpers import run
 from .everywhere import (

@@ -12,7 +12,7 @@ import pytest
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_core import Keyed, Mechanism, ParameterError, PrivacyPlan, Secret
-from ldp_core.rappor import Rappor
+from ldp_core.mechanisms.sketches.rappor import Rappor
 
 from .beam.helpers import run
 from .everywhere import (

@@ -14,10 +14,10 @@ import pytest
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.faults import Faults, check_reports
+from ldp_beam.elements.faults import Faults, check_reports
 from ldp_beam.yaml import LdpHistogram, LdpPerturb
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
-from ldp_core.sampled_column import SampledColumn
+from ldp_core.plans.sampled import SampledColumn
 from ldp_polars import udfs
 from ldp_polars.frames import _drawn_reports
 

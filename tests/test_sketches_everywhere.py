@@ -12,8 +12,8 @@ from scipy import stats
 import ldp_beam
 import ldp_polars
 from ldp_core import Keyed, ParameterError, PrivacyPlan, Secret
-from ldp_core.count_mean_sketch import CountMeanSketch
-from ldp_core.hadamard_count_mean_sketch import HadamardCountMeanSketch
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
+from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
 
 from .beam.helpers import run
 from .everywhere import (

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 
+from ldp_beam.elements.records import NAMESPACE
+from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io.messages import NOT_A_RECORD
 from ldp_beam.io.ndjson import parse_stream
-from ldp_beam.records import NAMESPACE
-from ldp_beam.rows import DeadLetter
 from ldp_core import InputError
 
 UNREADABLE = "not a readable file"

@@ -13,10 +13,10 @@ from apache_beam.io.watch import PollFn, PollResult, Watch, after_total_of, neve
 from apache_beam.pvalue import PBegin
 from apache_beam.utils.timestamp import Timestamp
 
+from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.windows import seconds
 from ldp_beam.io.files import ReadFileDoFn, file_format
-from ldp_beam.records import RecordsTransform
-from ldp_beam.rows import DeadLetter
-from ldp_beam.windows import seconds
 from ldp_core import ParameterError
 
 

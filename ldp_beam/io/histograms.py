@@ -21,8 +21,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from ldp_beam.rows import HistogramRow, is_histogram_row
-from ldp_beam.stable import Stable
+from ldp_beam.elements.rows import HistogramRow, is_histogram_row
+from ldp_beam.elements.stable import Stable
 from ldp_core import DtypeError, ParameterError
 
 FileFormat: TypeAlias = Literal["parquet", "ndjson"]

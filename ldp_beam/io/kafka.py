@@ -10,12 +10,12 @@ import pyarrow as pa
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.pvalue import PBegin, PCollection
 
+from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.elements.stable import Stable
+from ldp_beam.elements.windows import seconds
 from ldp_beam.io.extras import need
 from ldp_beam.io.kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
-from ldp_beam.records import RecordsTransform
-from ldp_beam.stable import Stable
-from ldp_beam.windows import seconds
 from ldp_core import LdpError, ParameterError
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}

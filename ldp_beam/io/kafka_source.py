@@ -113,7 +113,7 @@ class KafkaSource(UnboundedSource):
         stop_at: ``"latest"``: end at what was the end of each partition when reading began; or the offset to
             stop before, by partition; None: never.
         max_batch: messages in one poll, at most.
-        max_delay: seconds; see `ldp_beam.io.kafka.ReadKafka`.
+        max_delay: seconds; see `ReadKafka`.
     """
 
     def __init__(

@@ -15,11 +15,11 @@ import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
-from ldp_beam.coders import arrow_stream
+from ldp_beam.elements.coders import arrow_stream
+from ldp_beam.elements.records import NAMESPACE, RecordsTransform
+from ldp_beam.elements.rows import DeadLetter, is_histogram_row
 from ldp_beam.io.histograms import histogram_line
 from ldp_beam.io.ndjson import parse_lines
-from ldp_beam.records import NAMESPACE, RecordsTransform
-from ldp_beam.rows import DeadLetter, is_histogram_row
 from ldp_core import DtypeError, InputError, ParameterError
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
@@ -33,7 +33,7 @@ _REASONS: dict[Format, str] = {"arrow": NOT_A_BATCH, "ndjson": NOT_A_RECORD}
 
 
 def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None = None) -> bytes:
-    """A batch as a message; see `ldp_beam.RecordBatchCoder`. `decode` reads it compressed or not.
+    """A batch as a message; see `RecordBatchCoder`. `decode` reads it compressed or not.
 
     Raises:
         DtypeError: not a ``pyarrow.RecordBatch``.

@@ -8,10 +8,10 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PBegin, PCollection
 
+from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.elements.stable import Stable
 from ldp_beam.io.extras import need
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
-from ldp_beam.records import RecordsTransform
-from ldp_beam.stable import Stable
 from ldp_core import ParameterError
 
 

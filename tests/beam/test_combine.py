@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
-from ldp_beam.combine import AccumulatorCoder
+from ldp_beam.estimates.combine import AccumulatorCoder
 from ldp_core import (
     Histogram,
     LdpError,

@@ -27,10 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ldp_beam
-from ldp_beam.contributions import BoundContributions
-from ldp_beam.ids import IdHash
-from ldp_beam.limits import AdmitFirst, PieceCoder, SplitByPerson
-from ldp_beam.seen import Seen
+from ldp_beam.elements.ids import IdHash
+from ldp_beam.persons.contributions import BoundContributions
+from ldp_beam.persons.limits import AdmitFirst, PieceCoder, SplitByPerson
+from ldp_beam.persons.seen import Seen
 from ldp_core import (
     DtypeError,
     InputError,
@@ -41,7 +41,7 @@ from ldp_core import (
     RandomizedResponse,
     Secret,
 )
-from ldp_core.probability import exp_below
+from ldp_core.exact.probability import exp_below
 
 from .helpers import SURE, Collector, counters, run, run_with_result, stamped, table
 from .test_secrets import NUMBER, SECRET, assert_clean, everything_about
@@ -390,7 +390,7 @@ def test_hashes_are_keyed_stable_and_spread():
 
 
 def SplitInput(name, ids):  # noqa: N802
-    from ldp_beam.batches import Batch
+    from ldp_beam.elements.batches import Batch
 
     yield Batch(pa.RecordBatch.from_arrays([ids], names=[name]), Timestamp(0), GlobalWindow())
 
@@ -463,7 +463,7 @@ def test_two_worker_processes(tmp_path):
             import apache_beam as beam
             import pyarrow as pa
             from apache_beam.options.pipeline_options import PipelineOptions
-            from ldp_beam.contributions import BoundContributions
+            from ldp_beam.persons.contributions import BoundContributions
 
             class OverTheWire(BoundContributions):  # or the local runner would run all of it in one process
                 def _admit(self, pieces):

@@ -13,8 +13,8 @@ from apache_beam.transforms.window import FixedWindows, IntervalWindow, Sessions
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
-from ldp_beam import partials
-from ldp_beam.faults import OTHER_PLAN
+from ldp_beam.elements.faults import OTHER_PLAN
+from ldp_beam.estimates import partials
 from ldp_core import (
     Domain,
     DomainError,

@@ -14,7 +14,7 @@ from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter
-from ldp_beam.faults import LATE, NULL
+from ldp_beam.elements.faults import LATE, NULL
 
 from .helpers import SURE_BOOL, run
 

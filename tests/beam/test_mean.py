@@ -11,13 +11,13 @@ from apache_beam.transforms.window import SlidingWindows
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.mean import Mean, MeanRow, PrivateMean
+from ldp_beam.estimates.mean import Mean, MeanRow, PrivateMean
 from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, Secret
-from ldp_core.hybrid import Hybrid
-from ldp_core.one_bit_mean import OneBitMean
-from ldp_core.piecewise import Piecewise
-from ldp_core.square_wave import SquareWave
-from ldp_core.stochastic_rounding import StochasticRounding
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
+from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 
 from .helpers import run
 

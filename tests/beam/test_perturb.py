@@ -13,8 +13,8 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.faults import OTHER_PLAN
-from ldp_beam.records import LOT_SIZE
+from ldp_beam.elements.faults import OTHER_PLAN
+from ldp_beam.elements.records import LOT_SIZE
 from ldp_core import (
     Domain,
     DomainError,

@@ -14,14 +14,14 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats
 
-from ldp_core.sampling import ONE
+from ldp_core.exact.sampling import ONE
 
 FALSE_ALARM = 1e-8
 
 _PRECISE = Context(prec=150)
 
 
-# ---- exact arithmetic, independent of ldp_core.probability (150 digits there, 60 here)
+# ---- exact arithmetic, independent of ldp_core.exact.probability (150 digits there, 60 here)
 
 
 def exact_ln(ratio: Fraction) -> Decimal:

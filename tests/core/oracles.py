@@ -20,7 +20,7 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core.frequency_oracle import FrequencyOracle
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
 
 FIVE, WIDE = Domain(range(5)), Domain(range(40))
 

@@ -38,7 +38,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.mechanism import Mechanism
-from ldp_core.report_type import described
+from ldp_core.plans.provenance import described
 
 LABELS = ["a", "b", "c"]
 

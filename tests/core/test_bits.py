@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Domain, ReportError, UnaryEncoding, bits
+from ldp_core import Domain, ReportError, UnaryEncoding
+from ldp_core.exact import bits
 
 sizes = st.one_of(st.integers(1, 300), st.sampled_from([1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 256]))
 seeds = st.integers(0, 2**32)

@@ -26,8 +26,8 @@ from ldp_core import (
     Secret,
     Tally,
 )
-from ldp_core.block_hadamard_response import best_blocks
-from ldp_core.sampling import ONE
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
 
 from .checks import check_marginals, exact_exp
 from .test_keyed import SECRET, block
@@ -200,7 +200,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
     np.add.at(expected, (groups, d + reports.astype(int) // m.columns), 1)
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.words._CELLS", 2 * m.points)
+    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.points)
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
     assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from ldp_core import Domain, MechanismMismatchError, ParameterError, RandomizedResponse, Tally, UnaryEncoding
-from ldp_core import consistency as module
-from ldp_core.consistency import METHODS, consistent
+from ldp_core.estimates import consistency as module
+from ldp_core.estimates.consistency import METHODS, consistent
 
 from .checks import FALSE_ALARM
 

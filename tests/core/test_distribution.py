@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core import ParameterError, SquareWave, StochasticRounding, Tally, square_wave
-from ldp_core.distribution import Distribution
-from ldp_core.expectation_maximisation import Fit, derivative, fit, smoothed
+from ldp_core import ParameterError, SquareWave, StochasticRounding, Tally
+from ldp_core.estimates.distribution import Distribution
+from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit, smoothed
+from ldp_core.mechanisms.numbers import square_wave
 
 SIDE = (-1.0, 1.0)
 METHODS = ["ems", "em"]

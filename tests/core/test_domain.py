@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ldp_core import Domain, DomainError, DtypeError, Mechanism, RandomizedResponse, UnaryEncoding
-from ldp_core.sketch import Candidates
+from ldp_core.mechanisms.sketches._base import Candidates
 
 from .oracles import ORACLES
 

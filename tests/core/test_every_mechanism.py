@@ -38,7 +38,7 @@ from ldp_core import (
     StochasticRounding,
     UnaryEncoding,
 )
-from ldp_core.report_type import describe, described
+from ldp_core.plans.provenance import describe, described
 
 from .checks import exact_exp
 from .oracles import ORACLES

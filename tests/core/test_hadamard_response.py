@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scipy import linalg
 
 from ldp_core import Domain, Keyed, Mechanism, ParameterError, ReportError, Secret, Tally
-from ldp_core.hadamard_response import HadamardResponse, walsh_hadamard
-from ldp_core.sampling import ONE
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse, walsh_hadamard
 
 from .checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
 from .test_keyed import SECRET, block
@@ -119,7 +119,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
     expected = np.zeros((n_groups, d), np.int64)
     np.add.at(expected, groups, linalg.hadamard(m.columns)[1 : d + 1, reports.astype(int)].T == 1)
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.words._CELLS", 2 * m.columns)
+    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.columns)
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
     assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
 

@@ -23,10 +23,10 @@ from ldp_core import (
     ReportError,
     Secret,
 )
-from ldp_core import prefix_extending as pe
-from ldp_core.heavy_hitters import HeavyHitters
-from ldp_core.prefixes import Prefixes
-from ldp_core.probability import fraction
+from ldp_core.exact.probability import fraction
+from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.mechanisms.heavy_hitters import _search as pe
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.tally import Tally
 
 from .checks import FALSE_ALARM, check_binomial, exact_exp

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ldp_core import Domain, Keyed, Mechanism, ParameterError, ReportError, Secret, Tally, UnaryEncoding
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding, best_theta
-from ldp_core.sampling import ONE
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding, best_theta
 
 from .checks import check_binomial, check_marginals, check_rows_independent, exact_exp, exact_ln
 

@@ -12,10 +12,10 @@ import pytest
 from scipy import signal, stats
 
 from ldp_core import RandomizedResponse, Tally, UnaryEncoding
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 
 from .checks import FALSE_ALARM, check_binomial
 

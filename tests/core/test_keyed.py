@@ -26,7 +26,7 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_core.sampling import ONE
+from ldp_core.exact.sampling import ONE
 
 from .checks import FALSE_ALARM, check_binomial
 
@@ -122,7 +122,7 @@ def test_answers_are_those_of_the_reference(name):
 
 @given(st.lists(st.one_of(st.text(max_size=40), st.sampled_from(["", "a", "a" * 16, "a" * 17])), max_size=20))
 def test_hashes_of_text_are_cbc_macs(texts):
-    from ldp_core.keyed import id_words
+    from ldp_core.noise.keyed import id_words
 
     high, low = id_words(pa.array(texts, pa.string()), bytes(32))
     encryptor = Cipher(algorithms.AES(bytes(32)), modes.ECB()).encryptor()

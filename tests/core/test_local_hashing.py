@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Domain, Keyed, Keystream, Mechanism, ParameterError, ReportError, Secret, Tally, local_hashing
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.sampling import ONE
+from ldp_core import Domain, Keyed, Keystream, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles import local_hashing
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
 
 from .checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
 from .test_keyed import SECRET, block

@@ -28,13 +28,17 @@ from ldp_core import (
     Secret,
     Tally,
     UnaryEncoding,
-    bits,
 )
-from ldp_core.d_bit_flip import DBitFlip
-from ldp_core.keyed import KeyedRows
-from ldp_core.loloha import Loloha
-from ldp_core.longitudinal import Longitudinal, LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
-from ldp_core.sampling import ONE
+from ldp_core.exact import bits
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.longitudinal._base import (
+    Longitudinal,
+    LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
+)
+from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
+from ldp_core.mechanisms.longitudinal.loloha import Loloha
+from ldp_core.noise.keyed import KeyedRows
 
 from .checks import check_binomial, check_marginals, check_uniform, exact_exp, exact_ln
 
@@ -756,7 +760,7 @@ def test_blocks_do_not_show(monkeypatch):
         whole = reports_of(m, secret)
         for module in ("longitudinal", "d_bit_flip"):
             monkeypatch.setattr(f"ldp_core.{module}._BLOCK", 64)
-        monkeypatch.setattr("ldp_core.words._BLOCK", 7)
+        monkeypatch.setattr("ldp_core.reports.words._BLOCK", 7)
         assert reports_of(m, secret).equals(whole)
         monkeypatch.undo()
 

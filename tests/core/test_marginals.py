@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import Domain, Keystream, RandomizedResponse, UnaryEncoding
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 
 from .checks import check_binomial, check_marginals, check_rows_independent
 

@@ -35,15 +35,15 @@ from ldp_core import (
     SubsetSelection,
     Tally,
     UnaryEncoding,
-    numeric,
 )
-from ldp_core.hybrid import Hybrid
-from ldp_core.interval import STEPS
-from ldp_core.one_bit_mean import OneBitMean
-from ldp_core.piecewise import Piecewise
-from ldp_core.sampling import ONE
-from ldp_core.square_wave import SquareWave
-from ldp_core.stochastic_rounding import StochasticRounding, spread
+from ldp_core.exact.sampling import ONE
+from ldp_core.inputs.interval import STEPS
+from ldp_core.mechanisms.numbers import _base as numeric
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
+from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding, spread
 
 from .checks import check_binomial, exact_exp
 
@@ -467,7 +467,7 @@ def test_rounding_to_the_nearest_point_is_found(monkeypatch):
     def nearest(codes, points, noise):
         return np.rint(codes / STEPS * (points - 1)).astype(np.uint32)
 
-    monkeypatch.setattr("ldp_core.one_bit_mean.round_to_points", nearest)
+    monkeypatch.setattr("ldp_core.mechanisms.numbers.one_bit_mean.round_to_points", nearest)
     with pytest.raises(AssertionError):
         check_mean(m, numbers, m.mean(m.tally(m.perturb(numbers))))
 

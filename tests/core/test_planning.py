@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from ldp_core import Domain, ParameterError, RandomizedResponse, UnaryEncoding, kinds
-from ldp_core import planning as module
-from ldp_core.kinds import KINDS, Kind, register
-from ldp_core.planning import HEADER, expected_error, recommend, required_epsilon, required_n
+from ldp_core import Domain, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_core.plans import choices as kinds
+from ldp_core.plans import recommend as module
+from ldp_core.plans.choices import KINDS, Kind, register
+from ldp_core.plans.recommend import HEADER, expected_error, recommend, required_epsilon, required_n
 
 from .checks import FALSE_ALARM
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp_core import Keystream, RandomizedResponse, UnaryEncoding, bits, sampling
-from ldp_core.probability import floor_threshold
-from ldp_core.sampling import ONE, bernoulli_bits, uniform_below
+from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
+from ldp_core.exact import bits, sampling
+from ldp_core.exact.probability import floor_threshold
+from ldp_core.exact.sampling import ONE, bernoulli_bits, uniform_below
 
 from .checks import (
     Scripted,

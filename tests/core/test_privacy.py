@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import Domain, RandomizedResponse, UnaryEncoding, sampling
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.sampling import ONE
+from ldp_core import Domain, RandomizedResponse, UnaryEncoding
+from ldp_core.exact import sampling
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 
 from .checks import empirical_epsilon, exact_ln
 

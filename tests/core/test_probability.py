@@ -12,8 +12,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ldp_core import Domain, ParameterError, RandomizedResponse, UnaryEncoding
-from ldp_core.probability import exp_below, log_above
-from ldp_core.sampling import ONE
+from ldp_core.exact.probability import exp_below, log_above
+from ldp_core.exact.sampling import ONE
 
 from .checks import exact_exp, exact_ln
 

@@ -28,11 +28,15 @@ from ldp_core import (
     Secret,
     Tally,
     UnaryEncoding,
-    projective_geometry_response,
 )
-from ldp_core.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
-from ldp_core.projective_geometry_response import ProjectiveGeometryResponse, ProjectiveSpace, best_field
-from ldp_core.sampling import ONE
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles import projective_geometry_response
+from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.projective_geometry_response import (
+    ProjectiveGeometryResponse,
+    ProjectiveSpace,
+    best_field,
+)
 
 from .checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
 from .test_keyed import SECRET, block
@@ -292,7 +296,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     if isinstance(m, HPGR):
         np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.words._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
+    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
     np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
     assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
 

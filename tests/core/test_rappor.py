@@ -28,13 +28,13 @@ from ldp_core import (
     ReportError,
     Secret,
     Tally,
-    bits,
-    bloom,
-    rappor_decoding,
 )
-from ldp_core.rappor import Rappor
-from ldp_core.rappor_decoding import RapporCandidates, nonnegative, p_values, significant
-from ldp_core.sampling import ONE
+from ldp_core.exact import bits
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.sketches import _bloom as bloom
+from ldp_core.mechanisms.sketches import _rappor_candidates as rappor_decoding
+from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates, nonnegative, p_values, significant
+from ldp_core.mechanisms.sketches.rappor import Rappor
 
 from .checks import check_binomial, check_rows_independent, check_uniform, exact_exp, exact_ln
 from .test_keyed import SECRET, block

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Keystream, RandomizedResponse, UnaryEncoding, sampling
-from ldp_core.probability import floor_threshold
-from ldp_core.sampling import ONE, bernoulli_bits, uniform_below
+from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
+from ldp_core.exact import sampling
+from ldp_core.exact.probability import floor_threshold
+from ldp_core.exact.sampling import ONE, bernoulli_bits, uniform_below
 
 from .checks import (
     Scripted,

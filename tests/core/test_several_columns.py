@@ -34,14 +34,14 @@ from ldp_core import (
     SubsetSelection,
     Tally,
     UnaryEncoding,
-    sampling,
 )
-from ldp_core.drawn_column import DrawnColumns
-from ldp_core.estimation import Estimation
-from ldp_core.fake_data import FakeDataColumn, published_epsilon
-from ldp_core.plan_planning import HEADER, compare
-from ldp_core.sampled_column import SampledColumn
-from ldp_core.sampling import ONE
+from ldp_core.estimates.options import Estimation
+from ldp_core.exact import sampling
+from ldp_core.exact.sampling import ONE
+from ldp_core.plans.compare import HEADER, compare
+from ldp_core.plans.drawn import DrawnColumns
+from ldp_core.plans.fake import FakeDataColumn, published_epsilon
+from ldp_core.plans.sampled import SampledColumn
 
 from .checks import check_binomial, check_uniform, exact_exp, exact_ln
 
@@ -201,7 +201,7 @@ def supports(m, report: str, v: int, label) -> bool:
 
 
 def test_the_published_amplification_does_not_hold_for_records_that_differ_everywhere(monkeypatch):
-    """RS+FD of CIKM 2021 for epsilon 1: its record spends epsilon', the answer's own; see `ldp_core.fake_data`."""
+    """RS+FD of CIKM 2021 for epsilon 1: its record spends epsilon', the answer's own; see `ldp_core.plans.fake`."""
     for values, other in ((AB, AB), (AB, ABC)):
         spent = published_epsilon(1.0, 2)
         tables = tables_of(monkeypatch, fake_of({"x": grr(values, spent), "y": grr(other, spent)}))

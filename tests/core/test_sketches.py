@@ -30,13 +30,13 @@ from ldp_core import (
     Secret,
     Tally,
     UnaryEncoding,
-    count_mean_sketch,
-    hash_families,
 )
-from ldp_core.count_mean_sketch import CountMean, CountMeanSketch
-from ldp_core.hadamard_count_mean_sketch import HadamardCountMeanSketch, _transform
-from ldp_core.hash_families import RandomFunctions
-from ldp_core.sampling import ONE
+from ldp_core.exact import hashing as hash_families
+from ldp_core.exact.random_functions import RandomFunctions
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.sketches import count_mean_sketch
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean, CountMeanSketch
+from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch, _transform
 
 from .checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
 

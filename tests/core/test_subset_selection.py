@@ -16,20 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import (
-    Domain,
-    DomainError,
-    Keyed,
-    Keystream,
-    Mechanism,
-    ParameterError,
-    ReportError,
-    Secret,
-    Tally,
-    subset_selection,
-)
-from ldp_core.sampling import ONE
-from ldp_core.subset_selection import SubsetSelection
+from ldp_core import Domain, DomainError, Keyed, Keystream, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles import subset_selection
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 
 from .checks import check_binomial, check_marginals, check_rows_independent, exact_exp, exact_ln
 from .test_keyed import SECRET, block, first_word

@@ -15,19 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import (
-    Domain,
-    Keyed,
-    Keystream,
-    Mechanism,
-    ParameterError,
-    ReportError,
-    Secret,
-    Tally,
-    summation_histogram_encoding,
-)
-from ldp_core.sampling import ONE
-from ldp_core.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core import Domain, Keyed, Keystream, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles import summation_histogram_encoding
+from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 
 from .checks import check_binomial, exact_exp, exact_ln
 from .test_keyed import SECRET, block

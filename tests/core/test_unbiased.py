@@ -19,8 +19,8 @@ from ldp_core import (
     SampledColumn,
     Secret,
 )
-from ldp_core.frequency_oracle import FrequencyOracle
-from ldp_core.rappor_decoding import RapporCandidates
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
 from .checks import FALSE_ALARM
 from .oracles import ORACLES

@@ -27,17 +27,17 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 
 MAKE = """
 from ldp_core import Domain, RandomizedResponse, UnaryEncoding
-from ldp_core.hadamard_response import HadamardResponse
-from ldp_core.histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.local_hashing import LocalHashing
-from ldp_core.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 AB = ["a", "b", "c"]
 MECHANISMS = [
     RandomizedResponse(epsilon=1),

@@ -21,7 +21,7 @@ from google.api_core import exceptions
 from google.cloud import pubsub_v1
 
 from ldp_beam import DeadLetter
-from ldp_beam.faults import LATE
+from ldp_beam.elements.faults import LATE
 from ldp_beam.io import decode
 from ldp_beam.io.extras import MissingExtraError
 from ldp_core import (
@@ -581,7 +581,7 @@ def test_a_failure_of_the_pipeline_ends_it_and_is_told_without_values():
     setup = f"""
 def fail(*arguments):
     raise RuntimeError("{SECRET}")
-live.ldp_beam.partials.TallyReports.natives = fail
+live.ldp_beam.estimates.partials.TallyReports.natives = fail
 """
     done = script(setup, "telemetry.main(['--live', '--window', '1s'])")
     assert done.returncode == 1

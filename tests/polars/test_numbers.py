@@ -11,11 +11,11 @@ import pytest
 
 import ldp_polars
 from ldp_core import DomainError, Keyed, ParameterError, RandomizedResponse, Secret
-from ldp_core.hybrid import Hybrid
-from ldp_core.one_bit_mean import OneBitMean
-from ldp_core.piecewise import Piecewise
-from ldp_core.square_wave import SquareWave
-from ldp_core.stochastic_rounding import StochasticRounding
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
+from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 
 DOMAIN = (0.0, 10.0)
 MECHANISMS = {

@@ -1,0 +1,306 @@
+"""Elements as columns: Arrow batches as they are, single records (dict, Row, NamedTuple) gathered into lots."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from apache_beam.pvalue import Row
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+
+from ldp_beam.elements.faults import Mask
+from ldp_core import DtypeError, InputError, Mechanism, PlanError, ReportError
+from ldp_core.exact.arrow import plain
+
+I64 = npt.NDArray[np.int64]
+
+_FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY = 86_400 * 10**6
+
+
+class Batch:
+    """An Arrow batch: one element of many records, all with the element's timestamp and window."""
+
+    def __init__(self, table: pa.RecordBatch | pa.Table, timestamp: Timestamp, window: Any) -> None:
+        self.table = table
+        self.timestamp = timestamp
+        self.window = window
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the batch."""
+        return self.table.schema
+
+    def column(self, name: str) -> pa.Array | None:
+        """The column as one Arrow array; None if there is none of that name, or several."""
+        index = self.table.schema.get_field_index(name)
+        if index < 0:
+            return None
+        column = self.table.column(index)
+        if isinstance(column, pa.ChunkedArray):  # combine_chunks would copy a single one
+            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return plain(column)
+
+    def select(self, names: Iterable[str]) -> pa.RecordBatch:
+        """The columns of these names as one record batch, metadata kept.
+
+        Raises:
+            PlanError: there is no such column.
+        """
+        arrays = {name: self.required(name) for name in names}
+        fields = [self.schema.field(name) for name in arrays]
+        return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields, self.schema.metadata))
+
+    def required(self, name: str) -> pa.Array:
+        """`column`, or a `PlanError`."""
+        column = self.column(name)
+        if column is None:
+            raise PlanError(f"there is no column {name!r}; the data have {sorted(self.schema.names)}")
+        return column
+
+    def texts(self, name: str) -> tuple[I64, list[str]]:
+        """A column's values as numbers 0 to k - 1, int64[n], and the k texts that they stand for."""
+        column = self.required(name)
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        labels = None
+        with suppress(pa.ArrowException):  # it may quote the value
+            if not pa.types.is_dictionary(column.type):
+                column = column.dictionary_encode(null_encoding="encode")
+            labels = column.dictionary.cast(pa.string()).to_pylist()
+        if labels is None:
+            raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {column.type}")
+        codes = column.indices
+        if codes.null_count:
+            codes = codes.cast(pa.int64()).fill_null(len(labels))
+            labels.append(None)
+        return codes.to_numpy(zero_copy_only=False).astype(np.int64), ["null" if t is None else t for t in labels]
+
+    def reports(self, name: str, mechanism: Mechanism) -> pa.Array | None:
+        """The column of reports."""
+        return self.column(name)
+
+    def event_times(self, name: str) -> tuple[I64, Mask | None]:
+        """See `event_times`."""
+        return event_times(self.required(name), name)
+
+    def stamps(self) -> I64:
+        """The element timestamp of each record, int64[n] microseconds."""
+        return np.full(len(self), self.timestamp.micros)
+
+    def own_windows(self) -> tuple[I64, list[Any]]:
+        """The element window of each record, as numbers int64[n], and the windows."""
+        return np.zeros(len(self), np.int64), [self.window]
+
+    def take(self, rows: Mask) -> Batch:
+        """The records where ``rows`` is true."""
+        return Batch(self.table.filter(pa.array(rows)), self.timestamp, self.window)
+
+
+class Record(NamedTuple):
+    """A single record: an element."""
+
+    element: Any
+    timestamp: Timestamp
+    window: Any
+
+
+class Lot:
+    """Single records of one bundle, each with a timestamp and a window of its own; they are never empty."""
+
+    schema = pa.schema([])
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+        self.window: Any = records[-1].window if records else None
+        for kind in {type(record.element) for record in records}:
+            if not (issubclass(kind, (Mapping, Row)) or hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)):
+                raise DtypeError(
+                    "elements must be pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple, "
+                    f"got {kind.__name__}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of this name, None where a record has none."""
+        return [
+            e.get(name) if isinstance(e, Mapping) else getattr(e, name, None) for e in (r.element for r in self.records)
+        ]
+
+    def texts(self, name: str) -> tuple[I64, list[str]]:
+        """See `Batch.texts`."""
+        values = ["null" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in self.column(name)]
+        numbers: dict[str, int] = {}
+        codes = [numbers.setdefault(text, len(numbers)) for text in values]
+        return np.array(codes, np.int64), list(numbers)
+
+    def reports(self, name: str, mechanism: Mechanism) -> pa.Array:
+        """The reports of this name; see `as_reports`."""
+        return as_reports(self.column(name), mechanism, name)
+
+    def event_times(self, name: str) -> tuple[I64, Mask | None]:
+        """Times as `event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or seconds."""
+        micros = [_micros(value) for value in self.column(name)]
+        bad = np.array([m is None for m in micros], bool)
+        return np.array([m or 0 for m in micros], np.int64), bad if bad.any() else None
+
+    def stamps(self) -> I64:
+        """See `Batch.stamps`."""
+        return np.array([record.timestamp.micros for record in self.records], np.int64)
+
+    def own_windows(self) -> tuple[I64, list[Any]]:
+        """See `Batch.own_windows`."""
+        numbers: dict[Any, int] = {}
+        codes = [numbers.setdefault(record.window, len(numbers)) for record in self.records]
+        return np.array(codes, np.int64), list(numbers)
+
+    def take(self, rows: Mask) -> Lot:
+        """See `Batch.take`."""
+        return Lot([self.records[i] for i in np.flatnonzero(rows)])
+
+
+Part: TypeAlias = Batch | Lot
+
+
+def event_times(column: pa.Array, name: str) -> tuple[I64, Mask | None]:
+    """Event times in microseconds since the epoch.
+
+    Args:
+        column: Arrow timestamps of any unit (without zone: UTC), dates, or integers or floats: seconds.
+
+    Returns:
+        int64[n]; and bool[n], where there is no time (null, nan, beyond Beam's range), or None if all are there.
+
+    Raises:
+        DtypeError: another type.
+    """
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+        storage = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        raw: npt.NDArray[Any] = _filled(column.view(storage))
+        if pa.types.is_date32(kind):
+            return raw * np.int64(_DAY), missing
+        per_second = _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 10**3
+        if per_second > 10**6:
+            return raw // (per_second // 10**6), missing
+        if per_second == 10**6:
+            return _in_range(raw, raw, _FIRST, _LAST, missing)
+        scale = 10**6 // per_second
+        return _in_range(raw, raw * scale, _FIRST // scale, _LAST // scale, missing)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+        raw = _filled(column)
+        if pa.types.is_floating(kind):
+            raw = raw.astype(np.float64)
+            odd = ~np.isfinite(raw)
+            if odd.any():
+                missing = odd if missing is None else missing | odd
+                raw = np.where(odd, 0.0, raw)
+            micros = raw * 1e6
+            return _in_range(micros, micros.clip(_FIRST, _LAST).astype(np.int64), _FIRST, _LAST, missing)
+        if pa.types.is_uint64(kind):
+            raw = np.minimum(raw, np.uint64(2**63 - 1))
+        raw = raw.astype(np.int64)
+        return _in_range(raw, raw * 10**6, _FIRST // 10**6, _LAST // 10**6, missing)
+    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or seconds, got {kind}")
+
+
+def _filled(column: pa.Array) -> npt.NDArray[Any]:
+    if column.null_count:
+        column = column.fill_null(0)
+    array: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array
+
+
+def _in_range(
+    raw: npt.NDArray[Any], micros: I64, first: int, last: int, missing: Mask | None
+) -> tuple[I64, Mask | None]:
+    """``micros``, and ``missing`` together with the rows whose ``raw`` is out of [first, last]."""
+    if len(raw) and (raw.min() < first or raw.max() > last):
+        outside = (raw < first) | (raw > last)
+        missing = outside if missing is None else missing | outside
+    return micros, missing
+
+
+def _micros(value: Any) -> int | None:
+    """One event time in microseconds; None if it is none."""
+    micros = None
+    if isinstance(value, Timestamp):
+        micros = int(value.micros)
+    elif isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        micros = (delta.days * 86_400 + delta.seconds) * 10**6 + delta.microseconds
+    elif isinstance(value, date):
+        micros = (value.toordinal() - date(1970, 1, 1).toordinal()) * _DAY
+    elif isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        seconds = value.item() if isinstance(value, np.generic) else value
+        micros = int(seconds * 10**6) if abs(seconds) < 1e18 else None
+    return micros if micros is not None and _FIRST <= micros <= _LAST else None
+
+
+def check_times(missing: Mask | None, name: str) -> None:
+    """Raise `InputError` if there are event times ``missing``."""
+    if missing is not None:
+        raise InputError(
+            f"column {name!r}: {np.count_nonzero(missing)} of {len(missing)} records have no event time "
+            "(null, not a time, or out of range)"
+        )
+
+
+def as_reports(values: list[Any], mechanism: Mechanism, column: str) -> pa.Array:
+    """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type.
+
+    Args:
+        values: n reports: a bool, an integer or a text each; or a sequence of d bits; or of packed words.
+
+    Raises:
+        ReportError: they are not of the mechanism's type or width.
+    """
+    array = None
+    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
+        array = _converted(values, mechanism)
+    if array is None:
+        raise ReportError(
+            f"column {column!r}: reports must be of type {mechanism.report_type()} or "
+            f"{mechanism.report_type(packed=True)}, as the mechanism makes them"
+        )
+    return array
+
+
+def _converted(values: list[Any], mechanism: Mechanism) -> pa.Array:
+    plain, packed = mechanism.report_type(), mechanism.report_type(packed=True)
+    if not (pa.types.is_fixed_size_list(plain) and pa.types.is_boolean(plain.value_type)):
+        return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
+    are_bits = [v is not None and len(v) == plain.list_size for v in values]
+    if not any(are_bits):
+        return pa.array(values, packed)
+    values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
+    if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
+        return pa.array(values, plain)
+    # both layouts in one lot
+    return pa.array([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], packed)
+
+
+_BIT = {0: False, 1: True, None: None}  # (a list of nulls is no answer, where there are such reports)
+
+
+def _words(bits: list[bool]) -> list[int]:
+    """Bits as 64-bit words: bit v is bit v % 64 of word v // 64."""
+    padded = np.zeros(-(-len(bits) // 64) * 64, bool)
+    padded[: len(bits)] = bits
+    words: list[int] = np.packbits(padded, bitorder="little").view("<u8").tolist()
+    return words

@@ -1,0 +1,138 @@
+"""Which records cannot be used, and why, without a word about their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_beam.elements.rows import DeadLetter
+from ldp_core import Domain, DtypeError, FrequencyOracle, LdpError, Mechanism
+from ldp_core.exact.arrow import PYTHON_TYPES
+from ldp_core.inputs.base import Inputs
+
+NULL = "null"
+UNDECLARED = "not in the domain"
+WRONG_TYPE = "wrong type"
+NO_COLUMN = "no such column"
+NO_TIME = "no event time"
+NOT_A_REPORT = "not a report of this mechanism"
+LATE = "late"
+OTHER_PLAN = "its metadata name another plan, or none that can be read"
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Faults:
+    """The first fault of each of n records.
+
+    >>> faults = Faults(3)
+    >>> faults.add("os", NULL, np.array([True, False, False]))
+    >>> faults.add("app", UNDECLARED, np.array([True, True, False]))
+    >>> faults.good.tolist(), list(faults.letters(np.array([0, 1])))
+    ([False, False, True], [DeadLetter(column='os', reason='null', count=1), \
+DeadLetter(column='app', reason='not in the domain', count=1)])
+    """
+
+    def __init__(self, n: int) -> None:
+        self.first = np.full(n, -1, np.int64)
+        self._kinds: list[tuple[str, str]] = []
+
+    def add(self, column: str, reason: str, rows: Mask) -> None:
+        """Note a fault of ``rows``, bool[n]; records that have one already keep that."""
+        new = rows & (self.first < 0)
+        if new.any():
+            self.first[new] = len(self._kinds)
+            self._kinds.append((column, reason))
+
+    @property
+    def good(self) -> Mask:
+        """bool[n]: records without fault."""
+        return self.first < 0
+
+    def letters(self, rows: npt.NDArray[np.int64]) -> Iterator[DeadLetter]:
+        """The faults of the records at ``rows``, counted."""
+        counts = np.bincount(self.first[rows] + 1, minlength=len(self._kinds) + 1)[1:]
+        for (column, reason), count in zip(self._kinds, counts.tolist(), strict=True):
+            if count:
+                yield DeadLetter(column, reason, count)
+
+
+def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> None:
+    """Note which values a mechanism with these ``inputs`` would refuse.
+
+    Args:
+        values: n values, an Arrow array or a list; None if there is no such column.
+    """
+    n = len(faults.first)
+    if values is None:
+        faults.add(column, NO_COLUMN, np.ones(n, bool))
+        return
+    if isinstance(values, list):
+        values, wrong = _of_right_type(values, inputs.kind)
+        faults.add(column, WRONG_TYPE, wrong)
+        missing = np.fromiter((v is None for v in values), bool, n)
+    else:
+        missing = values.is_null().to_numpy(zero_copy_only=False)
+    try:
+        refused = inputs.refuses(values, column=column)
+    except DtypeError:
+        if inputs.unmatched == "error":
+            faults.add(column, NULL, missing)
+        faults.add(column, WRONG_TYPE, np.ones(n, bool))
+        return
+    faults.add(column, NULL, refused & missing)
+    faults.add(column, UNDECLARED, refused)
+
+
+def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Mask]:
+    """``values`` with None for those of another type than ``kind``; and which these are."""
+    types = PYTHON_TYPES[kind]
+    if kind == "int":
+        right = [v is None or (type(v) in types and -(2**63) <= v < 2**63) for v in values]
+    else:
+        right = [v is None or type(v) in types for v in values]
+    return [v if ok else None for v, ok in zip(values, right, strict=True)], ~np.array(right, bool)
+
+
+def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, faults: Faults) -> None:
+    """Note which of n reports ``mechanism`` cannot read; None if there is no such column."""
+    n = len(faults.first)
+    if reports is None:
+        faults.add(column, NO_COLUMN, np.ones(n, bool))
+        return
+    if not _readable(reports.slice(0, 0), mechanism):
+        faults.add(column, WRONG_TYPE, np.ones(n, bool))
+        return
+    missing = reports.is_null().to_numpy(zero_copy_only=False)
+    if not mechanism.nullable:
+        faults.add(column, NULL, missing)
+    # Where a report is a value: look it up.
+    if isinstance(mechanism, FrequencyOracle) and mechanism.report_type() == mechanism.domain.report_type:
+        declared = Domain(mechanism.domain.arrow_values.to_pylist(), unmatched="none")
+        faults.add(column, NOT_A_REPORT, (declared.encode(reports) == declared.unmatched_code) & ~missing)
+        return
+    unreadable = np.zeros(n, bool)
+    unreadable[_unreadable(reports, 0, mechanism)] = True
+    faults.add(column, NOT_A_REPORT, unreadable)
+
+
+def _readable(reports: pa.Array, mechanism: Mechanism) -> bool:
+    try:
+        mechanism.from_arrow(reports)
+    except LdpError:
+        return False
+    return True
+
+
+def _unreadable(reports: pa.Array, start: int, mechanism: Mechanism) -> list[int]:
+    """Positions of unreadable reports, by halving: only a mechanism knows what its reports look like."""
+    if not len(reports) or _readable(reports, mechanism):
+        return []
+    if len(reports) == 1:
+        return [start]
+    half = len(reports) // 2
+    return _unreadable(reports[:half], start, mechanism) + _unreadable(reports[half:], start + half, mechanism)

@@ -1,0 +1,188 @@
+"""The DoFn under all transforms: batches at once, single records in lots, unusable ones as dead letters."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import SlidingWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from ldp_beam.elements.batches import Batch, Lot, Part, Record
+from ldp_beam.elements.faults import OTHER_PLAN, Faults
+from ldp_core import (
+    DomainError,
+    DtypeError,
+    InputError,
+    LdpError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    ReportError,
+)
+
+NAMESPACE = "ldp"
+"""Namespace of all metrics."""
+LOT_SIZE = 4096
+"""Single records that are perturbed or tallied in one call."""
+
+_DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
+
+
+class RecordsDoFn(beam.DoFn):
+    """Calls `work` with batches and lots; with a ``dead_letter_tag``, only with their usable records.
+
+    Metrics: counters ``records_read`` and ``dead_lettered``, distribution ``batch_rows``.
+    """
+
+    def __init__(self, dead_letter_tag: str | None) -> None:
+        self._dead_letter_tag = dead_letter_tag
+        self._read = Metrics.counter(NAMESPACE, "records_read")
+        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+        self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
+        self._lot: list[Record] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lot": []}  # raw records never travel with the code
+
+    @abstractmethod
+    def work(self, part: Part) -> list[WindowedValue]:
+        """What becomes of the records of one batch or lot.
+
+        Raises:
+            LdpError: some of them cannot be used.
+        """
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raise if a batch's metadata say that it is not for this step.
+
+        Raises:
+            LdpError: the plan in the metadata is another one, or cannot be read.
+        """
+
+    @abstractmethod
+    def find_faults(self, part: Part, faults: Faults) -> None:
+        """Note the records that `work` cannot use."""
+
+    def start_bundle(self) -> None:
+        """Forget what a failed bundle left."""
+        self._lot = []
+
+    def process(
+        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterable[Any]:
+        """Handle a batch now, a single record with others."""
+        if isinstance(element, (pa.RecordBatch, pa.Table)):
+            return self._handle(Batch(element, timestamp, window))
+        self._lot.append(Record(element, timestamp, window))
+        return self._flush() if len(self._lot) >= LOT_SIZE else ()
+
+    def finish_bundle(self) -> Iterable[Any]:
+        """Handle the last lot."""
+        return self._flush()
+
+    def _flush(self) -> Iterable[Any]:
+        lot, self._lot = self._lot, []
+        return self._handle(Lot(lot)) if lot else ()
+
+    def _handle(self, part: Part) -> Iterable[Any]:
+        self._read.inc(len(part))
+        self._rows.update(len(part))
+        if self._dead_letter_tag is None:
+            return self.work(part)
+        try:
+            return self.work(part)
+        except _DATA_ERRORS:
+            pass  # some records are unusable: work on the others, outside of this error's context
+        faults = Faults(len(part))
+        try:
+            self.check_schema(part.schema)
+        except LdpError:
+            faults.add("", OTHER_PLAN, np.ones(len(part), bool))
+        else:
+            self.find_faults(part, faults)
+        good = faults.good
+        out: list[Any] = [
+            beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in letters(part, faults, ~good)
+        ]
+        self._dead.inc(len(part) - int(np.count_nonzero(good)))
+        if good.any():
+            out += self.work(part.take(good))
+        return out
+
+
+def letters(part: Part, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
+    """Dead letters, counted per window; each at the time of one of the window's unusable records."""
+    own, windows = part.own_windows()
+    stamps = part.stamps()
+    for number, window in enumerate(windows):
+        rows = np.flatnonzero(bad & (own == number))
+        for letter in faults.letters(rows):
+            yield WindowedValue(letter, int(stamps[rows].max()) / 1e6, (window,))
+
+
+def refuse_sliding(pcoll: PCollection[Any]) -> None:
+    """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own.
+
+    Raises:
+        ParameterError: the input is in sliding windows.
+    """
+    if isinstance(pcoll.windowing.windowfn, SlidingWindows):
+        raise ParameterError(
+            "the input is in sliding windows: a record in k windows would be perturbed k times and spend k times "
+            "epsilon; perturb before beam.WindowInto, or pass the windows as window="
+        )
+
+
+class FlushedAtOnce(beam.PTransform[Any, Any]):
+    """The same elements. Put after what emits when a bundle ends, in front of steps that are not known.
+
+    Beam 2.77 flushes a step with ``process_batch`` before its upstream step has finished its bundle: what that emits
+    then, of the last lot of single records, would be lost. A step between that works element by element saves it.
+    """
+
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        """See `beam.PTransform`."""
+        return pcoll | beam.Map(_same)
+
+
+def _same(element: Any) -> Any:
+    return element
+
+
+Configured = TypeVar("Configured", bound="RecordsTransform")
+
+
+class RecordsTransform(beam.PTransform[Any, Any]):
+    """Base of the transforms: configuration, and the choice of what to do with unusable records."""
+
+    _dead_letter_tag: str | None = None
+    _main_tag: str = "good"
+
+    def with_exception_handling(self: Configured, main_tag: str = "good", dead_letter_tag: str = "bad") -> Configured:
+        """A copy of this transform that returns ``(good, dead_letters)`` and goes on without unusable records.
+
+        Unlike ``ParDo.with_exception_handling`` it works row by row inside batches, and a
+        `DeadLetter` tells column, reason and count, but nothing of the records themselves.
+        """
+        if main_tag == dead_letter_tag:
+            raise ParameterError("main_tag and dead_letter_tag must differ")
+        other = copy.copy(self)
+        other._main_tag, other._dead_letter_tag = main_tag, dead_letter_tag
+        return other
+
+    def _outputs(self, pcoll: PCollection[Any], label: str, fn: RecordsDoFn, output_type: Any) -> tuple[Any, Any]:
+        """Apply ``fn``: its main output, and its dead letters or None."""
+        pardo = beam.ParDo(fn).with_output_types(output_type)
+        if self._dead_letter_tag is None:
+            return pcoll | label >> pardo, None
+        outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
+        dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> FlushedAtOnce()
+        return outputs[self._main_tag], dead_letters

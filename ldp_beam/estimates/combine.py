@@ -1,0 +1,203 @@
+"""Tallies as a Beam CombineFn: the combiner holds the logic, accumulators hold the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any, Literal
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_beam.elements.batches import as_reports
+from ldp_core import FrequencyOracle, Histogram, Mechanism, ParameterError, Tally
+from ldp_core.estimates.consistency import Consistency
+from ldp_core.estimates.options import Estimation
+from ldp_core.tally import check_same_mechanism
+
+
+class Accumulator:
+    """A tally under construction: n, and int64[d] support counts that are added to in place."""
+
+    __slots__ = ("fingerprint", "n", "support")
+
+    def __init__(self, n: int, support: npt.NDArray[np.int64], fingerprint: str) -> None:
+        self.n = n
+        self.support = support
+        self.fingerprint = fingerprint
+
+    def add(self, other: Tally | Accumulator) -> None:
+        """Add another tally, in place.
+
+        Raises:
+            MechanismMismatchError: it is of another mechanism.
+        """
+        check_same_mechanism(self, other)
+        self.n += other.n
+        self.support += other.support
+
+    def tally(self) -> Tally:
+        """A copy that stays as it is."""
+        return Tally(self.n, self.support, self.fingerprint)
+
+
+class AccumulatorCoder(beam.coders.Coder):
+    """Accumulators as `Tally.to_bytes`: compact, deterministic, versioned."""
+
+    def encode(self, value: Accumulator) -> bytes:
+        """See `Tally.to_bytes`."""
+        return value.tally().to_bytes()
+
+    def decode(self, encoded: bytes) -> Accumulator:
+        """See `Tally.from_bytes`."""
+        tally = Tally.from_bytes(encoded)
+        return Accumulator(tally.n, tally.support.copy(), tally.fingerprint)
+
+    def is_deterministic(self) -> bool:
+        """True."""
+        return True
+
+
+class TallyCombineFn(beam.CombineFn):
+    """Reports of any mechanism to their tally.
+
+    Inputs may be, in any mixture: a `Tally`; an Arrow array of reports; a single report (a bool, an
+    integer, a text; a sequence of d bits or of packed words). Integers add up exactly, so the result does not
+    depend on how a runner splits and merges.
+
+    Args:
+        mechanism: that made the reports.
+
+    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
+    `ReportError` or `DomainError` for what is not a report.
+
+    Raises:
+        ParameterError: the mechanism is none.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> combine = TallyCombineFn(RandomizedResponse(epsilon=1.0))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     tally = p | beam.Create([True, False, True]) | beam.CombineGlobally(combine).without_defaults()
+    ...     _ = tally | beam.Map(lambda t: print(t.n, t.support))
+    3 [1 2]
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        if not isinstance(mechanism, Mechanism):
+            raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
+        self._mechanism = mechanism
+        self._fingerprint = mechanism.fingerprint
+
+    def create_accumulator(self) -> Accumulator:
+        """No reports."""
+        return Accumulator(0, np.zeros(self._mechanism.counters, np.int64), self._fingerprint)
+
+    def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
+        """Add one input, in place."""
+        return self.add_inputs(accumulator, (element,))
+
+    def add_inputs(self, accumulator: Accumulator, elements: Iterable[Any]) -> Accumulator:
+        """Add inputs, in place; single reports are tallied together."""
+        single = []
+        for element in elements:
+            if isinstance(element, (Tally, Accumulator)):
+                accumulator.add(element)
+            elif isinstance(element, (pa.Array, pa.ChunkedArray)):
+                accumulator.add(self._mechanism.tally(element))
+            else:
+                single.append(element)
+        if single:
+            accumulator.add(self._mechanism.tally(as_reports(single, self._mechanism, "reports")))
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+        """Sum; changes only the first, as Beam permits."""
+        rest = iter(accumulators)
+        total = next(rest, None)
+        if total is None:
+            return self.create_accumulator()
+        for other in rest:
+            total.add(other)
+        return total
+
+    def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
+        """The tally."""
+        return accumulator.tally()
+
+    def get_accumulator_coder(self) -> AccumulatorCoder:
+        """`AccumulatorCoder`."""
+        return AccumulatorCoder()
+
+    def infer_output_type(self, input_type: Any) -> type:
+        """`Tally`."""
+        return Tally
+
+
+class HistogramCombineFn(TallyCombineFn):
+    """`TallyCombineFn`, then estimate.
+
+    Args:
+        mechanism: that made the reports.
+        confidence, simultaneous, consistency: see `FrequencyOracle.estimate`.
+        extract: ``"histogram"``, or ``"tally"`` to get the `Tally` itself, to store it or add it up elsewhere.
+
+    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
+    `ReportError` or `DomainError` for what is not a report.
+
+    Raises:
+        ParameterError: bad arguments.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     reports = p | beam.Create(["ios", "ios", "android"])
+    ...     tally = reports | beam.CombineGlobally(HistogramCombineFn(mechanism, extract="tally")).without_defaults()
+    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.support))
+    3 [2 1]
+    """
+
+    def __init__(
+        self,
+        mechanism: FrequencyOracle,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        consistency: Consistency | None = None,
+        extract: Literal["histogram", "tally"] = "histogram",
+    ) -> None:
+        self._how = estimation(mechanism, confidence, simultaneous, consistency)
+        if extract not in ("histogram", "tally"):
+            raise ParameterError(f'extract must be "histogram" or "tally", got {extract!r}')
+        super().__init__(mechanism)
+        self._oracle = mechanism
+        self._extract = extract
+
+    def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
+        """The histogram, or the tally."""
+        tally = accumulator.tally()
+        if self._extract == "tally":
+            return tally
+        return self._oracle.estimate(tally, **asdict(self._how))
+
+    def infer_output_type(self, input_type: Any) -> type:
+        """`Histogram`, or `Tally`."""
+        return Tally if self._extract == "tally" else Histogram
+
+
+def estimation(
+    mechanism: FrequencyOracle, confidence: float, simultaneous: bool, consistency: Consistency | None
+) -> Estimation:
+    """The options of `FrequencyOracle.estimate`, checked now and not when the first window closes.
+
+    Raises:
+        ParameterError: they are bad, or the mechanism is none that makes histograms.
+    """
+    if not isinstance(mechanism, FrequencyOracle):
+        raise ParameterError(
+            f"a histogram needs a frequency oracle, got {type(mechanism).__name__}: of numbers take Mean, of values to "
+            "be found HeavyHitters, and of a sketch give the candidates, sketch.over([...])"
+        )
+    return Estimation(confidence, simultaneous, consistency).of(mechanism)

@@ -1,0 +1,35 @@
+"""The transforms for Beam YAML; see `transforms.py`, and ``ldp_beam/providers.yaml`` for their names there."""
+
+from ldp_beam.yaml.transforms import (
+    PROVIDERS,
+    LdpBoundContributions,
+    LdpDeduplicate,
+    LdpDistribution,
+    LdpHeavyHitters,
+    LdpHistogram,
+    LdpMean,
+    LdpPerturb,
+    LdpPrivacyLedger,
+    LdpPrivateDistribution,
+    LdpPrivateHeavyHitters,
+    LdpPrivateHistogram,
+    LdpPrivateMean,
+    LdpReadParquet,
+)
+
+__all__ = [
+    "PROVIDERS",
+    "LdpBoundContributions",
+    "LdpDeduplicate",
+    "LdpDistribution",
+    "LdpHeavyHitters",
+    "LdpHistogram",
+    "LdpMean",
+    "LdpPerturb",
+    "LdpPrivacyLedger",
+    "LdpPrivateDistribution",
+    "LdpPrivateHeavyHitters",
+    "LdpPrivateHistogram",
+    "LdpPrivateMean",
+    "LdpReadParquet",
+]

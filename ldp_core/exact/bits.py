@@ -1,0 +1,215 @@
+"""Bit vectors as rows of bytes: layouts, setting one bit a row, summing columns.
+
+The working layout is a C-contiguous ``uint8[n, ceil(d / 8)]``: bit ``v`` of a row is bit
+``v % 8`` (little-endian) of byte ``v // 8``, and the unused high bits of the last byte are 0.
+Arrow's ``FixedSizeList<bool, d>`` is the same bytes when ``d`` is a multiple of 8; *packed*
+reports are the same bytes padded to whole little-endian 64-bit words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.exact.arrays import I64, U8
+
+_WORDS: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def row_bytes(d: int) -> int:
+    """Bytes of a row of ``d`` bits."""
+    return -(-d // 8)
+
+
+def row_words(d: int) -> int:
+    """64-bit words of a packed row of ``d`` bits."""
+    return -(-d // 64)
+
+
+def clear_padding(rows: U8, d: int) -> None:
+    """Set the unused bits of each row to 0, in place."""
+    if d % 8:
+        rows[:, -1] &= np.uint8((1 << d % 8) - 1)
+
+
+def overwrite_bit(rows: U8, position: npt.NDArray[np.unsignedinteger], bit: U8) -> None:
+    """Set bit ``position[i]`` of row ``i`` to ``bit[i]`` (0 or 1), in place.
+
+    A position beyond the row's bytes leaves the row as it is.
+    """
+    n, width = rows.shape
+    word = _WORDS.get(width)
+    if word is not None:  # a row is one machine word: plain SIMD arithmetic, no gather
+        whole = rows.reshape(-1).view(word)
+        mask = np.left_shift(np.array(1, word), position.astype(word, copy=False))
+        np.bitwise_and(whole, ~mask, out=whole)
+        np.multiply(mask, bit, out=mask)
+        np.bitwise_or(whole, mask, out=whole)
+        return
+    inside = np.flatnonzero(position < 8 * width) if n and position.max() >= 8 * width else None
+    start = np.arange(0, n * width, width)
+    if inside is not None:
+        start, position, bit = start[inside], position[inside], bit[inside]
+    at = start + (position >> 3)
+    mask = np.left_shift(np.uint8(1), (position & 7).astype(np.uint8, copy=False))
+    flat = rows.reshape(-1)
+    byte = flat[at]
+    byte &= ~mask
+    byte |= mask * bit
+    flat[at] = byte
+
+
+def column_sums(rows: U8, d: int) -> I64:
+    """Number of 1s in each of the ``d`` columns.
+
+    Carry-save adders over whole rows: three rows of weight w become one of weight w and one
+    of weight 2w (sum = a^b^c, carry = majority), until few rows of each weight are left to
+    unpack (W. Mula, N. Kurz, D. Lemire, "Faster Population Counts Using AVX2
+    Instructions", The Computer Journal 61(1), 2018, section 4).
+    """
+    n, width = rows.shape
+    total = np.zeros(8 * width, np.int64)
+    step = max(_CHUNK // width, 1)
+    for start in range(0, n, step):
+        _add_chunk(rows[start : start + step], total)
+    return total[:d]
+
+
+_CHUNK = 1 << 20  # bytes: with its carries it stays in the L2 cache
+_FEW = 1 << 12  # bytes: below this unpacking is cheaper than another round of adders
+_LARGE_GROUP = 64  # rows a group, on average, from which the adders are worth their calls
+
+
+def _add_chunk(rows: U8, total: I64) -> None:
+    weight = 1
+    while len(rows):
+        carries, left = [], []
+        while rows.size > _FEW and len(rows) >= 3:
+            m = len(rows) // 3
+            a, b, c = rows[:m], rows[m : 2 * m], rows[2 * m : 3 * m]
+            if len(rows) > 3 * m:
+                left.append(rows[3 * m :])
+            half = a ^ b
+            carry = a & b
+            rows = half ^ c
+            half &= c
+            carry |= half
+            carries.append(carry)
+        total += weight * _unpacked_sum(np.concatenate((rows, *left)) if left else rows)
+        if not carries:
+            return
+        rows = np.concatenate(carries)
+        weight *= 2
+
+
+def _unpacked_sum(rows: U8) -> I64:
+    bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(len(rows), -1)
+    words = bits.view(np.uint64)  # eight columns add up in one word: of 255 rows no byte overflows
+    sums = np.zeros(bits.shape[1], np.int64)
+    for start in range(0, len(rows), 255):
+        sums += words[start : start + 255].sum(axis=0).view(np.uint8)
+    return sums
+
+
+def grouped_column_sums(rows: U8, d: int, groups: I64, n_groups: int) -> I64:
+    """Column sums of each group of rows: int64[n_groups, d]; ``groups`` gives each row's group."""
+    if not len(rows):
+        return np.zeros((n_groups, d), np.int64)
+    if rows.shape[1] <= _NARROW and n_groups <= len(rows) // 8:
+        return _sums_by_byte(rows, groups, n_groups)[:, :d]
+    if np.any(groups[1:] < groups[:-1]):
+        # In 16 bits numpy sorts by radix, several times as fast; `take` gathers whole rows.
+        order = np.argsort(groups.astype(np.uint16) if n_groups <= 1 << 16 else groups, kind="stable")
+        rows, groups = rows.take(order, axis=0), groups.take(order)
+    return _sums_of_sorted(rows, d, groups, n_groups)
+
+
+_NARROW = 4  # bytes a row, up to which counting bytes beats sorting rows
+_BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
+
+
+def _sums_by_byte(rows: U8, groups: I64, n_groups: int) -> I64:
+    """Count how often each byte value occurs in each group, then the bits of the byte values."""
+    out = np.empty((n_groups, rows.shape[1], 8), np.int64)
+    for at in range(rows.shape[1]):
+        counts = np.bincount(groups << 8 | rows[:, at], minlength=n_groups << 8)
+        out[:, at] = counts.reshape(n_groups, 256) @ _BITS_OF_BYTE
+    return out.reshape(n_groups, -1)
+
+
+def _sums_of_sorted(rows: U8, d: int, groups: I64, n_groups: int) -> I64:
+    out = np.zeros((n_groups, d), np.int64)
+    starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
+    present = groups[starts]
+    edges = np.append(starts, len(rows))
+    if len(rows) >= _LARGE_GROUP * len(starts):
+        for k, group in enumerate(present):
+            out[group] = column_sums(rows[edges[k] : edges[k + 1]], d)
+        return out
+    per_block = max(_CHUNK // (8 * rows.shape[1]), 1)  # small groups: unpack many of them at a time
+    first = 0
+    while first < len(starts):
+        last = max(int(np.searchsorted(edges, edges[first] + per_block)) - 1, first + 1)
+        block = rows[edges[first] : edges[last]]
+        bits = np.unpackbits(block, axis=1, bitorder="little", count=d)
+        out[present[first:last]] = np.add.reduceat(bits, starts[first:last] - starts[first], axis=0, dtype=np.int64)
+        first = last
+    return out
+
+
+def to_arrow(rows: U8, d: int, *, packed: bool) -> pa.FixedSizeListArray:
+    """Rows as ``FixedSizeList<bool, d>``, or packed as ``FixedSizeList<uint64, ceil(d / 64)>``."""
+    n = len(rows)
+    if packed:
+        words = row_words(d)
+        values = pa.Array.from_buffers(pa.uint64(), n * words, [None, pa.py_buffer(_pad_columns(rows, 8 * words))])
+        return pa.FixedSizeListArray.from_arrays(values, words)
+    flat = rows
+    if 8 * rows.shape[1] != d:
+        bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(n, 8 * rows.shape[1])[:, :d]
+        flat = np.packbits(bits.reshape(-1), bitorder="little")
+    values = pa.Array.from_buffers(pa.bool_(), n * d, [None, pa.py_buffer(flat)])
+    return pa.FixedSizeListArray.from_arrays(values, d)
+
+
+def from_arrow(reports: pa.FixedSizeListArray, d: int) -> U8:
+    """Inverse of `to_arrow` for either layout; no nulls allowed. Packed rows keep their zero padding."""
+    n = len(reports)
+    values = reports.flatten()
+    data = values.buffers()[1]
+    if data is None:
+        return np.zeros((n, row_bytes(d)), np.uint8)
+    if pa.types.is_boolean(values.type):
+        first = values.offset
+        raw = np.frombuffer(data, np.uint8)[first // 8 : -(-(first + n * d) // 8)]
+        if d % 8 == 0 and first % 8 == 0:
+            return raw.reshape(n, d // 8)
+        bits = np.unpackbits(raw, bitorder="little")[first % 8 :][: n * d].reshape(n, d)
+        return np.packbits(bits, axis=1, bitorder="little")
+    words = row_words(d)
+    packed = np.frombuffer(data, np.uint64)[values.offset :][: words * n]
+    narrow = _WORDS.get(row_bytes(d))
+    if words == 1 and narrow is not None:
+        return packed.astype(narrow, copy=False).view(np.uint8).reshape(n, row_bytes(d))
+    return packed.view(np.uint8).reshape(n, 8 * words)
+
+
+def has_stray_bits(reports: pa.FixedSizeListArray, d: int) -> bool:
+    """Whether any packed report has a 1 beyond its ``d`` bits."""
+    if d % 64 == 0 or not len(reports):
+        return False
+    values = reports.flatten()
+    last = np.frombuffer(values.buffers()[1], np.uint64)[values.offset :][: row_words(d) * len(reports)]
+    return bool(np.bitwise_or.reduce(last[row_words(d) - 1 :: row_words(d)]) >> np.uint64(d % 64))
+
+
+def _pad_columns(rows: U8, width: int) -> U8:
+    if rows.shape[1] == width:
+        return rows
+    word = _WORDS.get(rows.shape[1])
+    if width == 8 and word is not None:
+        return rows.reshape(-1).view(word).astype(np.uint64).view(np.uint8).reshape(-1, 8)
+    out = np.zeros((len(rows), width), np.uint8)
+    out[:, : rows.shape[1]] = rows
+    return out

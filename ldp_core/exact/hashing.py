@@ -1,0 +1,96 @@
+"""AES as a hash: of blocks, and of ids and texts of any length."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+from ldp_core.errors import DtypeError, InputError
+from ldp_core.exact.arrays import U8, U64
+from ldp_core.exact.arrow import CONVERSION_ERRORS, combine
+
+_AES_BLOCK = 16
+
+
+def aes(key: bytes) -> CipherContext:
+    """AES under ``key`` as a pseudo-random function of distinct blocks."""
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (nothing is encrypted with it)
+
+
+def encrypt(cipher: CipherContext, blocks: U64) -> U8:
+    """AES of each pair of words of uint64[..., 2], as uint8[k, 16]."""
+    out = np.empty(blocks.nbytes + _AES_BLOCK - 1, np.uint8)
+    cipher.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
+    return out[: blocks.nbytes].reshape(-1, _AES_BLOCK)
+
+
+def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
+    """Ids as two words each: integers as they are (the second is 0, None), text and binary by a keyed 128-bit hash.
+
+    Raises:
+        DtypeError: ids of another type.
+        InputError: null ids.
+    """
+    array: pa.Array | None = None
+    with suppress(*CONVERSION_ERRORS):
+        array = (
+            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
+        )
+    if array is not None and pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary_decode()
+    kind = None if array is None else array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if array is None or not any(is_kind(kind) for is_kind in _ID_KINDS):
+        raise DtypeError(f"ids must be integers, text or binary, got {kind or type(ids).__name__}")
+    if array.null_count:
+        raise InputError(f"{array.null_count} of {len(array)} ids are null: keyed noise needs an id for each record")
+    if pa.types.is_dictionary(array.type):
+        at = array.indices.to_numpy()
+        beyond = int(np.count_nonzero((at < 0) | (at >= len(array.dictionary))))
+        if beyond:
+            raise InputError(f"{beyond} of {len(at)} ids are out of their dictionary's bounds")
+        return tuple(None if w is None else w.take(at) for w in id_words(array.dictionary, key))  # type: ignore[return-value]
+    if pa.types.is_integer(array.type):
+        wide = array if array.type in (pa.int64(), pa.uint64()) else array.cast(pa.int64())
+        return wide.to_numpy().view(np.uint64), None
+    hashed = _hash(array.cast(pa.large_binary()), aes(key))
+    return hashed[:, 0].copy(), hashed[:, 1].copy()
+
+
+_ID_KINDS = (
+    pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view,
+)  # fmt: skip
+
+
+def _hash(array: pa.Array, cipher: CipherContext) -> U64:
+    """A keyed 128-bit hash of each binary value: CBC-MAC over its length and its bytes, all values at once.
+
+    With the length in front no input is a prefix of another, and CBC-MAC is then a pseudo-random function
+    (E. Petrank, C. Rackoff, "CBC MAC for Real-Time Data Sources", Journal of Cryptology 13(3), 2000).
+    """
+    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset :][: len(array) + 1]
+    lengths = np.diff(offsets)
+    data = np.zeros(int(offsets[-1] - offsets[0]) + _AES_BLOCK, np.uint8)  # so that every block can be read whole
+    data[:-_AES_BLOCK] = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    blocks = np.lib.stride_tricks.sliding_window_view(data, _AES_BLOCK)
+    at = offsets[:-1] - offsets[0]
+    state = np.zeros((len(array), 2), np.uint64)
+    state[:, 0] = lengths
+    state = encrypt(cipher, state).view(np.uint64)
+    rows: npt.NDArray[np.int64] | slice = slice(None)
+    for start in range(0, int(lengths.max(initial=0)), _AES_BLOCK):
+        if start or not lengths.all():
+            rows = np.flatnonzero(lengths > start)
+        block = blocks[at[rows] + start].view(np.uint64)
+        block &= _LEADING[np.minimum(lengths[rows] - start, _AES_BLOCK)]
+        state[rows] = encrypt(cipher, state[rows] ^ block).view(np.uint64)
+    return state
+
+
+# The masks of the first 0 to 16 bytes of a block.
+_LEADING = np.where(np.tri(_AES_BLOCK + 1, _AES_BLOCK, -1) > 0, np.uint8(255), np.uint8(0)).view(np.uint64)

@@ -1,0 +1,21 @@
+"""What may be perturbed: values go in, unsigned integer codes come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.open_domain import OpenDomain
+
+
+def inputs_from_dict(data: Mapping[str, Any]) -> Inputs:
+    """Inverse of `Inputs.to_dict`."""
+    declared, unmatched = data["domain"], data.get("unmatched", "error")
+    if isinstance(declared, Mapping) and "low" in declared:
+        return Interval(**declared, unmatched=unmatched)
+    if isinstance(declared, Mapping):
+        return OpenDomain(**declared, unmatched=unmatched)
+    return Domain(declared, unmatched=unmatched)

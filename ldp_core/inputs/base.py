@@ -1,0 +1,54 @@
+"""What a mechanism takes: a declared list of labels, an interval of numbers, or any text or integer.
+
+`Domain` (labels), `Interval` and `OpenDomain` say it in one language: a column goes in, unsigned integer codes come
+out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.exact.arrays import Codes
+
+
+class Inputs(Protocol):
+    """What values may be perturbed, and the codes that stand for them."""
+
+    @property
+    def kind(self) -> str:
+        """Of the values: ``"bool"``, ``"int"``, ``"str"`` or ``"float"``."""
+        ...
+
+    @property
+    def unmatched(self) -> str:
+        """What becomes of values that are not among these, nulls included."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """A few characters for a table."""
+        ...
+
+    def encode(self, values: Any, *, column: str = "values") -> Codes:
+        """Codes of ``values``, unsigned integers.
+
+        Raises:
+            DomainError: values are refused.
+            DtypeError: the values are of another kind.
+        """
+        ...
+
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """Bool[n]: which values `encode` would refuse.
+
+        Raises:
+            DtypeError: the values are of another kind.
+        """
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form: ``domain``, and ``unmatched`` where it is not ``"error"``."""
+        ...

@@ -1,0 +1,330 @@
+"""The declared, ordered set of values that a mechanism can report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldp_core.errors import DomainError, DtypeError, ReportError
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, filled_indices, null_count
+
+Label: TypeAlias = bool | int | str
+Unmatched: TypeAlias = Literal["error", "other", "none"]
+
+OTHER = "other"
+_TOO_FEW = "a domain needs at least two values, got one"
+_KINDS: dict[type, Any] = {bool: "bool", int: "int", str: "str"}
+
+
+class Domain:
+    """Ordered, distinct, declared labels, and what to do with values that are not among them.
+
+    Args:
+        labels: strings, integers (64-bit) or Booleans, all of one kind. Never learned from the data:
+            a domain that depends on who is in the data reveals who is in the data.
+        unmatched: what becomes of a value outside the labels, nulls included.
+            ``"error"``: an error that counts them. ``"other"``: one more bucket, perturbed and
+            estimated like every value. ``"none"``: no value at all, for bit vectors: the all-zero
+            vector, then perturbed; such records still count in n.
+
+    Raises:
+        DomainError: empty, duplicate, mixed or unsupported labels.
+
+    A mechanism needs two values at least. One label, with ``unmatched="error"``, is a question that a sketch answers:
+    see `Sketch.over`.
+
+    >>> d = Domain(["ios", "android"], unmatched="other")
+    >>> d.values
+    ('ios', 'android', 'other')
+    >>> d.encode(["android", None, "symbian"]).tolist()
+    [1, 2, 2]
+    """
+
+    labels: tuple[Label, ...]
+    unmatched: Unmatched
+    kind: Literal["bool", "int", "str"]
+
+    def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
+        if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
+            raise DomainError(f"a domain is an ordered list of labels, got {type(labels).__name__}")
+        items = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
+        kind = _kind(items)
+        if unmatched not in ("error", "other", "none"):
+            raise DomainError(f'unmatched must be "error", "other" or "none", got {unmatched!r}')
+        if unmatched == "other" and OTHER in items:
+            raise DomainError('unmatched="other" adds the bucket "other": leave it out of the labels')
+        if unmatched == "none" and len(items) < 2:
+            raise DomainError(_TOO_FEW)
+        if len(items) >= 2**31:
+            raise DomainError("a domain may have at most 2**31 - 1 labels")
+        object.__setattr__(self, "labels", items)
+        object.__setattr__(self, "unmatched", unmatched)
+        object.__setattr__(self, "kind", kind)
+
+    @classmethod
+    def of(cls, domain: Domain | Iterable[Label]) -> Domain:
+        """A mechanism's domain: ``domain`` itself, or a plain list of labels as one with ``unmatched="error"``.
+
+        Raises:
+            DomainError: fewer than two values, of which a report could be any; or see `Domain`.
+        """
+        made = domain if isinstance(domain, Domain) else cls(domain)
+        if made.size < 2:
+            raise DomainError(_TOO_FEW)
+        return made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Domain is immutable")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a Domain is immutable")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.labels, self.unmatched)
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.kind, self.labels, self.unmatched
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Domain) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key())
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self.values)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(label) for label in self.labels[:8])
+        more = f", ... {len(self.labels)} labels" if len(self.labels) > 8 else ""
+        policy = "" if self.unmatched == "error" else f", unmatched={self.unmatched!r}"
+        return f"Domain([{shown}{more}]{policy})"
+
+    @property
+    def size(self) -> int:
+        """d, the number of values that are estimated: the labels, and ``other`` where there is one."""
+        return len(self.labels) + (self.unmatched == "other")
+
+    @property
+    def summary(self) -> str:
+        """A few characters for a table: d."""
+        return str(self.size)
+
+    @property
+    def values(self) -> tuple[Label, ...]:
+        """The labels, then ``"other"`` where there is such a bucket."""
+        return (*self.labels, OTHER) if self.unmatched == "other" else self.labels
+
+    @property
+    def unmatched_code(self) -> int:
+        """The code of a value outside the labels: that of ``other``, or one past the end for ``none``."""
+        return len(self.labels)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Arrow type of a column of these values: their own, or text where ``other`` joins non-text labels."""
+        if self.unmatched == "other":
+            return pa.string()
+        return ARROW_TYPES[self.kind]
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The values as text: ``false`` and ``true`` for Booleans."""
+        return tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
+
+    @cached_property
+    def arrow_values(self) -> pa.Array:
+        """The values as an Arrow array of `arrow_type`."""
+        return pa.array(self.texts if self.arrow_type == pa.string() else self.values, self.arrow_type)
+
+    def _is_dictionary(self, dictionary: pa.Array) -> bool:
+        """Whether a dictionary's entries are the labels, in order."""
+        return self.kind == "str" and bool(dictionary.equals(self._labels_as(dictionary.type)))
+
+    def _labels_as(self, kind: pa.DataType) -> pa.Array:
+        """The labels as an Arrow array of ``kind``: any text type for text."""
+        made: dict[pa.DataType, pa.Array] = self._typed_labels
+        if kind not in made:
+            made[kind] = pa.array(self.labels, ARROW_TYPES[self.kind]).cast(kind)
+        return made[kind]
+
+    @cached_property
+    def _typed_labels(self) -> dict[pa.DataType, pa.Array]:
+        return {}
+
+    @cached_property
+    def code_dtype(self) -> np.dtype[Any]:
+        """The narrowest unsigned dtype that holds every code, `unmatched_code` included."""
+        return np.min_scalar_type(len(self.labels))
+
+    @cached_property
+    def _declared(self) -> Domain:
+        """All the values, ``other`` included, as a domain that admits nothing else."""
+        return self if self.unmatched == "error" else Domain(self.arrow_values.to_pylist())
+
+    @cached_property
+    def _first(self) -> int | None:
+        """The first label, where the labels are consecutive integers."""
+        if self.kind != "int":
+            return None
+        first = int(self.labels[0])
+        return first if self.labels == tuple(range(first, first + len(self.labels))) else None
+
+    def encode(self, values: Any, *, column: str = "values") -> Codes:
+        """Codes (positions in the labels) of ``values``, as unsigned integers of `code_dtype`.
+
+        Args:
+            values: Arrow array, numpy array or Python sequence; nulls allowed, treated as unmatched.
+            column: what to call the values in an error message.
+
+        Raises:
+            DomainError: ``unmatched="error"`` and some values are null or not labels.
+            DtypeError: the values are of another kind than the labels.
+        """
+        array = as_arrow(values, self.kind, column=column)
+        codes = self._positions(array, column)
+        if self.unmatched == "error":
+            unmatched = int(np.count_nonzero(codes == self.unmatched_code))
+            if unmatched:
+                raise DomainError(
+                    f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
+                    f"declared values ({null_count(array)} of them null); declare them, or use "
+                    'unmatched="other" or "none"'
+                )
+        return codes
+
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """Bool[n]: which values `encode` would refuse; none, but under ``unmatched="error"``.
+
+        Raises:
+            DtypeError: the values are of another kind than the labels.
+        """
+        codes = self._positions(as_arrow(values, self.kind, column=column), column)
+        if self.unmatched != "error":
+            return np.zeros(len(codes), bool)
+        refused: npt.NDArray[np.bool_] = codes == self.unmatched_code
+        return refused
+
+    def decode(self, codes: Codes) -> pa.Array:
+        """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""
+        if self.arrow_type == pa.string():
+            return pa.DictionaryArray.from_arrays(pa.array(codes), self.arrow_values, safe=False)
+        if self._first is not None:
+            return pa.array(np.add(codes, self._first, dtype=np.int64))
+        if self.kind == "bool" and self.labels == (False, True):
+            bits = pa.py_buffer(np.packbits(codes, bitorder="little"))
+            return pa.Array.from_buffers(pa.bool_(), len(codes), [None, bits])
+        return self.arrow_values.take(pa.array(codes))
+
+    @property
+    def report_type(self) -> pa.DataType:
+        """Arrow type of what `decode` returns."""
+        if self.arrow_type == pa.string():
+            return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
+        return self.arrow_type
+
+    def lookup(self, reports: Any, *, column: str = "reports") -> Codes:
+        """Codes of values that `decode` made, ``other`` included; anything else is an error.
+
+        Raises:
+            ReportError: they are of another type, or some are null or not in this domain, whatever `unmatched` says.
+        """
+        declared = self._declared
+        codes = None
+        with suppress(DtypeError):
+            codes = declared._positions(as_arrow(reports, declared.kind, column=column), column)
+        if codes is None:
+            raise ReportError(
+                f"column {column!r}: reports must be of type {self.report_type}, or plain {declared.kind}"
+            )
+        wrong = int(np.count_nonzero(codes == declared.unmatched_code))
+        if wrong:
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(codes)} reports are null or none of the {self.size} values "
+                "that this mechanism reports"
+            )
+        return codes
+
+    def _positions(self, array: pa.Array, column: str) -> Codes:
+        """Codes of an array of the right kind, `unmatched_code` for what is not a label."""
+        missing = self.unmatched_code
+        if pa.types.is_dictionary(array.type):
+            indices = filled_indices(array, len(array.dictionary), column=column)
+            if not array.indices.null_count and self._is_dictionary(array.dictionary):
+                return indices.astype(self.code_dtype, copy=False)  # the dictionary is the domain: a Polars Enum
+            of_entry = self._positions(array.dictionary, column)
+            codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
+            return codes
+        if self._first is not None and not array.null_count:
+            offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            if self._first:
+                offset = offset - self._first
+            if array.type == pa.uint64():  # from 2**63 on the cast has wrapped, perhaps onto a label
+                offset = np.where(array.to_numpy() >> np.uint64(63), -1, offset)
+            inside: npt.NDArray[np.uint64] = offset.view(np.uint64)  # (a negative offset is a huge one)
+            if len(inside) and inside.max() > missing:
+                inside = np.minimum(inside, np.uint64(missing))
+            return inside.astype(self.code_dtype)
+        if self.kind == "bool" and self.labels == (False, True) and not array.null_count:
+            truth: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
+            return truth.view(np.uint8)
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        if self.kind == "int":
+            array = _uint64_as_int64(array) if array.type == pa.uint64() else array.cast(pa.int64())
+        found = pc.fill_null(pc.index_in(array, value_set=self._labels_as(array.type)), missing)
+        positions: npt.NDArray[np.int32] = found.to_numpy()
+        return positions.astype(self.code_dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form; ``unmatched`` only where it is not ``"error"``."""
+        policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}
+        return {"domain": list(self.labels), **policy}
+
+
+def _rebuild(labels: tuple[Label, ...], unmatched: Unmatched) -> Domain:
+    return Domain(labels, unmatched=unmatched)
+
+
+def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
+    """What the labels are; a `DomainError` if they cannot be a domain's."""
+    if not labels:
+        raise DomainError("labels are at least one (of a mechanism two), got none")
+    types = {type(label) for label in labels}
+    if len(types) > 1 or not types <= _KINDS.keys():
+        raise DomainError("domain labels must be all str, all int or all bool; null is not a label")
+    kind: Literal["bool", "int", "str"] = _KINDS[types.pop()]
+    if len(set(labels)) < len(labels):
+        raise DomainError(f"domain labels must be distinct, {len(labels) - len(set(labels))} are repeated")
+    if kind == "int" and not all(-(2**63) <= label < 2**63 for label in labels):
+        raise DomainError("integer labels must fit in 64 bits")
+    if kind == "str" and not all(map(_is_plain, labels)):
+        raise DomainError("text labels must be valid Unicode without NUL characters")
+    return kind
+
+
+def _is_plain(text: Label) -> bool:
+    try:
+        return b"\0" not in str(text).encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _uint64_as_int64(array: pa.Array) -> pa.Array:
+    fits = pc.less(array, pa.scalar(2**63, pa.uint64()))
+    return pc.if_else(fits, array, pa.scalar(None, pa.uint64())).cast(pa.int64())

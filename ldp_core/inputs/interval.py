@@ -1,0 +1,120 @@
+"""Numbers in a declared interval, as integers on a fine grid."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.errors import DomainError
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrow import as_floats
+
+STEPS = 1 << 24
+"""Grid steps in an interval: a number moves by at most half a step, 3e-8 of the interval's length."""
+_BLOCK = 1 << 15  # numbers at a time: they stay in the L2 cache
+_LARGEST = sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The numbers from ``low`` to ``high``, both included.
+
+    Args:
+        low, high: finite, ``low < high``. Declared, never learned from the data.
+        unmatched: what becomes of nulls, nans and numbers outside. ``"error"``: an error that counts them. ``"clip"``:
+            numbers outside become the nearer end; nulls and nans remain an error. (To count them, declare
+            a column of its own: whether a number is missing is an answer too.)
+
+    Raises:
+        DomainError: ``low`` and ``high`` are not finite numbers in this order.
+
+    >>> Interval(0, 10).encode([0, 2.5, 10]).tolist()
+    [0, 4194304, 16777216]
+    """
+
+    low: float
+    high: float
+    unmatched: Literal["error", "clip"] = "error"
+
+    kind: ClassVar[Literal["float"]] = "float"
+
+    def __post_init__(self) -> None:
+        good = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (self.low, self.high))
+        good = good and -_LARGEST <= self.low < self.high <= _LARGEST  # (an integer may be beyond all floats)
+        if not good or not float(self.low) < float(self.high):
+            raise DomainError("an interval goes from a finite number low to a greater one, high")
+        if self.unmatched not in ("error", "clip"):
+            raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
+        length = self.high - self.low
+        if not (math.isfinite(length) and math.isfinite(STEPS / length)):
+            raise DomainError("an interval must have a finite length, and one that floats can divide: above 1e-300")
+
+    @classmethod
+    def of(cls, interval: Interval | tuple[float, float]) -> Interval:
+        """``interval`` itself, or a pair (low, high) as one with ``unmatched="error"``."""
+        if isinstance(interval, Interval):
+            return interval
+        if isinstance(interval, (tuple, list)) and len(interval) == 2:
+            return cls(*interval)
+        raise DomainError(f"an interval is a pair of numbers (low, high), got {type(interval).__name__}")
+
+    @property
+    def summary(self) -> str:
+        """See `Inputs`."""
+        return f"[{self.low:g}, {self.high:g}]"
+
+    def encode(self, values: Any, *, column: str = "values") -> Codes:
+        """Codes 0 to `STEPS`, uint32: the nearest points of the grid.
+
+        Args:
+            values: numbers: an Arrow or numpy array of integers or floats, or a Python sequence.
+            column: what to call the values in an error message.
+
+        Raises:
+            DomainError: nulls, nans, or numbers outside under ``unmatched="error"``.
+            DtypeError: no numbers.
+        """
+        numbers = as_floats(values, column=column)
+        codes = np.empty(len(numbers), np.uint32)
+        for start in range(0, len(numbers), _BLOCK):
+            part = numbers[start : start + _BLOCK]
+            if self._refused(part).any():
+                self._complain(numbers, column)
+            part = part.clip(self.low, self.high) if self.unmatched == "clip" else part
+            shares = part - self.low
+            shares *= STEPS / (self.high - self.low)
+            codes[start : start + _BLOCK] = np.rint(shares, out=shares)
+        return codes
+
+    def _complain(self, numbers: npt.NDArray[np.float64], column: str) -> NoReturn:
+        wrong, missing = (int(np.count_nonzero(rows)) for rows in (self._refused(numbers), np.isnan(numbers)))
+        raise DomainError(
+            f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
+            'them null or nan); declare a wider interval or unmatched="clip", and fill nulls before'
+        )
+
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """See `Inputs`."""
+        return self._refused(as_floats(values, column=column))
+
+    def _refused(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Nulls have come as nan, which is neither below nor above."""
+        if self.unmatched == "clip":
+            return np.isnan(numbers)
+        return ~((numbers >= self.low) & (numbers <= self.high))
+
+    def decode(self, shares: Any) -> npt.NDArray[np.float64]:
+        """Shares of the way from ``low`` to ``high`` as numbers."""
+        return self.low + (self.high - self.low) * np.asarray(shares, float)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `Inputs`."""
+        policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}
+        return {"domain": {"low": self.low, "high": self.high}, **policy}

@@ -1,0 +1,133 @@
+"""Values that nobody has listed: any text, or any integer, by a public 64-bit hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldp_core.errors import DomainError
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrow import as_arrow, filled_indices, is_text, null_count
+from ldp_core.exact.hashing import id_words
+
+_PUBLIC_KEY = b"ldp: codes of an open domain    "
+"""Not a secret: clients and server must agree on the codes."""
+
+
+@dataclass(frozen=True)
+class OpenDomain:
+    """Any text, or any 64-bit integer.
+
+    Args:
+        kind: ``"str"`` or ``"int"``.
+        unmatched: ``"error"``: nulls are an error that counts them. (Fill them before, if they are an answer.)
+
+    A code is 64 bits: of text a fixed public hash, of an integer its bits, mixed one to one. Two of a million texts
+    share one with probability 3e-8, and are then counted together.
+
+    Raises:
+        DomainError: another kind.
+
+    >>> codes = OpenDomain("str").encode(["new", "york", "new"])
+    >>> bool(codes[0] == codes[2] != codes[1]), codes.dtype
+    (True, dtype('uint64'))
+    """
+
+    kind: Literal["str", "int"] = "str"
+    unmatched: Literal["error"] = "error"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("str", "int"):
+            raise DomainError(f'an open domain is of kind "str" or "int", got {self.kind!r}')
+        if self.unmatched != "error":
+            raise DomainError(f'unmatched of an open domain must be "error", got {self.unmatched!r}')
+
+    @classmethod
+    def of(cls, kind: Any) -> OpenDomain:
+        """``kind`` itself, or an open domain of this kind."""
+        if isinstance(kind, OpenDomain):
+            return kind
+        if isinstance(kind, str):
+            return cls(kind)  # type: ignore[arg-type]
+        raise DomainError(f'an open domain is of kind "str" or "int", got {type(kind).__name__}')
+
+    @property
+    def summary(self) -> str:
+        """See `Inputs`."""
+        return "any text" if self.kind == "str" else "any integer"
+
+    def encode(self, values: Any, *, column: str = "values") -> Codes:
+        """Codes of ``values``, uint64.
+
+        Args:
+            values: text or integers: an Arrow or numpy array, or a Python sequence.
+            column: what to call the values in an error message.
+
+        Raises:
+            DomainError: nulls, or indices out of their dictionary's bounds.
+            DtypeError: the values are of another kind.
+        """
+        array = as_arrow(values, self.kind, column=column)
+        if pa.types.is_dictionary(array.type):
+            filled_indices(array, len(array.dictionary), column=column)  # (checks them)
+        missing = null_count(array)
+        if missing:
+            raise DomainError(f"column {column!r}: {missing} of {len(array)} values are null; fill them before")
+        if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
+            array = array.cast(pa.large_string())
+        if is_text(array.type) and _repeats(array):
+            array = array.dictionary_encode()
+        high, low = id_words(array, _PUBLIC_KEY)
+        return _mixed(high) if low is None else high ^ low
+
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """See `Inputs`."""
+        array = as_arrow(values, self.kind, column=column)
+        missing: npt.NDArray[np.bool_] = pc.is_null(
+            array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        ).to_numpy(zero_copy_only=False)
+        return missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `Inputs`."""
+        return {"domain": {"kind": self.kind}}
+
+
+_SAMPLE = 1 << 12  # texts
+
+
+def _repeats(array: pa.Array) -> bool:
+    """Whether distinct texts are so few that finding them first costs less than hashing each: below about n / 4.
+
+    Among s texts drawn from D equally likely ones, s^2 / 2 D are repetitions.
+    """
+    if len(array) < 2 * _SAMPLE:
+        return False
+    repetitions = _SAMPLE - len(array[:: len(array) // _SAMPLE][:_SAMPLE].dictionary_encode().dictionary)
+    return repetitions * len(array) > 2 * _SAMPLE**2
+
+
+def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Integers as words of which each half says which they are: keyed noise tells values apart by the low one.
+
+    The finalizer of SplitMix64, a permutation (G. L. Steele, D. Lea, C. H. Flood, "Fast Splittable Pseudorandom Number
+    Generators", OOPSLA 2014).
+    """
+    out = np.empty_like(words)
+    for start in range(0, len(words), _BLOCK):
+        word = words[start : start + _BLOCK].copy()
+        for shift, factor in _ROUNDS:
+            word ^= word >> shift
+            word *= factor
+        out[start : start + _BLOCK] = word ^ word >> _LAST
+    return out
+
+
+_ROUNDS = [(np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))]
+_LAST = np.uint64(31)
+_BLOCK = 1 << 15  # words at a time, so that they stay in the cache

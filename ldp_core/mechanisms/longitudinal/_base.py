@@ -1,0 +1,121 @@
+"""Longitudinal mechanisms: a permanent answer for each value, remembered for ever, and fresh noise on it every time.
+
+Ulfar Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014, sections 2 and 3: a report is the *instantaneous*
+randomized response to a *permanent* one. One report spends epsilon_1; all reports about one value together, however
+many, spend at most epsilon_infinity, since they are made of the one permanent answer. H. H. Arcolezi, J.-F. Couchot,
+B. Al Bouna, X. Xiao, "Improving the Utility of Locally Differentially Private Protocols for Longitudinal and
+Multidimensional Frequency Estimates", Digital Communications and Networks, 2022 (arXiv:2111.04636), section 4,
+chains any two pure protocols: with (p1, q1) of the permanent round and (p2, q2) of the instantaneous one
+
+    p = p1 p2 + (1 - p1) q2        q = q1 p2 + (1 - q1) q2        p - q = (p1 - q1) (p2 - q2)
+
+is a pure protocol too, so that the estimator is that of all the others.
+
+Nothing is stored: the permanent answer is keyed noise, a function of secret, id and value.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.probability import check_epsilon, log_above
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.reports.reported_by import ReportedBy
+
+Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
+
+
+class Longitudinal(FrequencyOracle):
+    """A frequency oracle that a person may answer any number of times."""
+
+    memoised: ClassVar[bool] = True
+
+    epsilon_infinity: float
+    """What all reports about one value, however many, spend together."""
+
+    epsilon_1: float
+    """What one report spends."""
+
+    @property
+    def epsilon(self) -> float:  # type: ignore[override]
+        """What one report spends: epsilon_1."""
+        return self.epsilon_1
+
+    @abstractmethod
+    def permanent_ratio(self) -> Fraction:
+        """The largest ratio of the probabilities of one permanent answer under two values."""
+
+    @property
+    def realised_epsilon_infinity(self) -> float:
+        """What the rounded probabilities of a permanent answer really spend; see `realised_epsilon`."""
+        return log_above(self.permanent_ratio())
+
+    @property
+    def permanent_answers(self) -> int:
+        """How many permanent answers a person can come to give, if the value changes and changes again."""
+        return self.domain.size + (self.domain.unmatched == "none")
+
+    @property
+    def epsilon_total(self) -> float:
+        """What a person spends who gives all `permanent_answers`: as many times epsilon_infinity.
+
+        It bounds what reports say about the values, not about when they changed.
+        """
+        return self.permanent_answers * self.epsilon_infinity
+
+
+class Chain(ReportedBy, Longitudinal):
+    """One pure protocol on the answers of another; a report is one of the second's."""
+
+    @property
+    @abstractmethod
+    def permanent(self) -> FrequencyOracle:
+        """The first round."""
+
+    @property
+    @abstractmethod
+    def instantaneous(self) -> FrequencyOracle:
+        """The second round."""
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `Mechanism`: the chain's p and q."""
+        first, second = self.permanent.support_probabilities(), self.instantaneous.support_probabilities()
+        rounds = list(zip(*first, *second, strict=True))
+        return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
+
+    def permanent_ratio(self) -> Fraction:
+        """See `Longitudinal`."""
+        return self.permanent.worst_ratio()
+
+    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """See `Mechanism`."""
+        return self.instantaneous.support_counts(reports, groups, n_groups)
+
+    @property
+    def reporter(self) -> FrequencyOracle:
+        """The second round."""
+        return self.instantaneous
+
+
+def chained(supports: Fraction, p2: Fraction, q2: Fraction) -> Fraction:
+    """Pr[the report supports a value], if the permanent answer does with probability ``supports``."""
+    return supports * p2 + (1 - supports) * q2
+
+
+def check_epsilon_1(epsilon_1: float, epsilon_infinity: float) -> float:
+    """Return ``epsilon_1`` as a float.
+
+    Raises:
+        ParameterError: unless it is a number in (0, epsilon_infinity).
+    """
+    value = check_epsilon(epsilon_1, "epsilon_1")
+    if not value < epsilon_infinity:
+        raise ParameterError(f"epsilon_1 must be in (0, epsilon_infinity = {epsilon_infinity!r}), got {value!r}")
+    return value

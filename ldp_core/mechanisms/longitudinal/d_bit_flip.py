@@ -1,0 +1,249 @@
+"""dBitFlipPM: a person answers for a few buckets only, for ever the same ones, with permanent bits.
+
+B. Ding, J. Kulkarni, S. Yekhanin, "Collecting Telemetry Data Privately", NeurIPS 2017, sections 3 and 4: of b buckets a
+person draws d, once and for all, and reports for each of them whether the value is in it, by a randomized response
+with p = e^(eps/2) / (e^(eps/2) + 1), q = 1 - p. With n reports, of which S[v] are about bucket v and O[v] say yes,
+
+    estimate[v] = (b / d) (O[v] - q S[v]) / (p - q)                                    (ibid., section 3.2)
+    variance[v] = (b / d) n q (1 - q) / (p - q)^2 + (b / d - 1) c
+
+where c is the true count. The bits are permanent: a function of the person and of which of the d buckets the value is
+in, if any. So a person has at most min(d + 1, b) answers, however often the value changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.errors import ReportError
+from ldp_core.exact import bits
+from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.probability import (
+    check_epsilon,
+    check_integer,
+    check_resolved,
+    exp_below,
+    floor_threshold,
+    fraction,
+)
+from ldp_core.exact.sampling import ONE
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.longitudinal._base import Longitudinal
+from ldp_core.noise.fresh import Noise
+from ldp_core.reports.lists import Lists
+
+
+@dataclass(frozen=True, init=False)
+class DBitFlip(Lists, Longitudinal):
+    """Report d permanent bits of the value's one-hot vector, at places that are the person's own for ever.
+
+    Args:
+        domain: the buckets, a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is in none.
+        epsilon_infinity: of all reports about one bucket, finite, > 0. There is no second round: it is what one
+            report spends too.
+        bits: d, from 1 to the number of buckets.
+
+    Reports are ``FixedSizeList<uint16, d>`` (uint32 from 32,769 buckets on): bucket * 2 + bit, for d different
+    buckets. They take keyed noise. A tally has two counters a bucket: how many reports said 0 of it, and how many 1.
+
+    With ``bits=1`` two values differ in one bit that is reported, not in two, and the whole of epsilon is that bit's
+    (the paper halves it there too).
+
+    Raises:
+        ParameterError: an epsilon or a number of bits that does not exist.
+
+    >>> m = DBitFlip(range(24), epsilon_infinity=2.0, bits=4)
+    >>> m.permanent_answers, m.epsilon_total
+    (5, 10.0)
+    >>> from ldp_core import Keyed, Secret
+    >>> m.perturb([3, 23], randomness=Keyed(Secret.generate(), [17, 18], column="hour")).shape
+    (2, 4)
+    """
+
+    name: ClassVar[str] = "d_bit_flip"
+
+    domain: Domain
+    epsilon_infinity: float
+    bits: int
+
+    def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int) -> None:
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        most = min(self.domain.size, _MOST_BITS)
+        object.__setattr__(self, "bits", check_integer("bits", bits, 1, most))
+        check_resolved(self._keep, ONE // 2, name="epsilon_infinity")
+
+    @property
+    def epsilon_1(self) -> float:  # type: ignore[override]
+        """What one report spends: all, since there is no second round."""
+        return self.epsilon_infinity
+
+    @property
+    def permanent_answers(self) -> int:
+        """See `Longitudinal`: one for each of the d buckets, and one for the others, if there are any."""
+        return min(self.bits + 1, super().permanent_answers)
+
+    @property
+    def counters(self) -> int:
+        """2 b: for each bucket, how many reports said 0 and how many 1."""
+        return 2 * self.domain.size
+
+    @cached_property
+    def _keep(self) -> int:
+        """Pr[a bit is reported as it is], as an integer over 2^64, rounded down."""
+        e = exp_below(Fraction(self.epsilon_infinity) / min(self.bits, 2))
+        return floor_threshold(e / (e + 1))
+
+    @property
+    def _rate(self) -> Fraction:
+        """D / b: how likely a person's bits are to include a given bucket's."""
+        return Fraction(self.bits, self.domain.size)
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `Mechanism`: a report supports the buckets of which it says 1."""
+        b, p = self.domain.size, fraction(self._keep)
+        return [self._rate * p] * b, [self._rate * (1 - p)] * b
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: which buckets does not depend on the value; two values differ in two bits, or in the one."""
+        p = fraction(self._keep)
+        return (p / (1 - p)) ** min(self.bits, 2)
+
+    def permanent_ratio(self) -> Fraction:
+        """See `Longitudinal`: a report is a permanent answer."""
+        return self.worst_ratio()
+
+    def variance(self, n: float, count: Any = 0.0) -> Any:
+        """See `FrequencyOracle`; of the paper's estimator, which knows how many reports were about a bucket."""
+        _, a, b = self._rates
+        return a[0] * n + b[0] * count
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Of a report about the bucket that says 0, and of one that says 1; see `debias`."""
+        less = float((1 - fraction(self._keep)) * (1 - self._rate))
+        return -less, 1 - less
+
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        size, p = self.domain.size, fraction(self._keep)
+        per_report = p * (1 - p) / (2 * p - 1) ** 2 / self._rate
+        q = np.array(self.support_probabilities()[1], float)
+        return q, np.full(size, float(per_report)), np.full(size, float(1 / self._rate - 1))
+
+    def debias(
+        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64, F64]:
+        """See `FrequencyOracle`; ``support`` are the counters, int64[..., 2 b].
+
+        The estimator of any pure protocol, once the 1s of a bucket are corrected for how many more or fewer than
+        n d / b reports were about it.
+        """
+        said = support.reshape(*support.shape[:-1], self.domain.size, 2)
+        about, q = said.sum(axis=-1), float(1 - fraction(self._keep))
+        ones = said[..., 1] + q * (n * float(self._rate) - about)
+        return super().debias(n, ones, confidence=confidence, simultaneous=simultaneous)
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to uint16[n, d] or uint32[n, d]."""
+        reports = np.empty((len(codes), self.bits), self._dtype)
+        step = max(_BLOCK // self.bits, 1)
+        for start in range(0, len(codes), step):
+            stop = min(start + step, len(codes))
+            self._perturb_block(codes[start:stop], noise.rows(start, stop), reports[start:stop])
+        return reports
+
+    def _perturb_block(self, codes: Codes, noise: Noise, out: Native) -> None:
+        width = bits.row_bytes(self.bits)
+        buckets = self._buckets(len(codes), noise.of_persons())
+        none = np.min_scalar_type(8 * width).type(8 * width)
+        place = np.full(len(codes), none)  # of the value's bucket among the person's, of which one at most is it
+        for k, bucket in enumerate(buckets):
+            place -= (bucket == codes) * (none - k)  # several times as fast as to choose by a mask
+        # The bits depend on the value only by its place: whatever is at none has one answer.
+        rows = noise.with_codes(place).one_hot_rows(self._keep, ONE - self._keep, place, width, _BITS)
+        for k, bucket in enumerate(buckets):
+            report = bucket.astype(self._dtype)
+            report <<= 1
+            report |= rows[:, k >> 3] >> np.uint8(k & 7) & np.uint8(1)
+            out[:, k] = report
+
+    def _buckets(self, n: int, noise: Noise) -> npt.NDArray[Any]:
+        """The d different buckets of each of n persons, [d, n]: every set of them is equally likely.
+
+        R. W. Floyd's algorithm: J. Bentley, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
+        """
+        b, d = self.domain.size, self.bits
+        buckets = np.empty((d, n), np.min_scalar_type(b - 1))
+        if d == b:
+            buckets[:] = np.arange(b)[:, None]
+            return buckets
+        rows = np.arange(n)
+        for k, last in enumerate(range(b - d, b)):
+            if k < _LANES:  # cheaper, but there are no more lanes than this
+                drawn = noise.uniform_below(last + 1, n, _PLACES + k)
+            else:
+                drawn = noise.uniform_again(last + 1, rows, k, _MORE_PLACES)
+            buckets[k] = drawn
+            again = (buckets[:k] == buckets[k]).any(axis=0)
+            np.maximum(buckets[k], again * buckets.dtype.type(last), out=buckets[k])  # (none is above ``last``)
+        return buckets
+
+    @property
+    def _dtype(self) -> type[np.unsignedinteger[Any]]:
+        return np.uint16 if self.counters <= 1 << 16 else np.uint32
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See `Mechanism`: counts of each bucket's 0s and 1s."""
+        cells = reports if n_groups == 1 else groups[:, None] * self.counters + reports
+        counts = np.bincount(cells.reshape(-1), minlength=n_groups * self.counters)
+        return counts.reshape(n_groups, self.counters)
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See `Mechanism`: each report says something of d buckets, at most once of each."""
+        about = counts.reshape(-1, 2).sum(axis=1)
+        return super().is_possible(n, counts) and bool(about.max() <= n and about.sum() == n * self.bits)
+
+    @property
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: twice a bucket, and what the report says of it."""
+        return np.dtype(self._dtype), self.bits
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        rows = super().from_arrow(reports, column=column)
+        step = max(_BLOCK // self.bits, 1)
+        wrong = sum(self._count_wrong(rows[start : start + step]) for start in range(0, len(rows), step))
+        if wrong:
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(rows)} reports are not of {self.bits} different buckets"
+            )
+        return rows
+
+    def _count_wrong(self, reports: npt.NDArray[Any]) -> int:
+        """How many reports are about a bucket that does not exist, or about one twice."""
+        buckets = np.ascontiguousarray(reports.T) >> 1
+        wrong = (buckets >= self.domain.size).any(axis=0)
+        for k in range(1, self.bits):
+            wrong |= (buckets[:k] == buckets[k]).any(axis=0)
+        return int(np.count_nonzero(wrong))
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon_infinity": self.epsilon_infinity, "bits": self.bits}
+
+
+_MOST_BITS = 1 << 16  # steps that `Noise.uniform_again` has
+_BLOCK = 1 << 17  # bits of reports made at a time: their buckets stay in the L2 cache
+
+_BITS, _MORE_PLACES, _PLACES = range(3)  # lanes of noise; places take the rest
+_LANES = 16 - _PLACES

@@ -1,0 +1,146 @@
+"""LOLOHA: a person hashes values into few buckets, for ever with the same function, and reports buckets in two rounds.
+
+H. H. Arcolezi, C. Pinzon, C. Palamidessi, S. Gambs, "Frequency Estimation of Evolving Data Under Local
+Differential Privacy", EDBT 2023 (arXiv:2210.00262). The permanent answer is to the bucket and not to the value, so
+that somebody whose value changes and changes again gives at most g permanent answers: the total loss is at most
+g epsilon_infinity, whatever the size of the domain.
+
+A report is the function and the answer's bucket. It supports the values that the function hashes to the bucket: with p
+and q of the two rounds over g buckets (`LongitudinalRandomizedResponse`) and c the probability that two values collide,
+
+    p_support = p        q_support = p c + q (1 - c)        = 1 / g where c = 1 / g
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import U64, Codes
+from ldp_core.exact.probability import check_epsilon, exp_below
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanisms.longitudinal._base import Longitudinal, check_epsilon_1
+from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from ldp_core.mechanisms.oracles.local_hashing import (
+    BUCKET_SHIFT,
+    MOST_BUCKETS,
+    PRIME,
+    SMALL_PRIMES,
+    AffineFamily,
+    HashedReports,
+    HashFamily,
+    LinearFamily,
+)
+from ldp_core.noise.fresh import Noise
+
+
+@dataclass(frozen=True, init=False)
+class Loloha(HashedReports, Longitudinal):
+    """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
+
+    Args:
+        domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
+            it is hashed like one more value, which is not estimated.
+        epsilon_infinity: of all reports about one bucket, finite, > 0.
+        epsilon_1: of one report, in (0, epsilon_infinity).
+        g: number of buckets: ``"binary"`` (2: the least total loss), ``"optimal"`` (e^epsilon_1 + 1, rounded: the least
+            variance, that of OUE with epsilon_1), or from 2 to 2**15.
+
+    Reports are one ``uint64`` each: the bucket in the high 16 bits, the function's number in the low 48. They take
+    keyed noise. (Where g is a prime below 256 the functions are few, and a tally of n reports costs n and not n d.)
+
+    Raises:
+        ParameterError: epsilons or a g that do not exist; a domain too large.
+
+    >>> m = Loloha(range(1000), epsilon_infinity=2.0, epsilon_1=1.0, g="binary")
+    >>> m.g, m.q, m.epsilon_total
+    (2, 0.5, 4.0)
+    >>> from ldp_core import Keyed, Secret
+    >>> m.perturb([3, 999], randomness=Keyed(Secret.generate(), [17, 18], column="page")).dtype
+    dtype('uint64')
+    """
+
+    name: ClassVar[str] = "loloha"
+
+    domain: Domain
+    epsilon_infinity: float
+    epsilon_1: float
+    g: int
+
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon_infinity: float,
+        epsilon_1: float,
+        g: int | Literal["optimal", "binary"] = "optimal",
+    ) -> None:
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
+        object.__setattr__(self, "g", _buckets(g, self.epsilon_1))
+        if self._hashed > PRIME:
+            raise ParameterError(f"local hashing takes at most {PRIME} values")
+        _ = self._rounds.instantaneous  # which refuses what is too small
+
+    @property
+    def _hashed(self) -> int:
+        """Number of codes that may have to be hashed."""
+        return self.domain.size + (self.domain.unmatched == "none")
+
+    @cached_property
+    def _family(self) -> HashFamily:  # type: ignore[override]
+        return LinearFamily(self.g, self._hashed) if self.g in SMALL_PRIMES else AffineFamily(self.g)
+
+    @cached_property
+    def _rounds(self) -> LongitudinalRandomizedResponse:
+        """Both rounds, over the buckets."""
+        return LongitudinalRandomizedResponse(
+            range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
+        )
+
+    @property
+    def permanent_answers(self) -> int:
+        """See `Longitudinal`: one a bucket."""
+        return min(self.g, super().permanent_answers)
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `Mechanism`: over the random function, two values collide with the family's exact probability."""
+        d, c = self.domain.size, self._family.collision
+        own, other = (rates[0] for rates in self._rounds.support_probabilities())
+        return [own] * d, [own * c + other * (1 - c)] * d
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: the function does not depend on the value, the bucket is a randomized response."""
+        return self._rounds.worst_ratio()
+
+    def permanent_ratio(self) -> Fraction:
+        """See `Longitudinal`."""
+        return self._rounds.permanent_ratio()
+
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
+        """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""
+        functions = self._family.draw(len(codes), noise.of_persons())
+        own = self._family.hash(functions, codes).astype(self._rounds.domain.code_dtype)
+        buckets = self._rounds.perturb_codes(own, noise.with_codes(own)).astype(np.uint64)
+        return buckets << BUCKET_SHIFT | functions
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1, "g": self.g}
+
+
+def _buckets(g: Any, epsilon_1: float) -> int:
+    if g == "binary":
+        return 2
+    if g == "optimal":
+        return min(round(exp_below(epsilon_1)) + 1, MOST_BUCKETS)
+    if isinstance(g, bool) or not isinstance(g, (int, np.integer)) or not 2 <= g <= MOST_BUCKETS:
+        raise ParameterError(f'g must be "optimal", "binary" or an integer in [2, {MOST_BUCKETS}], got {g!r}')
+    return int(g)

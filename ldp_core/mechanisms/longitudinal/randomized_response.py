@@ -1,0 +1,91 @@
+"""L-GRR: two rounds of randomized response; see `_base.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.probability import check_epsilon, exp_below, log_above
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.noise.fresh import Noise
+
+Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
+
+
+from ldp_core.mechanisms.longitudinal._base import Chain, check_epsilon_1
+
+_STEP = Fraction(1, 1 << 53)
+
+
+@dataclass(frozen=True, init=False)
+class LongitudinalRandomizedResponse(Chain):
+    """L-GRR: a randomized response to a permanent randomized response.
+
+    Args:
+        domain: a `Domain` or a list of labels; no ``unmatched="none"``.
+        epsilon_infinity: of all reports about one value, finite, > 0.
+        epsilon_1: of one report, in (0, epsilon_infinity).
+
+    Reports are those of `RandomizedResponse`; they take keyed noise.
+
+    The chain is itself a randomized response, whose probability of keeping the value is the product of the two; so
+    that the second one follows exactly from epsilon_1 = ln(p / q), and p and q are those of `RandomizedResponse` with
+    epsilon_1. (For more than two values the paper's second round is noisier: it takes ln((p1 p2 + q1 q2) /
+    (p1 q2 + q1 p2)) for epsilon_1, which leaves out the other d - 2 ways to a report.)
+
+    Raises:
+        ParameterError: epsilons that do not exist, or are too small.
+
+    >>> m = LongitudinalRandomizedResponse(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
+    >>> round(m.permanent.p, 6), round(m.p, 6), round(m.q, 6)
+    (0.786986, 0.576117, 0.211942)
+    >>> from ldp_core import Keyed, Secret
+    >>> m.perturb(["a", "c"], randomness=Keyed(Secret.generate(), [17, 18], column="os")).shape
+    (2,)
+    """
+
+    name: ClassVar[str] = "longitudinal_randomized_response"
+
+    domain: Domain
+    epsilon_infinity: float
+    epsilon_1: float
+
+    def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, epsilon_1: float) -> None:
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
+        _ = self.permanent, self.instantaneous  # they refuse what is too small
+
+    @cached_property
+    def permanent(self) -> RandomizedResponse:
+        """The first round."""
+        return RandomizedResponse(self.domain, epsilon=self.epsilon_infinity)
+
+    @cached_property
+    def instantaneous(self) -> RandomizedResponse:
+        """The second round: the least noise with which a report spends no more than epsilon_1."""
+        d, e = self.domain.size, exp_below(self.epsilon_1)
+        p1, q1 = self.permanent.support_probabilities()
+        keep = min((e - 1) / (e - 1 + d) / (p1[0] - q1[0]), 1 - _STEP)
+        # Below ln(1 + d keep / (1 - keep)), whose exp `exp_below` takes to be less by more than `log_above` added.
+        return RandomizedResponse(self.domain, epsilon=math.nextafter(log_above(1 + d * keep / (1 - keep)), 0))
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: p / q, as of the randomized response that the chain is."""
+        p, q = self.support_probabilities()
+        return p[0] / q[0]
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Codes in, codes out, of the same dtype."""
+        return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1}

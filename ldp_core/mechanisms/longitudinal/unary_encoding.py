@@ -1,0 +1,163 @@
+"""L-OSUE and its relatives: two rounds of unary encoding; see `_base.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact import bits
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.probability import check_epsilon, exp_below, log_above
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.noise.fresh import Noise
+
+Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
+
+
+from ldp_core.mechanisms.longitudinal._base import Chain, chained, check_epsilon_1
+
+
+@dataclass(frozen=True, init=False)
+class LongitudinalUnaryEncoding(Chain):
+    """L-OSUE and its relatives: a permanent bit vector, of which each report is a noisy copy.
+
+    Args:
+        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
+            all-zero vector, perturbed.
+        epsilon_infinity: of all reports about one value, finite, > 0.
+        epsilon_1: of one report, in (0, epsilon_infinity); less far where the second round is optimized.
+        variant: ``"OSUE"`` (optimized, then symmetric: the least variance), ``"SUE"`` (both symmetric: basic RAPPOR),
+            ``"OUE"`` (both optimized) or ``"SOUE"`` (symmetric, then optimized).
+
+    Reports are those of `UnaryEncoding`; they take keyed noise. p and q of the chain give
+    epsilon_1 = ln(p (1 - q) / ((1 - p) q)), by which the second round is found.
+
+    Raises:
+        ParameterError: epsilons that do not exist, are too small or too close; an unknown variant.
+
+    >>> m = LongitudinalUnaryEncoding(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
+    >>> round(m.instantaneous.p, 6), m.p, round(m.q, 6)
+    (0.803388, 0.5, 0.268941)
+    >>> from ldp_core import Keyed, Secret
+    >>> m.perturb(["a", "c"], randomness=Keyed(Secret.generate(), [17, 18], column="os")).shape
+    (2, 3)
+    """
+
+    name: ClassVar[str] = "longitudinal_unary_encoding"
+
+    domain: Domain
+    epsilon_infinity: float
+    epsilon_1: float
+    variant: Variant
+
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon_infinity: float,
+        epsilon_1: float,
+        variant: Variant = "OSUE",
+    ) -> None:
+        if variant not in ("OSUE", "SUE", "OUE", "SOUE"):
+            raise ParameterError(f'variant must be "OSUE", "SUE", "OUE" or "SOUE", got {variant!r}')
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
+        object.__setattr__(self, "variant", variant)
+        _ = self.permanent, self.instantaneous  # they refuse what is too small
+
+    @cached_property
+    def permanent(self) -> UnaryEncoding:
+        """The first round."""
+        variant: Literal["optimized", "symmetric"] = "optimized" if self.variant in ("OSUE", "OUE") else "symmetric"
+        return UnaryEncoding(self.domain, epsilon=self.epsilon_infinity, variant=variant)
+
+    @cached_property
+    def instantaneous(self) -> UnaryEncoding:
+        """The second round: the least noise with which a report spends no more than epsilon_1.
+
+        The more often it sets a 0, the less a report spends: a larger q2 is a smaller one with symmetric flips on top.
+        So the least q2 is found by bisection, over multiples of 2^-53: both probabilities are floats, exactly.
+        """
+        limit = exp_below(self.epsilon_1)
+
+        def is_private(k: int) -> bool:
+            return self._ratio_with(*self._second(k)) <= limit
+
+        half = _STEPS // 2
+        if is_private(0):
+            bound = log_above(self._ratio_with(*self._second(0)))
+            raise ParameterError(
+                f'epsilon_1 must be in (0, {bound:.6g}) with variant "{self.variant}" and epsilon_infinity = '
+                f"{self.epsilon_infinity!r}, as no second round spends more; got {self.epsilon_1!r}"
+            )
+        if not is_private(half - 1):
+            raise ParameterError("epsilon_1 is too small: with 53-bit probabilities it must be above about 1e-15")
+        p2, q2 = self._second(_least(is_private, 0, half - 1))
+        return UnaryEncoding.from_probabilities(self.domain, p=float(p2), q=float(q2))
+
+    def _second(self, k: int) -> tuple[Fraction, Fraction]:
+        """(p2, q2) for the k-th q2."""
+        q2 = k * _STEP
+        return (1 - q2 if self.variant in ("OSUE", "SUE") else Fraction(1, 2)), q2
+
+    def _ratio_with(self, p2: Fraction, q2: Fraction) -> Fraction:
+        p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
+        p, q = chained(p1, p2, q2), chained(q1, p2, q2)
+        return p * (1 - q) / ((1 - p) * q)
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: inputs that differ in two bits."""
+        p2, q2 = (rates[0] for rates in self.instantaneous.support_probabilities())
+        return self._ratio_with(p2, q2)
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to rows of bytes, uint8[n, ceil(d / 8)]: bits with p2 where the permanent ones are 1, q2 where 0."""
+        n, d = len(codes), self.domain.size
+        width = bits.row_bytes(d)
+        p2, q2 = self.instantaneous.thresholds
+        symmetric = self.variant in ("OSUE", "SUE")
+        fresh = noise.instantaneous()
+        rows = np.empty((n, width), np.uint8)
+        step = max(_BLOCK // width, 1)
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            again, beyond = fresh.rows(start, stop), np.full(stop - start, 8 * width, np.uint32)
+            block = self.permanent.perturb_codes(codes[start:stop], noise.rows(start, stop))
+            zeros = again.one_hot_rows(q2, q2, beyond, width, _ZEROS)
+            if symmetric:  # q2 is the probability of a flip
+                block ^= zeros
+            else:
+                block &= again.one_hot_rows(p2, p2, beyond, width, _ONES) ^ zeros
+                block ^= zeros
+            rows[start:stop] = block
+        bits.clear_padding(rows, d)
+        return rows
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1, "variant": self.variant}
+
+
+_STEPS = 1 << 53
+_STEP = Fraction(1, _STEPS)
+
+_BLOCK = 1 << 18  # bytes of reports made at a time: permanent and instantaneous bits stay in the L2 cache
+
+_ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise
+
+
+def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least integer for which ``holds``, if it does for ``high`` and not for ``low``, and changes once."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

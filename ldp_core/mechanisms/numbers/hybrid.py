@@ -1,0 +1,145 @@
+"""The hybrid mechanism: the piecewise mechanism or one bit, by a coin that does not depend on the number.
+
+Wang et al., ICDE 2019 (see `Piecewise`), section III-C: with h = e^(eps / 2) and e = e^eps the coin is
+
+    alpha = 1 - 1 / h  for  eps > eps* = 0.61,  else 0
+
+and then the variance of a report is the same for every number, and never above that of either part:
+
+    (h + 3) / (3 h (h - 1)) + (1 / h) ((e + 1) / (e - 1))^2   for eps > eps*,  else ((e + 1) / (e - 1))^2 - t^2
+
+on [-1, 1]. Which part was used is part of the report: it does not depend on the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from ldp_core.exact.arrays import F64, Codes
+from ldp_core.exact.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.exact.sampling import ONE
+from ldp_core.inputs.interval import STEPS, Interval
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.numbers._base import LANE_ROUND, Symbols, raised
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.noise.fresh import Noise
+
+_TURN = 0.61098
+"""Eps*, cut to five digits: ln((-5 + 2 (6353 - 405 sqrt(241))^(1/3) + 2 (6353 + 405 sqrt(241))^(1/3)) / 27)."""
+
+
+@dataclass(frozen=True, init=False)
+class Hybrid(Symbols):
+    """Report by the piecewise mechanism with probability alpha, else one bit: the least worst variance of the three.
+
+    Args:
+        domain: an `Interval`, or a pair (low, high).
+        epsilon: finite, > 0.
+
+    Reports are ``uint8`` or ``uint16``: the cells of `Piecewise`, and after them the two bits of `OneBitMean`. Up to
+    epsilon 0.61 there are the bits only.
+
+    Raises:
+        DomainError, ParameterError: an interval or an epsilon that does not exist.
+
+    >>> m = Hybrid((-1, 1), epsilon=2.0)
+    >>> m.symbols, round(m.variance(1), 4), round(m.variance(1, 0.0), 4)
+    (255, 1.0427, 1.0424)
+    """
+
+    name: ClassVar[str] = "hybrid"
+
+    domain: Interval
+    epsilon: float
+
+    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
+        object.__setattr__(self, "domain", Interval.of(domain))
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        _ = self.one_bit  # refuses an epsilon that is too small
+
+    @cached_property
+    def one_bit(self) -> OneBitMean:
+        """The mechanism that is used with probability 1 - alpha."""
+        return OneBitMean(self.domain, epsilon=self.epsilon)
+
+    @cached_property
+    def piecewise(self) -> Piecewise | None:
+        """The mechanism that is used with probability alpha; None where alpha is 0."""
+        return Piecewise(self.domain, epsilon=self.epsilon) if self.epsilon > _TURN else None
+
+    @cached_property
+    def coin(self) -> int:
+        """Alpha as an integer over 2^64, rounded; neither privacy nor bias depends on it."""
+        return floor_threshold(1 - 1 / exp_below(Fraction(self.epsilon) / 2)) if self.piecewise else 0
+
+    @property
+    def alpha(self) -> float:
+        """Pr[the piecewise mechanism is used]."""
+        return float(fraction(self.coin))
+
+    @property
+    def symbols(self) -> int:
+        """M + 2, M being the piecewise mechanism's cells."""
+        return self._cells + 2
+
+    @cached_property
+    def _cells(self) -> int:
+        return self.piecewise.symbols if self.piecewise else 0
+
+    @property
+    def points(self) -> int:
+        """Those of the piecewise mechanism; the bit's probability is linear anyhow."""
+        return self.piecewise.points if self.piecewise else 2
+
+    def channel(self, point: int) -> list[Fraction]:
+        """See `Symbols`."""
+        alpha = fraction(self.coin)
+        share = self.place(point)
+        low, high = self.one_bit.channel(0), self.one_bit.channel(1)
+        bits = [(1 - alpha) * (a + share * (b - a)) for a, b in zip(low, high, strict=True)]
+        return [alpha * p for p in self.piecewise.channel(point)] + bits if self.piecewise else bits
+
+    def symbol_values(self) -> list[Fraction]:
+        """See `Symbols`: each part's own."""
+        return [*(self.piecewise.symbol_values() if self.piecewise else ()), *self.one_bit.symbol_values()]
+
+    def point_variances(self) -> F64:
+        """See `Numeric`: a mixture's second moments are the mixture of its parts'."""
+        at = self.places
+        zero, one = self.one_bit.point_variances() + np.array([0.0, 1.0])
+        bit: F64 = zero + (one - zero) * at - at**2
+        if self.piecewise is not None:
+            bit = self.alpha * self.piecewise.point_variances() + (1 - self.alpha) * bit
+        return bit
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: the greater one of the parts'."""
+        parts = [m.worst_ratio() for m in (self.piecewise, self.one_bit) if m]
+        return max(parts)
+
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to uint8[n] or uint16[n]. One draw rounds for both parts, of which only one is reported."""
+        n = len(codes)
+        below = noise.uniform_below(STEPS, n, LANE_ROUND)
+        cells: Codes | None = None
+        if self.piecewise is not None:  # (first: its lanes are the rounding's neighbours)
+            cells = self.piecewise.cells_of(raised(codes, self.points, below), noise).astype(self.dtype)
+        bits: Codes = raised(codes, 2, below).astype(self.dtype)
+        bits ^= np.unpackbits(noise.bernoulli(ONE - self.one_bit.keep, n, _FLIP), count=n, bitorder="little")
+        if cells is None:
+            return bits
+        bits += self.dtype(self._cells)
+        coin = np.unpackbits(noise.bernoulli(self.coin, n, _COIN), count=n, bitorder="little")
+        cells ^= bits
+        cells &= np.negative(coin.astype(self.dtype, copy=False))
+        cells ^= bits
+        return cells
+
+
+_FLIP, _COIN = 10, 11  # lanes of noise, besides those of `Piecewise`

@@ -1,0 +1,253 @@
+"""The square wave mechanism: distributions of numbers, by expectation maximisation with smoothing.
+
+Z. Li, T. Wang, M. Lopuhaa-Zwakenberg, N. Li, B. Skoric, "Estimating Numerical Distributions under Local Differential
+Privacy", SIGMOD 2020. A number v in [0, 1] is reported as a point of [-b, 1 + b], with density p within b of v and q
+elsewhere, p / q = e^eps and, for the most mutual information (section 5.3),
+
+    b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps))    p = e^eps / (2 b e^eps + 1)    q = 1 / (2 b e^eps + 1)
+
+Here, as in section 5.4, numbers go into d equal buckets first: with w = floor(b d) bucket v is reported as one of the
+d + 2 w cells, each of the 2 w + 1 cells around its own with probability p, the others with q:
+
+    p = e^eps / ((2 w + 1) e^eps + d - 1)        q = 1 / ((2 w + 1) e^eps + d - 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.distribution import Distribution
+from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
+from ldp_core.estimates.options import check_confidence
+from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.probability import check_epsilon, check_integer, exp_below
+from ldp_core.inputs.interval import STEPS, Interval
+from ldp_core.mechanisms.numbers.piecewise import Window
+from ldp_core.noise.fresh import Noise
+from ldp_core.tally import Tally
+
+Method: TypeAlias = Literal["ems", "em"]
+
+
+@dataclass(frozen=True, init=False)
+class SquareWave(Window):
+    """Report a bucket near the number's, more likely than one far from it; `distribution` puts them together again.
+
+    Args:
+        domain: an `Interval`, or a pair (low, high).
+        epsilon: finite, > 0.
+        buckets: number of equal buckets d, 2 to 2048, in which numbers are told apart. Take many: smoothing
+            reaches over a few, so that their width decides what is blurred.
+
+    Reports are cells, 0 to d + 2 w - 1, as ``uint8``, or ``uint16`` where there are more than 256.
+
+    Raises:
+        DomainError, ParameterError: an interval, an epsilon or a number of buckets that does not exist.
+
+    >>> m = SquareWave((0, 100), epsilon=1.0, buckets=50)
+    >>> round(m.b, 6), m.cells
+    (0.256083, (74, 25))
+    >>> m.distribution(m.tally(m.perturb([20.0] * 5000 + [60.0] * 5000)), buckets=4).edges.tolist()
+    [0.0, 25.0, 50.0, 75.0, 100.0]
+    """
+
+    name: ClassVar[str] = "square_wave"
+
+    domain: Interval
+    epsilon: float
+    buckets: int
+
+    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float, buckets: int = 1024) -> None:
+        object.__setattr__(self, "domain", Interval.of(domain))
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "buckets", check_buckets(buckets, least=2))
+        self.check_keep()
+
+    @cached_property
+    def _b(self) -> Fraction:
+        """The paper's b: for epsilon -> 0 it is 1/2, and falls."""
+        epsilon = min(Fraction(self.epsilon), Fraction(100))
+        if epsilon < Fraction(1, 10**9):  # where 57 digits of exp(epsilon) would not tell
+            return Fraction(1, 2)
+        e = exp_below(epsilon)
+        return (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon))
+
+    @property
+    def b(self) -> float:
+        """Half the width of the window, as a share of the interval, before it is cut to whole buckets."""
+        return float(self._b)
+
+    @cached_property
+    def cells(self) -> tuple[int, int]:
+        """(M, W) = (d + 2 w, 2 w + 1)."""
+        w = int(self._b * self.buckets)
+        return self.buckets + 2 * w, 2 * w + 1
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon": self.epsilon, "buckets": self.buckets}
+
+    def begin(self, codes: Codes, noise: Noise) -> Codes:
+        """A number's bucket, which is the first cell of its window; high is in the last one."""
+        first: Codes = codes.astype(np.uint64)
+        first *= np.uint64(self.buckets)
+        first >>= np.uint64(STEPS.bit_length() - 1)
+        return np.minimum(first, np.uint64(self.buckets - 1))
+
+    def place(self, point: int) -> Fraction:
+        """See `Numeric`: the middle of a bucket."""
+        return Fraction(2 * point + 1, 2 * self.buckets)
+
+    def noise(self, shares: Any) -> F64:
+        """See `Numeric`; numbers in one bucket have the same."""
+        bucket = np.minimum(np.asarray(shares) * self.buckets, self.buckets - 1).astype(np.int64)
+        variances: F64 = self.point_variances()[bucket]
+        return variances
+
+    @cached_property
+    def most_noise(self) -> float:
+        """See `Numeric`; here numbers do not lie between points."""
+        return float(self.point_variances().max())
+
+    def probabilities(self, code: int) -> list[Fraction]:
+        """See `Symbols`; a code is not rounded at random but put into its bucket."""
+        return self.channel(min(code * self.buckets // STEPS, self.buckets - 1))
+
+    def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        """See `Numeric`: an unbiased estimate of the mean of the middles of the numbers' buckets.
+
+        A number is at most half a bucket away from that; the interval is so much wider at either end.
+        """
+        d = self.buckets
+        mean, error, low, high = super().share_means(n, counts, confidence)
+        return mean, error, low - 1 / (2 * d), high + 1 / (2 * d)
+
+    def distribution(
+        self, tally: Tally, *, buckets: int | None = None, method: Method = "ems", confidence: float = 0.95
+    ) -> Distribution:
+        """Estimate the share of the numbers in each bucket, by maximum likelihood or with smoothing.
+
+        Args:
+            tally: of reports of this mechanism.
+            buckets: how many the result has; default the mechanism's d, of which they are made.
+            method: ``"em"``: expectation maximisation. ``"ems"``: each step followed by smoothing with the weights
+                1/4, 1/2, 1/4 (at the ends 2/3, 1/3), which is what to take unless the distribution has spikes.
+            confidence: of the intervals, in (0, 1).
+
+        The stopping rule is the paper's: the log likelihood gains less than 1e-3 in a step, or 1e-3 e^eps for ``"em"``.
+
+        Standard errors tell how much the estimate varies, by derivatives through the steps that were taken. Stopping
+        early and smoothing move it, too: by how much is estimated, and intervals reach z sqrt(error^2 + (2 bias)^2) to
+        either side. They hold for smooth distributions from epsilon 0.5 on, with ``"em"`` mostly at spikes too. They do
+        not where ``"ems"`` has blurred a spike or where reports say too little: docs/numbers.md says what was measured.
+
+        Raises:
+            MechanismMismatchError: the tally is another mechanism's.
+            ParameterError: another method; confidence outside (0, 1); more buckets than the mechanism has.
+        """
+        self.check_tally(tally)
+        if method not in ("ems", "em"):
+            raise ParameterError(f'method must be "ems" or "em", got {method!r}')
+        confidence = check_confidence(confidence)
+        d = self.buckets
+        k = d if buckets is None else check_buckets(buckets, least=1, most=d)
+        edges = self.domain.decode(np.arange(k + 1) / k)
+        fine = min(d, _FINE)
+        grid = self.domain.decode(np.arange(fine + 1) / fine)
+        if not tally.n:
+            unknown, nowhere = np.full(k, np.nan), np.full(fine, np.nan)
+            return Distribution.of(edges, unknown, unknown, unknown, grid, nowhere, nowhere, 0, confidence, method)
+        found = self._fit(tally.support, method)
+        gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
+        sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
+        errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)
+        total = np.hypot(errors, _BIASES * biases)
+        arrays = (sums[:k], errors[:k], total[:k], grid, sums[k:], total[k:])
+        return Distribution.of(edges, *arrays, tally.n, confidence, method)
+
+    def _fit(self, counts: I64, method: Method) -> Fit:
+        """Shares of the d buckets, by the paper's stopping rule."""
+        if method == "ems":
+            return fit(counts, self._mixture, self._backward, self.buckets, smoothing=_SMOOTHING, gain=1e-3)
+        gain = 1e-3 * np.exp(min(self.epsilon, 100.0))
+        return fit(counts, self._mixture, self._backward, self.buckets, gain=gain)
+
+    def _mixture(self, shares: F64) -> F64:
+        """Float64[..., M]: the probability of each cell; ``shares`` are float64[..., d]."""
+        high, low = self._densities
+        m, w = self.cells
+        sums = np.zeros((*shares.shape[:-1], m + w))
+        np.cumsum(shares, axis=-1, out=sums[..., w : m + 1])  # (m + 1 - w is d)
+        sums[..., m + 1 :] = sums[..., m : m + 1]
+        mixture: F64 = sums[..., w:] - sums[..., :-w]
+        mixture *= high - low
+        mixture += low * sums[..., -1:]
+        return mixture
+
+    def _backward(self, weights: F64) -> F64:
+        """Float64[d]: the sum over the cells of a bucket's probabilities times the weights."""
+        high, low = self._densities
+        sums = np.zeros(len(weights) + 1)
+        np.cumsum(weights, out=sums[1:])
+        total: F64 = sums[self.cells[1] :] - sums[: self.buckets]
+        total *= high - low
+        total += low * sums[-1]
+        return total
+
+    @cached_property
+    def _densities(self) -> tuple[float, float]:
+        """`cell_probabilities`."""
+        high, low = self.cell_probabilities
+        return float(high), float(low)
+
+    def _errors(self, found: Fit, n: int, gather: F64, smoothing: float) -> tuple[F64, F64]:
+        """(float64[k], float64[k]): standard errors of ``gather @ shares``, and their estimated biases.
+
+        Those of as many steps for a population as estimated: a parametric bootstrap, but without noise (B. Efron, R.
+        Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 10). Errors are smooth, so that 128 buckets do: a
+        step smooths them by the same length on the numbers' scale, and fine ones keep their part of a coarse one.
+        """
+        d = self.buckets
+        coarse = min(d, _COARSE)
+        merge = _overlaps(d, coarse)
+        starts = np.arange(coarse * self.symbols // d) * d // coarse
+        channel = np.add.reduceat(self._mixture(merge * (coarse / d)), starts, axis=1).T
+        shares = merge @ found.shares
+        asked = (gather * found.shares) @ merge.T / np.maximum(shares, np.finfo(float).tiny)
+
+        expected = channel @ shares
+        smoothing *= (coarse / d) ** 2
+        forth, back = (partial(np.einsum, "ij,j->i", np.ascontiguousarray(a)) for a in (channel, channel.T))
+        again = fit(expected, forth, back, coarse, smoothing=smoothing, most=found.steps)
+        moves = asked @ derivative(again, expected, channel, smoothing)
+        variances = moves**2 @ expected - (moves @ expected) ** 2  # of multinomial counts
+        return np.sqrt(np.maximum(variances, 0) / n), asked @ (again.shares - shares)
+
+
+_MOST_BUCKETS = 2048
+_COARSE = 128  # buckets for errors
+_FINE = 128  # steps of the cumulative distribution, from which quantiles are read
+_SMOOTHING = 0.25
+_BIASES = 2.0  # an estimate is blurred already and has less bias than its population: measured, see docs/numbers.md
+
+
+def check_buckets(buckets: int, *, least: int, most: int = _MOST_BUCKETS) -> int:
+    """Return ``buckets``.
+
+    Raises:
+        ParameterError: unless it is an integer in [least, most].
+    """
+    return check_integer("buckets", buckets, least, most)
+
+
+def _overlaps(fine: int, coarse: int) -> F64:
+    """Float64[coarse, fine]: which share of each fine bucket of an interval lies in each coarse one."""
+    ends = np.arange(coarse + 1)[:, None] * fine / coarse - np.arange(fine)  # of coarse buckets, inside fine ones
+    shares: F64 = np.diff(ends.clip(0, 1), axis=0)
+    return shares

@@ -1,0 +1,193 @@
+"""Frequency oracles: the pure LDP protocol, and the one estimator for all of them.
+
+A mechanism is *pure* (T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private
+Protocols for Frequency Estimation", USENIX Security 2017, Definition 3.2) if a report
+supports its own true value with probability p and any other given value with
+probability q < p. Then, with C[v] the number of n reports that support v,
+
+    estimate[v] = (C[v] - n q) / (p - q)                               (ibid., Equation 1)
+    variance[v] = (c p (1 - p) + (n - c) q (1 - q)) / (p - q)^2        (ibid., Theorem 2)
+
+where c is the true count. Nothing below this class's subclasses knows which one it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.consistency import Consistency, consistent
+from ldp_core.estimates.histogram import Histogram
+from ldp_core.estimates.options import Estimation, check_confidence
+from ldp_core.exact.arrays import F64
+from ldp_core.exact.probability import check_open
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Domain
+from ldp_core.mechanism import Mechanism, Outlook
+from ldp_core.tally import Tally
+
+
+class FrequencyOracle(Mechanism):
+    """A mechanism that estimates how many records hold each value of a declared domain.
+
+    A subclass says with what exact probabilities a report supports a value; everything else is here.
+    """
+
+    domain: Domain
+    """What is estimated; and, in all but views of sketches, what is perturbed."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The domain."""
+        return self.domain
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether each record holds one of the domain's values, so that the true counts add up to n."""
+        return self.domain.unmatched != "none"
+
+    @property
+    def counters(self) -> int:
+        """D: one a value."""
+        return self.domain.size
+
+    @abstractmethod
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """Exact (p, q) of each value: Pr[report supports v | v is true], Pr[... | another value is]."""
+
+    @property
+    def p(self) -> float:
+        """Pr[a report supports its own true value]."""
+        return float(self.support_probabilities()[0][-1])
+
+    @property
+    def q(self) -> float:
+        """Pr[a report supports some other given value]."""
+        return float(self.support_probabilities()[1][-1])
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The least and the greatest that one report adds to the number that is debiased."""
+        return 0.0, 1.0
+
+    def variance(self, n: float, count: Any = 0.0) -> Any:
+        """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).
+
+        Where the values differ in p and q (unequal coins), ``count`` is that of the last one.
+        """
+        p, q = self.p, self.q
+        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / self._difference**2
+
+    @cached_property
+    def _difference(self) -> float:
+        """P - q, the same for all values, rounded once: it may be far smaller than either."""
+        p, q = self.support_probabilities()
+        return float(p[-1] - q[-1])
+
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        """float64[d] each: Q; a / n and b of the variance a + b c of an estimated count, c the true one."""
+        exact_p, exact_q = self.support_probabilities()
+        q = np.array(exact_q, float)
+        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / self._difference
+        return q, q * (1 - q) / self._difference**2, b
+
+    def accuracy(self, n: int, beta: float = 0.05) -> float:
+        """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
+
+        Hoeffding's inequality for n independent support indicators, divided by p - q:
+        ``sqrt(ln(2 / beta) / (2 n)) / (p - q)``.
+        """
+        if n < 1:
+            raise ParameterError(f"n must be at least 1, got {n}")
+        return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n)) / self._difference
+
+    def explain(self, n: int) -> Outlook:
+        """The standard error of a value that one record in d holds."""
+        d = self.domain.size
+        error = math.sqrt(self.variance(n, n / d))
+        share = error / n if n else math.inf
+        advice = None
+        if share > 1 / d:
+            enough = math.ceil(self.variance(1, 1 / d) * d**2)
+            advice = (
+                f"the error exceeds the share of a typical value, {1 / d:.2%}: "
+                f"take more than {enough:,} reports, a larger epsilon, or fewer values"
+            )
+        return Outlook(f"{error:,.1f} records", f"{share:.1%}".replace("%", " %"), advice)
+
+    def estimate(
+        self,
+        tally: Tally,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        consistency: Consistency | None = None,
+    ) -> Histogram:
+        """Debias a tally.
+
+        Args:
+            tally: of reports of this mechanism.
+            confidence: of the intervals, in (0, 1).
+            simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
+            consistency: make the counts non-negative and add up to n by a method of `consistent`;
+                biased. Standard errors and intervals remain those of the unbiased estimate.
+
+        Raises:
+            MechanismMismatchError: the tally is another mechanism's.
+            ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow.
+        """
+        how = Estimation(confidence, simultaneous, consistency).of(self)
+        self.check_tally(tally)
+        arrays = self.estimates(tally.n, tally.support, how)
+        return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous, consistency)
+
+    def estimates(self, n: Any, support: npt.NDArray[np.int64], how: Estimation) -> tuple[F64, F64, F64, F64]:
+        """`debias`, and counts made consistent where ``how`` says so, for any number of tallies at once."""
+        counts, *rest = self.debias(n, support, confidence=how.confidence, simultaneous=how.simultaneous)
+        if how.consistency is not None:
+            counts = consistent(counts, n, how.consistency, mechanism=self)
+        return counts, rest[0], rest[1], rest[2]
+
+    def debias(
+        self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64, F64]:
+        """Estimated counts, their standard errors, and the low and high ends of their intervals.
+
+        The variance of an estimate depends on the true count c, as a + b c. The interval holds all c that lie
+        within z standard errors *of their own* from the estimate, the roots of (estimate - c)^2 = z^2 (a + b c): a
+        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count.
+
+        Args:
+            n: number of reports, broadcast against ``support`` (int64[k, 1] for k tallies at once).
+            support: support counts, int64[..., d].
+            confidence: see `estimate`.
+            simultaneous: see `estimate`.
+
+        Returns:
+            Four arrays float64[..., d].
+        """
+        check_confidence(confidence)
+        q, difference = self._rates[0], self._difference
+        counts: F64 = (support - n * q) / difference
+        return self.with_intervals(counts, n, n * self._rates[1], confidence=confidence, simultaneous=simultaneous)
+
+    def with_intervals(
+        self, counts: F64, n: Any, a: Any, *, confidence: float, simultaneous: bool
+    ) -> tuple[F64, F64, F64, F64]:
+        """`debias` of estimated ``counts``, the variance of which is ``a`` at a true count of 0."""
+        b = self._rates[2]
+        errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
+        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
+        shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
+        middle = counts + z * shift
+        half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
+        return counts, errors, middle - half, middle + half

@@ -1,0 +1,154 @@
+"""Reports of one point of one of h blocks, among which the values are dealt out: one estimator for all such mechanisms.
+
+Each block has b points, of which s support a given value of the block, and c two given ones. A point that supports the
+true value has a probability e^eps times that of any other point, r, of whichever block. That is no pure protocol:
+another value of the same block is supported with another probability than one of another block. But with C[v] the
+number of reports that support v, and B[v] the number of reports in its block, the sum
+
+    X[v] = C[v] - (c / s) B[v]
+
+has the same expectation q = r (s - c b / s) for every report of another value, of whichever block, so that
+(X[v] - n q) / (p - q) is unbiased, p being the expectation for a report of v. Its variance is larger for reports
+of the same block; a tally counts them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ldp_core.estimates.options import check_confidence
+from ldp_core.exact.arrays import F64, I64
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.reports.words import Words, check_below
+
+
+class Block(NamedTuple):
+    """How many points a block has, how many of them support a value, and how many two given values."""
+
+    points: int
+    support: int
+    intersection: int | Fraction
+
+
+class Chances(NamedTuple):
+    """Of a report, given whose value is the true one."""
+
+    supports: Fraction
+    in_block: Fraction
+    mean: Fraction  # of its part in X
+    variance: Fraction
+
+
+class BlockReports(Words, FrequencyOracle):
+    """A mechanism whose reports are below h b: block * b + point.
+
+    ``p`` and ``q`` are the *expected parts* in X of a report of the value and of another one. A tally has d + h
+    counters: supporters of each value, then reports in each block.
+    """
+
+    blocks: int
+
+    @property
+    @abstractmethod
+    def block(self) -> Block:
+        """Of all blocks."""
+
+    @property
+    @abstractmethod
+    def own(self) -> Fraction:
+        """Pr[a report supports its own true value]."""
+
+    @property
+    @abstractmethod
+    def block_of(self) -> I64:
+        """int64[d]: of each value."""
+
+    @property
+    def points(self) -> int:
+        """In all blocks."""
+        return self.blocks * self.block.points
+
+    @property
+    def counters(self) -> int:
+        """D + h."""
+        return self.domain.size + self.blocks
+
+    @cached_property
+    def _less(self) -> Fraction:
+        """C / s, what of the reports in a block is taken off."""
+        return Fraction(self.block.intersection) / self.block.support
+
+    @cached_property
+    def _chances(self) -> tuple[Chances, Chances, Chances]:
+        """Given that the true value is v; that it is another one of v's block; one of another block."""
+        b, s, c = self.block
+        own, rest = self.own, (1 - self.own) / (self.points - s)
+        here = own + rest * (b - s)
+        return (
+            self._chances_of(own, here),
+            self._chances_of(own * self._less + rest * (s - c), here),
+            self._chances_of(rest * s, rest * b),
+        )
+
+    def _chances_of(self, supports: Fraction, in_block: Fraction) -> Chances:
+        low, high = -self._less, 1 - self._less
+        mean = supports + low * in_block
+        return Chances(supports, in_block, mean, supports * high**2 + (in_block - supports) * low**2 - mean**2)
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """Exact (p, q) of each value: the expected part in X of a report if the value is true, if another one is."""
+        d, (own, same, _) = self.domain.size, self._chances
+        return [own.mean] * d, [same.mean] * d
+
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        """Of records spread evenly over the other values; see `debias` for those that are not."""
+        own, same, other = (float(x.variance) / self._difference**2 for x in self._chances)
+        d = self.domain.size
+        near = (float(np.mean(np.bincount(self.block_of)[self.block_of])) - 1) / (d - 1)
+        a = near * same + (1 - near) * other
+        return np.full(d, self.q), np.full(d, a), np.full(d, own - same)
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Of X: of a report in the block that does not support the value, of one that does."""
+        return -float(self._less), 1 - float(self._less)
+
+    def variance(self, n: float, count: Any = 0.0) -> Any:
+        """See `FrequencyOracle`; the other records are spread evenly over the other values."""
+        a = float(self._rates[1][0])
+        return n * a + count * (float(self._chances[0].variance) / self._difference**2 - a)
+
+    def debias(
+        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64, F64]:
+        """See `FrequencyOracle`; ``support`` are counters, int64[..., d + h].
+
+        The variance of an estimate depends also on how many records have a value of the same block, which is
+        estimated from the reports in the block.
+        """
+        check_confidence(confidence)
+        d, (_, same, other) = self.domain.size, self._chances
+        in_block = support[..., d:][..., self.block_of]
+        x = support[..., :d] - in_block * float(self._less)
+        counts = (x - n * self.q) / self._difference
+        near = (in_block - n * float(other.in_block)) / float(same.in_block - other.in_block)
+        near = np.clip(near, 0, n)
+        a = (near * float(same.variance) + (n - near) * float(other.variance)) / self._difference**2
+        return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: a point has the probability of one of s, or that of one of the h b - s others."""
+        s = self.block.support
+        return self.own * (self.points - s) / ((1 - self.own) * s)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        return check_below(super().from_arrow(reports, column=column), self.points, column)

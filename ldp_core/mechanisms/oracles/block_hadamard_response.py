@@ -1,0 +1,172 @@
+"""Block Hadamard response: blocks of values, each with a Hadamard matrix of its own, for any epsilon.
+
+J. Acharya, Z. Sun, H. Zhang, "Hadamard Response: Estimating Distributions Privately, Efficiently, and with Little
+Communication", AISTATS 2019 (arXiv:1802.04705), its general scheme; that for high privacy, which is one block, is
+`HadamardResponse`. There are B blocks of b = 2^ceil(log2(d / B + 1)) columns. Value v belongs to block
+v mod B and has row j = v // B + 1 of H[j, y] = (-1)^<j, y> there. Of the K = B b reports the b/2 of its block with
+H[j, y] = 1 support it, and are e^eps times as likely as each other one. That is a mixture, as in the authors' own
+program: with probability t a uniform one of the b/2, else a uniform one of all K, where
+
+    t = (e^eps - 1) / (e^eps - 1 + 2 B)
+
+With C the number of reports that support a value and N that of reports in its block, 2 C - N counts a report of another
+value as 0 on average, of whichever block, and one of the value itself as t. So (2 C - N) / t is unbiased, and
+
+    n Var = 1 / (B t^2) - f = (e^eps - 1 + 2 B)^2 / (B (e^eps - 1)^2) - f
+
+where a B-th of all records are in the value's block and f have the value: least for B = (e^eps - 1) / 2, where it is
+8 / (e^eps - 1), up to twice that of OUE. See `BlockReports` for records that are spread unevenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, isqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.exact.probability import (
+    check_epsilon,
+    check_integer,
+    check_resolved,
+    exp_below,
+    floor_threshold,
+    fraction,
+)
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
+from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
+from ldp_core.noise.fresh import Noise
+from ldp_core.reports.words import cell_counts
+
+
+@dataclass(frozen=True, init=False)
+class BlockHadamardResponse(BlockReports):
+    """Report one of B b columns: with some probability one of the b/2 of the value's block that support it.
+
+    ``p`` and ``q`` are the *expected parts* in C - N / 2 of a report of the value, t / 2, and of another one, 0. A
+    tally has d + B counters: supporters of each value, then reports in each block.
+
+    Args:
+        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is a uniform column.
+        epsilon: finite, > 0.
+        blocks: B, from 1 (`HadamardResponse`) to d; default the one of least variance, see `best_blocks`.
+
+    Reports are one ``uint64`` each, below K = B b; a tally of n of them costs n + K log b.
+
+    Raises:
+        ParameterError: an epsilon or a number of blocks that does not exist; more than 2**31 columns.
+
+    >>> m = BlockHadamardResponse(range(1000), epsilon=4.0)
+    >>> m.blocks, m.columns, round(m.variance(1), 4)  # HadamardResponse: 1.0761, OUE: 0.076
+    (27, 64, 0.1473)
+    >>> m.perturb([3, 999]).dtype
+    dtype('uint64')
+    """
+
+    name: ClassVar[str] = "block_hadamard_response"
+
+    domain: Domain
+    epsilon: float
+    blocks: int
+
+    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, blocks: int | None = None) -> None:
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        if blocks is None:
+            blocks = best_blocks(self.domain.size, self.epsilon)
+        object.__setattr__(self, "blocks", check_integer("blocks", blocks, 1, self.domain.size))
+        if self.points > 1 << 31:
+            raise ParameterError(f"blocks must be an integer with which there are at most 2**31 columns, got {blocks}")
+        check_resolved(self._force, 0, " * blocks")
+
+    @cached_property
+    def columns(self) -> int:
+        """Of a block, b: the least power of two above the number of its values."""
+        return 1 << (-(-self.domain.size // self.blocks)).bit_length()
+
+    @property
+    def block(self) -> Block:
+        """See `BlockReports`."""
+        return Block(self.columns, self.columns // 2, Fraction(self.columns, 4))
+
+    @cached_property
+    def block_of(self) -> I64:
+        """See `BlockReports`. Neighbours are in different blocks, where values are often listed by frequency."""
+        return np.arange(self.domain.size) % self.blocks
+
+    @cached_property
+    def _force(self) -> int:
+        """T as an integer over 2^64, rounded down."""
+        e = exp_below(self.epsilon)
+        return floor_threshold((e - 1) / (e - 1 + 2 * self.blocks))
+
+    @property
+    def own(self) -> Fraction:
+        """See `BlockReports`: of all K columns b/2 support a value."""
+        t = fraction(self._force)
+        return t + (1 - t) / (2 * self.blocks)
+
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
+        """Codes to uint64[n].
+
+        A uniform column of all; or, forced, the same column of the value's block, in which one bit that the value's row
+        has is flipped if it does not support the value: a bijection between the two halves.
+        """
+        n, b, one = len(codes), np.uint32(self.columns), np.uint32(1)
+        force = np.unpackbits(noise.bernoulli(self._force, n, _FORCE), count=n, bitorder="little")
+        anywhere = noise.uniform_below(self.points, n, _COLUMN).astype(np.uint32)
+        if self.domain.unmatched == "none":
+            force[codes == self.domain.unmatched_code] = 0
+        codes = codes.astype(np.uint32)
+        rows = codes // np.uint32(self.blocks)
+        forced = codes - rows * np.uint32(self.blocks)
+        forced *= b
+        column = anywhere & (b - one)
+        rows += one
+        lowest = rows & np.negative(rows)
+        lowest *= np.bitwise_count(rows & column) & np.uint8(1)
+        column ^= lowest
+        forced += column
+        forced ^= anywhere
+        forced &= np.negative(force.astype(np.uint32))
+        reports: U64 = (anywhere ^ forced).astype(np.uint64)
+        return reports
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """int64[n_groups, d + B]: supporters of each value, then reports in each block."""
+        d = self.domain.size
+        out = np.empty((n_groups, self.counters), np.int64)
+        for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.points):
+            sums = walsh_hadamard(counts.reshape(-1, self.columns)).reshape(last - first, self.blocks, self.columns)
+            supporters = (sums[..., :1] + sums[..., 1:]) >> 1
+            out[first:last, :d] = supporters.transpose(0, 2, 1).reshape(last - first, -1)[:, :d]
+            out[first:last, d:] = sums[..., 0]
+        return out
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon": self.epsilon, "blocks": self.blocks}
+
+
+_FORCE, _COLUMN = 0, 1  # lanes of noise
+
+
+def best_blocks(values: int, epsilon: float) -> int:
+    """The number of blocks, at most one a value, of least 4 B + (e^eps - 1)^2 / B, and so of least variance.
+
+    It is the first B that B + 1 does not improve on, 4 B (B + 1) >= (e^eps - 1)^2. (The paper's power of two,
+    2^(ceil(log2 min(e^eps, 2 d)) - 1), is up to twice as many: 18, 1, 7, 1 and 8 % more variance at epsilon 1 to 5.)
+
+    >>> [best_blocks(1000, epsilon) for epsilon in (1.0, 2.0, 3.0, 4.0, 20.0)]
+    [1, 3, 10, 27, 1000]
+    """
+    odd = isqrt(ceil((exp_below(epsilon) - 1) ** 2)) + 1  # the least with odd^2 >= (e^eps - 1)^2 + 1
+    return min(max(odd // 2, 1), values)

@@ -1,0 +1,293 @@
+"""Summation with histogram encoding (SHE): Laplace noise on each entry of a one-hot vector, and the sum of reports.
+
+Wang et al. 2017, section 4.2: two inputs differ by 1 in two entries, so that noise of scale 2 / epsilon on each makes
+the vector epsilon-private; the sum of n reports has the variance n 8 / epsilon^2 in each entry.
+
+Laplace variables in floating point are not private (I. Mironov, "On Significance of the Least Significant Bits for
+Differential Privacy", CCS 2012). So this is the *discrete* Laplace distribution (A. Ghosh, T. Roughgarden,
+M. Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms", STOC 2009): entries are integers, the true
+value's is ``unit``, and
+
+    Pr[noise = k] = (1 - a) / (1 + a) a^|k|        a = exp(-epsilon / (2 unit))
+    n Var = 2 a / (1 - a)^2 / unit^2 < 8 / epsilon^2
+
+The finer the grid, the nearer to 8 / epsilon^2 *from below*: within 0.1 % of it from unit = 5 epsilon on, while
+unit = 1 has the least variance, 1 / (cosh(epsilon / 2) - 1). Noise that is far out is moved to the end of a finite
+range, in which every entry has a probability of at least 2^-34 under every input: privacy needs that, and the
+estimator knows it.
+
+`ThresholdHistogramEncoding` sends which entries exceed a threshold instead: bits, and less variance. OUE has the least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.exact.arrays import F64, I64, U64, Codes
+from ldp_core.exact.probability import check_epsilon, check_integer, exp_below
+from ldp_core.exact.sampling import ONE
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.noise.fresh import Noise
+from ldp_core.reports.lists import Lists
+from ldp_core.tally import Tally
+
+
+@dataclass(frozen=True, init=False)
+class SummationHistogramEncoding(Lists, FrequencyOracle):
+    """Report the one-hot vector with discrete Laplace noise on each of its d entries.
+
+    It is no pure protocol, but the same estimator serves: ``p`` and ``q`` are the *expected entries* of the true value
+    and of another one (``unit`` and 0, but for the finite range), and a tally holds the sums of the entries.
+
+    Args:
+        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
+            all-zero vector, perturbed.
+        epsilon: finite, > 0, at least about 0.0015 * unit. Above 36 nothing is gained.
+        unit: the true value's entry, in [1, 64]; 1, the default, has the least variance.
+
+    Reports are ``FixedSizeList<int8, d>``, or of the wider integers that `entries` need (below epsilon 0.3 ``int16``,
+    with ``unit`` 1); as numpy arrays ``int8[n, d]``.
+
+    Raises:
+        ParameterError: an epsilon or a unit outside its interval.
+
+    >>> m = SummationHistogramEncoding(["a", "b", "c"], epsilon=1.0)
+    >>> round(m.variance(1), 6), m.entries  # 8 in real numbers
+    (7.835396, (-43, 44))
+    >>> m.perturb(["a", "c"]).shape
+    (2, 3)
+    """
+
+    name: ClassVar[str] = "summation_histogram_encoding"
+
+    domain: Domain
+    epsilon: float
+    unit: int
+
+    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unit: int = 1) -> None:
+        object.__setattr__(self, "domain", Domain.of(domain))
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "unit", check_integer("unit", unit, 1, _MOST_UNITS))
+        if not self._step > 0 or math.log(1 / _RAREST) / self._step > _MOST_ENTRIES:
+            raise ParameterError("epsilon is too small for this unit: it must be above about 0.0015 * unit")
+
+    @property
+    def _step(self) -> float | Fraction:
+        """Epsilon of a step of the grid, less 2^-28 in all: weights of 2^30 and more are rounded by less than 1."""
+        half = Fraction(min(self.epsilon, _SATURATED)) / 2
+        return (half - Fraction(1, 1 << 28)) / self.unit
+
+    @cached_property
+    def entries(self) -> tuple[int, int]:
+        """The least and the greatest entry of a report: symmetric about unit / 2."""
+        weights = self._weights
+        return self.unit - weights[0], weights[0]
+
+    @cached_property
+    def _weights(self) -> tuple[int, list[int]]:
+        """The greatest entry, and the integer weights over 2^64 of all entries, the least first, where 0 is true.
+
+        A weight is the difference of two cumulative ones, rounded down: of integers over 2^256.
+        """
+        one = 1 << _FIXED
+        a = math.ceil(one / exp_below(Fraction(self._step)))
+        power, powers = one, [one]  # a^k
+        while power * (one - a) // (one + a) > one * _RAREST:
+            power = power * a >> _FIXED
+            powers.append(power)
+        top = len(powers) - 2
+        above = [power * one // (one + a) for power in powers[:-1]]  # Pr[noise >= k], k >= 0
+        below = above[1 : top - self.unit + 1][::-1]  # Pr[noise <= -k], k = top - unit .. 1
+        cumulative = [*below, *(one - x for x in above[1:]), one]
+        rounded = [0, *(x >> (_FIXED - _BITS) for x in cumulative)]
+        return top, [high - low for low, high in pairwise(rounded)]
+
+    @cached_property
+    def _thresholds(self) -> U64:
+        """Cumulative weights: a word that is at least i of them is entry number i."""
+        return np.cumsum(np.array(self._weights[1][:-1], np.uint64), dtype=np.uint64)
+
+    @cached_property
+    def _dtype(self) -> np.dtype[Any]:
+        """The narrowest that holds the entries, and one number that is none."""
+        return np.result_type(np.min_scalar_type(self.entries[0] - 1), np.min_scalar_type(-self.entries[1] - 1))
+
+    @cached_property
+    def _open(self) -> int:
+        return int(np.iinfo(self._dtype).min)
+
+    @cached_property
+    def _by_head(self) -> npt.NDArray[Any]:
+        """For each leading 16 bits of a word the entry that it is, or `_open` if the other bits decide."""
+        first = np.arange(1 << 16, dtype=np.uint64) << _TAIL_BITS
+        low, high = (self._entry_of(words) for words in (first, first | (_ONE << _TAIL_BITS) - _ONE))
+        return np.where(low == high, low, self._open).astype(self._dtype)
+
+    @cached_property
+    def _moments(self) -> tuple[Fraction, Fraction]:
+        """Exact mean and variance of an entry where 0 is true; where unit is, it is the mirror image."""
+        low, weights = self.entries[0], self._weights[1]
+        mean = Fraction(sum(k * w for k, w in enumerate(weights, low)), ONE)
+        return mean, Fraction(sum(k * k * w for k, w in enumerate(weights, low)), ONE) - mean**2
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """Exact (p, q) of each value: the expected entry of the value if it is true, if another one is."""
+        d, mean = self.domain.size, self._moments[0]
+        return [self.unit - mean] * d, [mean] * d
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The least and the greatest entry."""
+        return float(self.entries[0]), float(self.entries[1])
+
+    def variance(self, n: float, count: Any = 0.0) -> Any:
+        """See `FrequencyOracle`: the same for every true count."""
+        return n * float(self._moments[1]) / self._difference**2 + 0 * count
+
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        d = self.domain.size
+        return np.full(d, self.q), np.full(d, self.variance(1)), np.zeros(d)
+
+    def accuracy(self, n: int, beta: float = 0.05) -> float:
+        """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
+
+        Bernstein's inequality for n independent entries of variance V in an interval of length R:
+        Pr[|sum - mean| >= s] <= 2 exp(-s^2 / (2 n V + 2 R s / 3)).
+        """
+        super().accuracy(n, beta)  # refuses what is not a number of reports or a probability
+        logarithm = math.log(2 / beta)
+        linear = (self.entries[1] - self.entries[0]) * logarithm / 3
+        sum_error = linear + math.sqrt(linear**2 + 2 * n * float(self._moments[1]) * logarithm)
+        return sum_error / (n * self._difference)
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: two entries differ, one each way (with ``unmatched="none"`` also one, which is less)."""
+        weights = self._weights[1]
+        return max(Fraction(x, y) for x, y in zip(weights[::-1], weights, strict=True)) ** 2
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to int8[n, d] (or wider); `unmatched_code` under ``"none"`` has no true entry."""
+        n, d = len(codes), self.domain.size
+        memory = pa.allocate_buffer(n * d * self._dtype.itemsize)  # Arrow's pool hands out pages again, numpy new ones
+        reports: Native = np.ndarray((n, d), self._dtype, memory)
+        step = max(_BLOCK // d, 1)
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            entries = self._draw_entries(stop - start, noise.rows(start, stop), reports[start:stop].reshape(-1))
+            true = np.arange(0, len(entries), d)
+            true += codes[start:stop]
+            if self.domain.unmatched == "none":
+                true = true[codes[start:stop] < d]
+            entries[true] = self.unit - entries[true]  # the mirror image
+        return reports
+
+    def _draw_entries(self, n: int, noise: Noise, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Entries where 0 is true, into ``out``, by inversion of the cumulative distribution of a 64-bit word.
+
+        Its leading 16 bits settle nearly all; the others are drawn for the rest.
+        """
+        heads = noise.head_rows(n, self.domain.size, _ENTRIES).reshape(-1)
+        out[:] = pa.array(self._by_head).take(pa.array(heads)).to_numpy()  # np.take would make int64 of the heads
+        still = np.flatnonzero(out == self._open)
+        words = heads[still].astype(np.uint64) << _TAIL_BITS
+        words |= noise.tails(*np.divmod(still, self.domain.size), _ENTRIES)
+        out[still] = self._entry_of(words)
+        return out
+
+    def _entry_of(self, words: U64) -> I64:
+        return np.searchsorted(self._thresholds, words, side="right") + self.entries[0]
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """int64[n_groups, d]: the sums of the entries."""
+        out = np.zeros((n_groups, self.domain.size), np.int64)
+        if n_groups > 1 and np.any(groups[1:] < groups[:-1]):
+            order = np.argsort(groups, kind="stable")
+            reports, groups = reports.take(order, axis=0), groups[order]
+        for start in range(0, len(reports), _ROWS):
+            block, of = reports[start : start + _ROWS], groups[start : start + _ROWS]
+            if of[0] == of[-1]:
+                out[of[0]] += _sums(block, self.entries[1])
+            else:
+                first = np.flatnonzero(np.diff(of, prepend=-1))
+                out[of[first]] += np.add.reduceat(np.ascontiguousarray(block.T), first, axis=1, dtype=np.int64).T
+        return out
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See `Mechanism`: n entries each."""
+        low, high = self.entries
+        return not counts.size or bool(n * low <= counts.min() and counts.max() <= n * high)
+
+    @property
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: an entry a value."""
+        return self._dtype, self.domain.size
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        rows = super().from_arrow(reports, column=column)
+        self._greatest(rows, column)
+        return rows
+
+    def _greatest(self, rows: Native, column: str) -> int:
+        """The greatest absolute value of an entry; raises `ReportError` if one is out of range."""
+        low, high = self.entries
+        least, most = (int(rows.min()), int(rows.max())) if rows.size else (0, 0)
+        if not low <= least <= most <= high:
+            raise ReportError(f"column {column!r}: entries must be in [{low}, {high}]")
+        return max(-least, most)
+
+    def tally(self, reports: Any, *, column: str = "reports") -> Tally:
+        """See `Mechanism`; checks and adds up block by block, which reads the reports from memory once."""
+        rows = super().from_arrow(self._reports_as_arrow(reports, column), column=column)
+        sums = np.zeros(self.domain.size, np.int64)
+        step = max(_TALLIED // self.domain.size, 1)
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            sums += _sums(block, self._greatest(block, column))
+        return Tally(len(rows), sums, self.fingerprint)
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"epsilon": self.epsilon, "unit": self.unit}
+
+
+_MOST_UNITS = 64
+_MOST_ENTRIES = 1 << 15
+_SATURATED = 36  # epsilon / 2 = 18: the rarest entry that privacy needs still has a weight of 2^30
+_RAREST = Fraction(1, 1 << 34)
+_FIXED = 256  # bits of the fixed-point numbers that weights are made of
+_BITS = 64
+_ONE, _TAIL_BITS = np.uint64(1), np.uint64(48)
+_BLOCK = 1 << 17  # entries drawn at a time: 256 KiB of leading bits
+_ROWS = 1 << 12  # reports added up at a time
+_TALLIED = 1 << 19  # entries that are checked and added up at a time
+_PARTS = 1 << 6  # rows whose 8-bit sums are added in 16 bits, at most 2^8
+_ENTRIES = 0  # lane of noise
+
+
+def _sums(rows: npt.NDArray[Any], greatest: int) -> I64:
+    """The sum of each column, of entries in [-greatest, greatest]; of a few of them in the type that they have."""
+    whole = len(rows) - len(rows) % _PARTS
+    rest, rows = rows[whole:].sum(axis=0, dtype=np.int64), rows[:whole]
+    beyond, wide = 1 << (8 * rows.itemsize - 1), np.int16 if rows.itemsize == 1 else np.int64
+    while len(rows) and len(rows) % (2 * _PARTS) == 0 and 2 * greatest < beyond:
+        half = len(rows) // 2
+        rows = rows[:half] + rows[half:]
+        greatest *= 2
+    parts = np.add.reduce(rows.reshape(_PARTS, -1), axis=0, dtype=wide).reshape(-1, rows.shape[1])
+    total: I64 = parts.sum(axis=0, dtype=np.int64) + rest
+    return total

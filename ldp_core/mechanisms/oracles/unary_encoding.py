@@ -1,0 +1,121 @@
+"""Unary (one-hot) encoding: a bit a value, kept with p where it is 1, set with q where it is 0.
+
+Ulfar Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014 (the symmetric variant, "basic one-time
+RAPPOR"); Wang et al. 2017, section 4.3: symmetric (SUE) p = e^(eps/2) / (e^(eps/2) + 1), q = 1 - p;
+optimized (OUE) p = 1/2, q = 1 / (e^eps + 1); for any p > q,
+
+    epsilon = ln(p (1 - q) / ((1 - p) q))                                      (ibid., Equation 7)
+
+because two inputs differ in two bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.probability import (
+    ceil_threshold,
+    check_epsilon,
+    check_probability,
+    check_resolved,
+    exp_below,
+    floor_threshold,
+    log_above,
+)
+from ldp_core.exact.sampling import ONE
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+
+Variant = Literal["optimized", "symmetric"]
+
+
+@dataclass(frozen=True, init=False)
+class UnaryEncoding(IndependentBits):
+    """Report a vector of d bits, of which the true value's is 1 with probability p and the others with q.
+
+    Args:
+        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
+            all-zero vector, perturbed.
+        epsilon: finite, > 0.
+        variant: ``"optimized"`` (OUE, the least variance) or ``"symmetric"`` (SUE, basic RAPPOR).
+
+    Reports are ``FixedSizeList<bool, d>`` or, packed, ``FixedSizeList<uint64, ceil(d / 64)>``;
+    as numpy arrays ``bool[n, d]`` or ``uint64[n, ceil(d / 64)]``.
+
+    >>> m = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+    >>> m.p, round(m.q, 6)
+    (0.5, 0.268941)
+    >>> m.perturb(["a", "c"]).shape
+    (2, 3)
+    """
+
+    name: ClassVar[str] = "unary_encoding"
+
+    domain: Domain
+    epsilon: float
+    variant: Variant | None
+    probabilities: tuple[float, float] | None = field(init=False)
+    """(p, q) of a mechanism made by `from_probabilities`."""
+
+    def __init__(
+        self, domain: Domain | Iterable[Label], *, epsilon: float, variant: Variant | None = "optimized"
+    ) -> None:
+        if variant not in ("optimized", "symmetric"):
+            raise ParameterError(f'variant must be "optimized" or "symmetric", got {variant!r}')
+        self._set(Domain.of(domain), check_epsilon(epsilon), variant, None)
+        check_resolved(*self.thresholds)
+
+    def _set(
+        self, domain: Domain, epsilon: float, variant: Variant | None, probabilities: tuple[float, float] | None
+    ) -> None:
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "variant", variant)
+        object.__setattr__(self, "probabilities", probabilities)
+
+    @classmethod
+    def from_probabilities(cls, domain: Domain | Iterable[Label], *, p: float, q: float) -> UnaryEncoding:
+        """Keep 1s with probability ``p``, set 0s with probability ``q < p``; epsilon follows.
+
+        >>> UnaryEncoding.from_probabilities(["a", "b"], p=0.75, q=0.25).epsilon  # ln 9
+        2.1972245773362196
+        """
+        exact_p, exact_q = check_probability("p", p), check_probability("q", q)
+        if not 0 < exact_q < exact_p < 1:
+            raise ParameterError(f"p and q must satisfy 0 < q < p < 1, got p={float(p)!r} and q={float(q)!r}")
+        epsilon = log_above(exact_p * (1 - exact_q) / ((1 - exact_p) * exact_q))
+        self = cls.__new__(cls)
+        self._set(Domain.of(domain), epsilon, None, (float(p), float(q)))
+        if not self.thresholds[0] > self.thresholds[1]:
+            raise ParameterError("p and q are too close: they must differ by more than 64-bit probabilities resolve")
+        return self
+
+    @cached_property
+    def thresholds(self) -> tuple[int, int]:
+        """(p, q) as integers over 2^64: p rounded down, q up."""
+        if self.probabilities is not None:
+            p, q = self.probabilities
+            return floor_threshold(Fraction(p)), ceil_threshold(Fraction(q))
+        if self.variant == "symmetric":
+            half = exp_below(Fraction(self.epsilon) / 2)
+            keep = floor_threshold(half / (half + 1))
+            return keep, ONE - keep
+        return ONE // 2, ceil_threshold(1 / (exp_below(self.epsilon) + 1))
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        if self.probabilities is not None:
+            return {"p": self.probabilities[0], "q": self.probabilities[1]}
+        return {"epsilon": self.epsilon, "variant": self.variant}
+
+    @classmethod
+    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> UnaryEncoding:
+        """See `Mechanism`."""
+        if "p" in parameters or "q" in parameters:
+            return cls.from_probabilities(domain, **parameters)
+        return cls(domain, **parameters)

@@ -1,0 +1,248 @@
+"""Sketches: reports and tallies that know no domain, and their view of a list of candidates.
+
+A sketch perturbs values of an `OpenDomain`; its tally has a fixed number of counters. Which values to estimate is
+said later, with ``sketch.over(candidates)``: a `FrequencyOracle` over the candidates that reads the sketch's own
+reports and tallies, so that `.ldp.histogram` in Polars and `ldp_beam.Histogram` take it as they take any other.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.open_domain import OpenDomain
+from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.noise.fresh import Noise
+from ldp_core.reports.reported_by import ReportedBy
+
+
+class Sketch(Mechanism):
+    """A mechanism that counts into a fixed number of counters, from which any candidate value can be estimated.
+
+    It is a pure protocol: a report supports a value with probability p if it is the true one and q if
+    it is another given one, over the random hash functions.
+    """
+
+    candidates: ClassVar[str] = "candidates"
+    """Name of the mechanism that `over` gives."""
+
+    domain: OpenDomain
+
+    @property
+    def inputs(self) -> Inputs:
+        """The open domain."""
+        return self.domain
+
+    @abstractmethod
+    def support_probability(self) -> tuple[Fraction, Fraction]:
+        """Exact (p, q): Pr[report supports v | v is true], Pr[... | another given value is]."""
+
+    @abstractmethod
+    def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
+        """How many reports support each candidate.
+
+        Args:
+            n: number of reports, int or int64[...].
+            counters: of tallies, int64[..., counters].
+            codes: of candidates, as `inputs` encodes them, uint64[c].
+
+        Returns:
+            int64[..., c].
+        """
+
+    def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
+        """How much variance collisions add to the estimates, where all reports share a few hash functions; here, none.
+
+        The pure protocol's variance holds if reports are independent of each other over the choice of the functions.
+        If they are not, this is the rest, as estimated from the sketch itself.
+
+        Args:
+            n: number of reports, broadcast against ``counts``.
+            counters: of tallies, int64[..., counters].
+            counts: true counts, or estimates of them, float64[..., c].
+
+        Returns:
+            float64[..., c], at least 0.
+        """
+        return np.zeros(())
+
+    @property
+    def collision_skewness(self) -> float:
+        """An upper bound of the skewness of what collisions add to an estimate; here, 0."""
+        return 0.0
+
+    def collision_error(self, beta: float) -> float:
+        """The alpha with Pr[collisions move an estimated frequency by alpha or more] <= beta; here, 0."""
+        return 0.0
+
+    def over(self, candidates: Domain | Iterable[Label]) -> Candidates:
+        """The frequency oracle over some candidates, one or more, which reads this sketch's reports and tallies."""
+        return Candidates(candidates, self)
+
+
+@dataclass(frozen=True, init=False)
+class Candidates(ReportedBy, FrequencyOracle):
+    """A sketch as a frequency oracle over candidate values; see `Sketch.over`.
+
+    Its reports, tallies and fingerprint are the sketch's: it may be made after they were. Values that are
+    no candidates are perturbed too, and support candidates with probability q.
+
+    Args:
+        candidates: a list of one or more labels (or a `Domain` with ``unmatched="error"``), of the sketch's kind.
+        sketch: that made the reports.
+
+    Raises:
+        ParameterError: not a sketch; candidates of another kind, or with another ``unmatched``.
+
+    >>> from ldp_core import HadamardCountMeanSketch
+    >>> sketch = HadamardCountMeanSketch("int", epsilon=1.0)
+    >>> tally = sketch.tally(sketch.perturb([17, 17, 4]))
+    >>> m = sketch.over([17, 18])
+    >>> m.estimate(tally).values, m.fingerprint == sketch.fingerprint
+    ((17, 18), True)
+    """
+
+    name: ClassVar[str] = "candidates"
+
+    domain: Domain
+    sketch: Sketch
+
+    def __init__(self, candidates: Domain | Iterable[Label], sketch: Sketch) -> None:
+        if not isinstance(sketch, Sketch):
+            raise ParameterError(f"{self.name} are of a sketch, got {type(sketch).__name__}")
+        if sketch.candidates != self.name:
+            raise ParameterError(f"of {sketch.name} the candidates are {sketch.candidates!r}, not {self.name!r}")
+        domain = candidates if isinstance(candidates, Domain) else Domain(candidates)  # (not `of`: one will do)
+        if domain.kind != sketch.inputs.kind:
+            raise ParameterError(
+                f"the sketch holds {sketch.inputs.summary}: candidates must be {sketch.inputs.kind}, got {domain.kind}"
+            )
+        if domain.unmatched != "error":
+            raise ParameterError("candidates are a list of labels, without unmatched: other values are no candidates")
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "sketch", sketch)
+
+    @property
+    def epsilon(self) -> float:  # type: ignore[override]
+        """The sketch's."""
+        return self.sketch.epsilon
+
+    @property
+    def memoised(self) -> bool:  # type: ignore[override]
+        """As the sketch is."""
+        return self.sketch.memoised
+
+    @property
+    def fingerprint(self) -> str:
+        """The sketch's."""
+        return self.sketch.fingerprint
+
+    @property
+    def inputs(self) -> Inputs:
+        """The sketch's."""
+        return self.sketch.inputs
+
+    @property
+    def exhaustive(self) -> bool:
+        """No: other values than the candidates are perturbed too."""
+        return False
+
+    @property
+    def counters(self) -> int:
+        """The sketch's."""
+        return self.sketch.counters
+
+    @cached_property
+    def _codes(self) -> Codes:
+        return self.sketch.inputs.encode(self.domain.arrow_values)
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `FrequencyOracle`."""
+        p, q = self.sketch.support_probability()
+        return [p] * self.domain.size, [q] * self.domain.size
+
+    def worst_ratio(self) -> Fraction:
+        """The sketch's."""
+        return self.sketch.worst_ratio()
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See the sketch."""
+        return self.sketch.is_possible(n, counts)
+
+    @cached_property
+    def _rates(self) -> tuple[F64, F64, F64]:
+        """As `FrequencyOracle` has them, but once for all candidates, of which there may be a million."""
+        p, q = self.sketch.support_probability()
+        d = float(p - q)
+        return np.array([float(q)]), np.array([float(q * (1 - q)) / d**2]), np.array([float(1 - p - q) / d])
+
+    def accuracy(self, n: int, beta: float = 0.05) -> float:
+        """See `FrequencyOracle`; where collisions have an error of their own, half of beta is for it."""
+        alone = super().accuracy(n, beta)
+        error = self.sketch.collision_error(beta / 2)
+        return error + super().accuracy(n, beta / 2) if error else alone
+
+    def debias(
+        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64, F64]:
+        """See `FrequencyOracle`; ``support`` are the sketch's counters, int64[..., counters].
+
+        Errors and intervals include the variance of collisions. These only ever add to a count, and seldom but
+        much where there are few functions, so that the low end is moved by (z^2 - 1) / 6 times the skewness and the
+        standard error (E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
+        Revue de l'Institut International de Statistique 5(4), 1938); the high end is left where it is.
+        """
+        supporting = self.sketch.support_of(n, support, self._codes)
+        counts, errors, low, high = super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
+        more = self.sketch.collision_variance(n, support, counts)
+        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
+        middle, half = (low + high) / 2, np.sqrt(((high - low) / 2) ** 2 + z**2 * more)
+        variance = np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
+        skew = self.sketch.collision_skewness * more**1.5 / variance * max(z**2 - 1, 0) / 6
+        return counts, np.sqrt(errors**2 + more), middle - half - skew, middle + half
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """See the sketch."""
+        return self.sketch.perturb_codes(codes, noise)
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See the sketch: its counters."""
+        return self.sketch.support_counts(reports, groups, n_groups)
+
+    @property
+    def title(self) -> str:
+        """The sketch's."""
+        return self.sketch.title
+
+    @property
+    def reporter(self) -> Mechanism:
+        """The sketch."""
+        return self.sketch
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {"mechanism": self.name, **self.parameters(), **self.domain.to_dict()}
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        return {"sketch": self.sketch.to_dict()}
+
+    @classmethod
+    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Candidates:
+        """See `Mechanism`."""
+        unknown = sorted(parameters.keys() - {"sketch"})
+        if unknown:
+            raise ParameterError(f'candidates have "sketch" and "domain", got {unknown} too')
+        return cls(domain, Mechanism.from_dict(parameters.get("sketch", {})))  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""Bloom filters of cohorts: which of k bits a value sets, by a fast public hash or by MD5, as Google's clients do.
+
+B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 13(7), 1970. Each cohort has hash
+functions of its own, so that two values that share a bit in one cohort are apart in most others (U. Erlingsson,
+V. Pihur, A. Korolova, "RAPPOR", CCS 2014, section 5.2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import F64, U8, U32, Codes
+
+_PUBLIC_KEY = b"ldp: bits of Bloom filters      "
+"""Not a secret: clients and server must agree on the bits."""
+_AES_BLOCK = 16
+_WORDS = 4  # of 32 bits in an AES block, each of them one hash function
+MD5_BYTES = 16
+"""MD5 gives a byte a hash function: at most 16 of them, of at most 256 bits."""
+
+
+def positions(codes: Codes, cohorts: npt.NDArray[Any], bits: int, hashes: int) -> U32:
+    """The bits that values set in the filters of cohorts, by a public hash.
+
+    AES of (code, cohort) under a fixed key; 32 bits of it, scaled to ``range(bits)``, are one hash function. (A bit has
+    probability 1 / bits up to 2^-32.)
+
+    Args:
+        codes: of the values, unsigned integers of up to 64 bits, [n].
+        cohorts: one a value, integers below 2^32, [n].
+        bits: k, of a filter.
+        hashes: h, bits that a value sets; some of them may coincide.
+
+    Returns:
+        uint32[n, h], below ``bits``.
+
+    >>> positions(np.array([7, 7], np.uint64), np.array([0, 1]), 128, 2).shape
+    (2, 2)
+    """
+    n = len(codes)
+    encryptor = Cipher(algorithms.AES(_PUBLIC_KEY), modes.ECB()).encryptor()  # noqa: S305 (nothing is encrypted with it)
+    blocks, out = np.empty((n, 2), np.uint64), np.empty((n, hashes), np.uint32)
+    drawn = np.empty(_AES_BLOCK * n + _AES_BLOCK - 1, np.uint8)
+    for first in range(0, hashes, _WORDS):
+        blocks[:, 0] = codes
+        blocks[:, 1] = cohorts
+        blocks[:, 1] |= np.uint64(first << 32)
+        encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, drawn.data)
+        words = drawn[: _AES_BLOCK * n].view(np.uint32).reshape(n, _WORDS)[:, : hashes - first]
+        wide = np.multiply(words, bits, dtype=np.uint64)
+        np.right_shift(wide, 32, out=out[:, first : first + _WORDS], casting="unsafe")
+    return out
+
+
+def md5_positions(words: Iterable[bytes], cohorts: Iterable[int], bits: int, hashes: int) -> U32:
+    """The bits that texts set, as in Google's clients: by byte i of MD5(cohort as 4 big-endian bytes, text) mod k.
+
+    (``get_bloom_bits`` in client/python/rappor.py of google/rappor.) A Python loop: hash distinct texts only.
+
+    Returns:
+        uint32[n, h], below ``bits``.
+
+    >>> md5_positions([b"v1", b"foo"], [0, 4], 16, 2).tolist()
+    [[8, 10], [4, 7]]
+    """
+    digest = b"".join(
+        hashlib.md5(struct.pack(">L", cohort) + word, usedforsecurity=False).digest()
+        for word, cohort in zip(words, cohorts, strict=True)
+    )
+    return (np.frombuffer(digest, np.uint8).reshape(-1, MD5_BYTES)[:, :hashes] % bits).astype(np.uint32)
+
+
+def filters(where: U32, width: int) -> U8:
+    """Bits set at ``where`` (uint32[n, h]) in rows of bytes, uint8[n, width]; see `exact/bits.py`.
+
+    >>> filters(np.array([[0, 9], [1, 1]], np.uint32), 2).tolist()
+    [[1, 2], [2, 0]]
+    """
+    rows = np.zeros((len(where), width), np.uint8)
+    flat, start = rows.reshape(-1), np.arange(0, rows.size, width)
+    for column in where.T:  # one function at a time: no two of its bits are in the same row
+        at = start + (column >> np.uint32(3))
+        flat[at] |= np.left_shift(np.uint8(1), (column & np.uint32(7)).astype(np.uint8))
+    return rows
+
+
+def density(bits: int, hashes: int, *, md5: bool = False) -> F64:
+    """float64[bits]: the probability that a value sets a bit, over the hash functions: 1 - (1 - Pr[a hash hits it])^h.
+
+    >>> density(4, 2).tolist()
+    [0.4375, 0.4375, 0.4375, 0.4375]
+    """
+    hit = np.full(bits, 1 / bits)
+    if md5:  # the bytes 0 to 255 modulo k
+        hit = np.bincount(np.arange(256) % bits, minlength=bits) / 256
+    out: F64 = 1 - (1 - hit) ** hashes
+    return out
+
+
+def google_permanent(bloom: int, secret: bytes, *, bits: int, f: float) -> tuple[int, int, int]:
+    """The permanent round of Google's Python client, to check a port or to replay its reports; not for new data.
+
+    Byte i of HMAC-SHA256(secret, filter as 4 big-endian bytes) decides bit i: its low bit is what a random answer
+    would be, and the answer is random if its upper seven bits are below 128 f. So f is rounded up to a
+    multiple of 1/128, and there are at most 32 bits. `Rappor` has neither limit.
+
+    Args:
+        bloom: the filter as an integer.
+        secret: the client's.
+        bits: k, in [1, 32].
+        f: probability of a random answer, in [0, 1].
+
+    Returns:
+        uniform bits, mask of random answers, and the permanent response, as integers.
+
+    Raises:
+        ParameterError: ``bits`` outside [1, 32], or a filter of more bits.
+
+    >>> google_permanent(8256, b"secret", bits=16, f=0.5)
+    (50360, 56237, 57576)
+    """
+    if not (1 <= bits <= 32 and 0 <= bloom < 1 << bits):
+        raise ParameterError(f"bits must be in [1, 32], and the filter below 2**bits, got bits={bits!r}")
+    digest = hmac.digest(secret, struct.pack(">L", bloom), "sha256")[:bits]
+    uniform = sum((byte & 1) << i for i, byte in enumerate(digest))
+    mask = sum(((byte >> 1) < 128 * f) << i for i, byte in enumerate(digest))
+    return uniform, mask, bloom & ~mask | uniform & mask
+
+
+def google_instantaneous(permanent: int, ones_p: int, ones_q: int) -> int:
+    """The instantaneous round of Google's clients: bits of ``ones_q`` where the permanent ones are 1, else ``ones_p``.
+
+    >>> google_instantaneous(0b0011, ones_p=0b0101, ones_q=0b1110)
+    6
+    """
+    return ones_p & ~permanent | ones_q & permanent

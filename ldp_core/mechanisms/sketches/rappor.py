@@ -1,0 +1,399 @@
+"""RAPPOR: Bloom filters of unlisted values, answered once and for all, and each time anew.
+
+U. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving Ordinal Response", CCS 2014.
+A person is in one of m cohorts for ever. A value sets h of k bits, by its cohort's hash functions. The *permanent*
+response flips each bit with probability f / 2, the same way for ever (noise from a secret and the person's id); the
+*instantaneous* one reports a bit as 1 with probability q if it is 1 there, p if it is 0, freshly each time. So
+
+    p* = p + f (q - p) / 2      q* = q - f (q - p) / 2      Pr[a bit is reported as 1 | it is 0, is 1 in the filter]
+    epsilon_1        = h ln(q* (1 - p*) / (p* (1 - q*)))    of one report                     (ibid., section 3.2)
+    epsilon_infinity = 2 h ln((1 - f / 2) / (f / 2))        of all reports of a value         (ibid., section 3.1)
+
+if two filters can differ in 2 h bits; where k < 2 h they differ in k at most, and the bounds here are the smaller ones
+that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.exact import bits as packing
+from ldp_core.exact.arrays import I64, U8, U64, Codes
+from ldp_core.exact.arrow import as_arrow
+from ldp_core.exact.probability import (
+    ceil_threshold,
+    check_integer,
+    check_probability,
+    floor_threshold,
+    fraction,
+    log_above,
+)
+from ldp_core.exact.sampling import ONE
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.open_domain import OpenDomain
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.sketches import _bloom as bloom
+from ldp_core.mechanisms.sketches._base import Sketch
+from ldp_core.mechanisms.sketches._rappor_candidates import Correction, Decoded, RapporCandidates
+from ldp_core.noise.fresh import Noise, Randomness
+from ldp_core.reports.lists import Lists
+from ldp_core.tally import Tally
+
+Hashing = Literal["aes", "md5"]
+Positions: TypeAlias = Callable[[int, int, npt.NDArray[Any]], bloom.U32]
+"""Of the records from start to stop, and their cohorts: the bits that their values set."""
+
+_MAX_BITS, _MAX_COHORTS = 1 << 16, 1 << 16
+_MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
+
+
+@dataclass(frozen=True, init=False)
+class Rappor(Lists, Sketch):
+    """Report a cohort and k bits: the value's Bloom filter after a permanent and an instantaneous randomized response.
+
+    It takes keyed noise only: a secret, and whose value each is.
+
+    Args:
+        kind: ``"str"`` or ``"int"`` (or an `OpenDomain`): any text, or any integer.
+        bits: k, of a filter: in [2, 65536], with MD5 at most 256.
+        hashes: h, bits that a value sets: in [1, 16].
+        cohorts: m, in [1, 65536]; cohorts * (1 + bits) is at most 2**24.
+        f: share of bits that the permanent response makes random: in [0, 1). With 0 there is none: repeated reports
+            of a value then reveal it.
+        p: probability that a 0 is reported as 1, in [0, 1).
+        q: probability that a 1 is reported as 1, in (p, 1]. p = 0 with q = 1 reports the permanent response itself.
+        hashing: ``"aes"``, or ``"md5"`` for filters like those of Google's clients (texts only).
+
+    Attributes:
+        epsilon: epsilon_1, what one report spends.
+
+    Reports are ``FixedSizeList<uint64, 1 + ceil(k / 64)>``, as numpy arrays ``uint64[n, 1 + ceil(k / 64)]``: the
+    cohort, then the bits, bit j of a filter being bit j % 64 of word j // 64. A tally has m (1 + k) counters: of each
+    cohort the number of reports, then how many of them have each bit.
+
+    Raises:
+        ParameterError: parameters outside these intervals; or an infinite epsilon: f = 0 with p = 0 or q = 1.
+
+    >>> from ldp_core import Keyed, Secret
+    >>> m = Rappor("str", bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
+    >>> round(m.epsilon, 6), round(m.epsilon_infinity, 6)
+    (1.074286, 4.394449)
+    >>> reports = m.perturb(["lemon", "plum"], randomness=Keyed(Secret.generate(), [1, 2], column="fruit"))
+    >>> reports.shape, len(m.over(["lemon", "plum"]).estimate(m.tally(reports)))
+    ((2, 2), 2)
+    """
+
+    name: ClassVar[str] = "rappor"
+    candidates: ClassVar[str] = "rappor_candidates"
+    memoised: ClassVar[bool] = True
+
+    domain: OpenDomain
+    bits: int
+    hashes: int
+    cohorts: int
+    f: float
+    p: float
+    q: float
+    hashing: Hashing
+    epsilon: float = field(init=False)
+
+    def __init__(
+        self,
+        kind: Literal["str", "int"] | OpenDomain = "str",
+        *,
+        bits: int,
+        hashes: int,
+        cohorts: int,
+        f: float,
+        p: float,
+        q: float,
+        hashing: Hashing = "aes",
+    ) -> None:
+        domain = OpenDomain.of(kind)
+        if hashing not in ("aes", "md5"):
+            raise ParameterError(f'hashing must be "aes" or "md5", got {hashing!r}')
+        if hashing == "md5" and domain.kind != "str":
+            raise ParameterError('hashing="md5" is for texts, kind="str"')
+        numbers = {
+            "bits": check_integer("bits", bits, 2, 256 if hashing == "md5" else _MAX_BITS),
+            "hashes": check_integer("hashes", hashes, 1, bloom.MD5_BYTES),
+            "cohorts": check_integer("cohorts", cohorts, 1, _MAX_COHORTS),
+        }
+        if cohorts * (1 + bits) > _MAX_COUNTERS:
+            raise ParameterError(f"a tally has cohorts * (1 + bits) counters: at most {_MAX_COUNTERS}")
+        exact = {name: check_probability(name, x) for name, x in (("f", f), ("p", p), ("q", q))}
+        if not (exact["f"] < 1 and exact["p"] < exact["q"]):
+            raise ParameterError(f"f must be in [0, 1) and p below q, got f={f!r}, p={p!r}, q={q!r}")
+        if not exact["f"] and (not exact["p"] or exact["q"] == 1):
+            raise ParameterError("with f = 0, p must be above 0 and q below 1, or epsilon is infinite")
+        fields = {"domain": domain, "hashing": hashing, **numbers, **{name: float(x) for name, x in exact.items()}}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        if self._thresholds[1] >= self._thresholds[2]:
+            raise ParameterError("p and q are too close: they must differ by more than 64-bit probabilities resolve")
+        object.__setattr__(self, "epsilon", log_above(self.worst_ratio()))
+
+    # ---- probabilities and privacy
+
+    @cached_property
+    def _thresholds(self) -> tuple[int, int, int]:
+        """(f / 2, p, q) as integers over 2^64: towards each other, 0 and 1 as they are."""
+        flip = ceil_threshold(Fraction(self.f) / 2) if self.f else 0
+        p = ceil_threshold(Fraction(self.p)) if self.p else 0
+        return flip, p, ONE if self.q == 1 else floor_threshold(Fraction(self.q))
+
+    def bit_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Exact (p*, q*): Pr[a bit is reported as 1 | it is 0 in the filter], Pr[... | it is 1].
+
+        >>> [float(x) for x in Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75).bit_probabilities()]
+        [0.5625, 0.6875]
+        """
+        flip, p, q = (fraction(t) for t in self._thresholds)
+        return p + flip * (q - p), q - flip * (q - p)
+
+    @property
+    def p_star(self) -> float:
+        """Pr[a bit is reported as 1 | it is 0 in the filter]."""
+        return float(self.bit_probabilities()[0])
+
+    @property
+    def q_star(self) -> float:
+        """Pr[a bit is reported as 1 | it is 1 in the filter]."""
+        return float(self.bit_probabilities()[1])
+
+    def _ratio(self, p: Fraction, q: Fraction) -> Fraction:
+        """The worst ratio of two filters, bits of which come out as 1 with probabilities p and q, independently.
+
+        A filter has at least one bit and at most h; of a bits that are in the first one only each gives q / p at worst,
+        of b bits in the second only (1 - p) / (1 - q).
+        """
+        most = min(self.hashes, self.bits - 1)
+        one, zero = q / p, (1 - p) / (1 - q)
+        return max(one**a * zero ** min(self.hashes, self.bits - a) for a in range(1, most + 1))
+
+    def worst_ratio(self) -> Fraction:
+        """See `Mechanism`: of one report. The cohort does not depend on the value."""
+        return self._ratio(*self.bit_probabilities())
+
+    def infinite_ratio(self) -> Fraction | None:
+        """The worst ratio of all reports of a value together: that of the permanent response. None: it is infinite."""
+        flip = fraction(self._thresholds[0])
+        return self._ratio(flip, 1 - flip) if flip else None
+
+    @property
+    def epsilon_infinity(self) -> float:
+        """What all reports of one value of one person spend together, however many; infinite where f = 0."""
+        ratio = self.infinite_ratio()
+        return float("inf") if ratio is None else log_above(ratio)
+
+    def support_probability(self) -> tuple[Fraction, Fraction]:
+        """See `Sketch`. A report supports a value if it has the bit of the value's first hash function.
+
+        Over the hash functions another value has that bit with probability 1 - (1 - 1 / k)^h.
+        """
+        p, q = self.bit_probabilities()
+        shared = 1 - (1 - Fraction(1, self.bits)) ** self.hashes
+        return q, p + (q - p) * shared
+
+    # ---- client
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to uint64[n, 1 + ceil(k / 64)].
+
+        Raises:
+            ParameterError: MD5 needs the texts: use `draw`.
+        """
+        if self.hashing == "md5":
+            raise ParameterError('hashing="md5" needs texts, not codes')
+
+        def positions(start: int, stop: int, cohorts: npt.NDArray[Any]) -> bloom.U32:
+            return bloom.positions(codes[start:stop], cohorts, self.bits, self.hashes)
+
+        return self._report(len(codes), noise, positions)
+
+    def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
+        """See `Mechanism`."""
+        if self.hashing == "aes":
+            return super().draw(values, randomness, column)
+        codes = self.inputs.encode(values, column=column)
+        return self._report_texts(values, randomness.bind(self.fingerprint, codes), column)
+
+    def _report_texts(self, values: Any, noise: Noise, column: str) -> Native:
+        """Reports of texts by MD5, of which each distinct pair of text and cohort is hashed once."""
+        array = as_arrow(values, "str", column=column)
+        if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
+            array = array.cast(pa.large_string())
+        array = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
+        texts = [(text or "").encode() for text in array.dictionary.to_pylist()]  # (a null there is nobody's)
+        pairs = array.indices.to_numpy().astype(np.int64) * self.cohorts
+        pairs += noise.of_persons().uniform_below(self.cohorts, len(pairs), _COHORT)
+        distinct, of_record = np.unique(pairs, return_inverse=True)
+        words, cohorts = np.divmod(distinct, self.cohorts)
+        table = bloom.md5_positions((texts[w] for w in words.tolist()), cohorts.tolist(), self.bits, self.hashes)
+        return self._report(len(pairs), noise, lambda start, stop, _: table[of_record[start:stop]])
+
+    def _report(self, n: int, noise: Noise, positions: Positions) -> U64:
+        width = packing.row_bytes(self.bits)
+        flip, p, q = self._thresholds
+        reports = np.zeros((n, self.row[1]), np.uint64)
+        fresh, persons = noise.instantaneous(), noise.of_persons()
+        step = max(_BLOCK // width, 1)
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            cohorts = persons.rows(start, stop).uniform_below(self.cohorts, stop - start, _COHORT)
+            rows = bloom.filters(positions(start, stop, cohorts), width)
+            rows ^= _bits(noise.rows(start, stop), flip, stop - start, width, _PERMANENT)
+            again = fresh.rows(start, stop)
+            zeros = _bits(again, p, stop - start, width, _ZEROS)
+            ones = _bits(again, q, stop - start, width, _ONES)
+            ones ^= zeros
+            rows &= ones
+            rows ^= zeros  # the bit of `ones` where the permanent one is 1, else that of `zeros`
+            packing.clear_padding(rows, self.bits)
+            reports[start:stop, 0] = cohorts
+            reports.view(np.uint8)[start:stop, 8 : 8 + width] = rows
+        return reports
+
+    # ---- reports
+
+    @property
+    def row(self) -> tuple[np.dtype[Any], int]:
+        """See `Lists`: a cohort, and words of bits."""
+        return np.dtype(np.uint64), 1 + packing.row_words(self.bits)
+
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """See `Mechanism`."""
+        rows = super().from_arrow(reports, column=column)
+        wrong = rows[:, 0] >= np.uint64(self.cohorts)
+        if self.bits % 64:
+            wrong |= rows[:, -1] >> np.uint64(self.bits % 64) != 0
+        count = int(np.count_nonzero(wrong))
+        if count:
+            raise ReportError(
+                f"column {column!r}: {count} of {len(rows)} reports have no cohort below {self.cohorts}, or bits "
+                f"beyond the {self.bits} of a filter"
+            )
+        return rows
+
+    def from_integers(self, cohorts: Any, filters: Any) -> U64:
+        """Reports of other clients: cohorts, and their bits as unsigned integers (k <= 64), as `tally` takes them.
+
+        Raises:
+            ParameterError: filters of more than 64 bits.
+            ReportError: they are no unsigned integers, or not as many.
+
+        >>> Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75, hashing="md5").from_integers([0], [64493])
+        array([[    0, 64493]], dtype=uint64)
+        """
+        if self.bits > 64:
+            raise ParameterError(f"integers hold at most 64 bits, the filters have {self.bits}")
+        with suppress(ValueError, TypeError, OverflowError):  # they quote what they could not convert
+            return np.column_stack((_unsigned(cohorts), _unsigned(filters)))
+        raise ReportError("cohorts and filters must be columns of as many unsigned integers")
+
+    # ---- server
+
+    @property
+    def counters(self) -> int:
+        """M (1 + k): a row of ``n, bits`` a cohort, as in the counts files of google/rappor."""
+        return self.cohorts * (1 + self.bits)
+
+    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """See `counters`."""
+        m, k = self.cohorts, self.bits
+        cells = groups * m
+        cells += reports[:, 0].astype(np.int64)
+        out = np.empty((n_groups * m, 1 + k), np.int64)
+        out[:, 0] = np.bincount(cells, minlength=n_groups * m)
+        rows = np.ascontiguousarray(reports.view(np.uint8)[:, 8 : 8 + packing.row_bytes(k)])
+        out[:, 1:] = packing.grouped_column_sums(rows, k, cells, n_groups * m)
+        return out.reshape(n_groups, m * (1 + k))
+
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """See `Mechanism`: cohorts add up to n, and none has more 1s of a bit than reports."""
+        table = counts.reshape(self.cohorts, 1 + self.bits)
+        return super().is_possible(n, counts) and bool(table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
+
+    def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
+        """See `Sketch`, and `support_probability`; by codes, so not for MD5. `over` has the better estimate."""
+        if self.hashing == "md5":
+            raise ParameterError('hashing="md5" needs texts, not codes: use over(candidates)')
+        first = self.positions(codes, ())[:, :, 0]
+        table = counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+        out: I64 = table[..., np.arange(self.cohorts)[:, None], 1 + first].sum(axis=-2)
+        return out
+
+    def positions(self, codes: Codes, texts: Iterable[Label]) -> npt.NDArray[np.int64]:
+        """Bits of candidates in each cohort: int64[m, c, h]; of their codes or, by MD5, of their texts."""
+        c, m = len(codes), self.cohorts
+        cohorts = np.repeat(np.arange(m), c)
+        if self.hashing == "md5":
+            words = [str(text).encode() for text in texts] * m
+            flat = bloom.md5_positions(words, cohorts.tolist(), self.bits, self.hashes)
+        else:
+            flat = bloom.positions(np.tile(codes, m), cohorts, self.bits, self.hashes)
+        return flat.astype(np.int64).reshape(m, c, self.hashes)
+
+    def over(self, candidates: Domain | Iterable[Label]) -> RapporCandidates:
+        """The frequency oracle over some candidates, which reads this mechanism's reports and tallies."""
+        return RapporCandidates(candidates, self)
+
+    def decode(
+        self,
+        tally: Tally,
+        candidates: Domain | Iterable[Label],
+        *,
+        level: float = 0.05,
+        correction: Correction = "bonferroni",
+        confidence: float = 0.95,
+    ) -> Decoded:
+        """Which candidates are there, and how many of each; see `RapporCandidates.decode`."""
+        return self.over(candidates).decode(tally, level=level, correction=correction, confidence=confidence)
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        names = ("bits", "hashes", "cohorts", "f", "p", "q", "hashing")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_parameters(cls, domain: OpenDomain, parameters: Mapping[str, Any]) -> Rappor:
+        """See `Mechanism`."""
+        if not isinstance(domain, OpenDomain):
+            raise ParameterError('rappor takes an open domain, {"kind": "str"} or {"kind": "int"}')
+        return cls(domain, **parameters)
+
+
+def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
+    """uint8[n, width]: independent bits of probability ``threshold / 2**64``, of which 0 and 1 need no noise."""
+    if threshold in (0, ONE):
+        return np.full((n, width), 255 if threshold else 0, np.uint8)
+    nowhere = np.full(n, 8 * width, np.uint32)  # no bit of a row has another probability
+    return noise.one_hot_rows(ONE // 2, threshold, nowhere, width, lane)
+
+
+def _unsigned(values: Any) -> U64:
+    """Integers as they are, or an error: numpy would wrap negative ones and cut off fractions."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":  # a list with integers on both sides of 2**63 has become one of floats
+        array = np.asarray(values, object)
+        if not all(type(item) is int for item in array):
+            raise TypeError
+    if array.size and array.min() < 0:
+        raise OverflowError
+    return array.astype(np.uint64)
+
+
+_BLOCK = 1 << 16  # bytes of filters at a time: with their noise, eight times as much, they stay in the L2 cache
+_PERMANENT, _COHORT = 0, 2  # lanes of noise; cohorts share no AES block with anything
+_ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise

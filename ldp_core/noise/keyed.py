@@ -1,0 +1,273 @@
+"""Keyed noise (memoization): reports that are a pure function of secret, mechanism, column, id and value.
+
+Fresh noise averages out when one person reports one unchanged value again and again. Keyed noise does not:
+the same person's same value always gives the same report, on every engine and for ever, while another
+value, person, column, mechanism or secret gives an independent one (U. Erlingsson, V. Pihur,
+A. Korolova, "RAPPOR", CCS 2014, section 3.1, the permanent randomized response).
+
+The noise is AES-256 over blocks of (id, value, place), under a key derived from the secret, the mechanism's
+fingerprint and the column's name. AES is a permutation, distinct blocks give outputs that nobody without the
+key can tell from independent uniform ones.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import CipherContext
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import U8, U64
+from ldp_core.exact.hashing import aes, encrypt, id_words
+from ldp_core.noise.fresh import Keystream, Noise
+from ldp_core.noise.secret import Secret
+
+
+class Keyed:
+    """Keyed noise for the records of one call: pass it as ``randomness``.
+
+    Args:
+        secret: see `Secret`.
+        ids: of the persons (or devices, or sessions), one a record: integers, text or binary.
+        column: names the noise: columns of different names share nothing.
+
+    Raises:
+        DtypeError: ids of another type.
+        InputError: null ids.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m, secret = RandomizedResponse(epsilon=1.0), Secret.generate()
+    >>> first = m.perturb([True, False], randomness=Keyed(secret, [17, 18], column="crashed"))
+    >>> again = m.perturb([False, True], randomness=Keyed(secret, [18, 17], column="crashed"))
+    >>> bool(first[0] == again[1] and first[1] == again[0])
+    True
+    """
+
+    __slots__ = ("_column", "_high", "_low", "_secret")
+
+    by_value = True
+
+    def __init__(self, secret: Secret, ids: Any, *, column: str) -> None:
+        if not isinstance(secret, Secret):
+            raise ParameterError(f"expected a Secret, got {type(secret).__name__}")
+        self._secret = secret
+        self._column = column
+        self._high, self._low = id_words(ids, secret.derive("id"))
+
+    def named(self, column: str) -> Keyed:
+        """The noise of the same records for another column."""
+        other = copy(self)
+        other._column = column
+        return other
+
+    def __len__(self) -> int:
+        return len(self._high)
+
+    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> KeyedRows:
+        """The noise of these codes (one a record) under the mechanism with this fingerprint."""
+        if len(codes) != len(self):
+            raise ParameterError(f"{len(self)} ids for {len(codes)} records")
+        cipher = aes(self._secret.derive("noise", fingerprint, self._column))
+        again = None
+        if self._secret.seeded:
+            again = aes(self._secret.derive("instantaneous", fingerprint, self._column))
+        return KeyedRows(cipher, self._high, self._low, codes, again)
+
+
+# An AES block is 128 bits: a 64-bit id, then 32 bits of value, 4 of lane, 4 of level and 24 of counter. (The 128
+# bits of a hashed id are added to all of it, by XOR.) Two lanes of single draws share a block, a word each.
+_CODE_SHIFT, _LANE_SHIFT, _LEVEL_SHIFT = 32, 28, 24
+_REDRAWS = 8  # levels 0 to 7: a draw, and what is drawn again after a rejection
+_ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
+_STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
+_STEP_SHIFT = 8
+_HEADS, _TAILS = 11, 12  # levels: the leading bits of rows of words, and the others where they are needed
+_AES_BLOCK = 16
+_CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
+
+
+class KeyedRows:
+    """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
+
+    __slots__ = ("_again", "_cipher", "_codes", "_drawn", "_high", "_low")
+
+    def __init__(
+        self,
+        cipher: CipherContext,
+        high: U64,
+        low: U64 | None,
+        codes: npt.NDArray[Any],
+        again: CipherContext | None = None,
+    ) -> None:
+        self._cipher, self._high, self._low, self._codes, self._again = cipher, high, low, codes, again
+        self._drawn: tuple[int, U64] | None = None
+
+    def rows(self, start: int, stop: int) -> KeyedRows:
+        """See `Noise`."""
+        low = None if self._low is None else self._low[start:stop]
+        return KeyedRows(self._cipher, self._high[start:stop], low, self._codes[start:stop], self._again)
+
+    def instantaneous(self) -> Noise:
+        """See `Noise`: fresh, unless the secret is a seed."""
+        if self._again is None:
+            return Keystream()
+        return KeyedRows(self._again, self._high, self._low, self._codes)
+
+    def of_persons(self) -> KeyedRows:
+        """See `Noise`."""
+        return self.with_codes(np.zeros(len(self._codes), np.uint8))
+
+    def with_codes(self, codes: npt.NDArray[Any]) -> KeyedRows:
+        """See `Noise`."""
+        return KeyedRows(self._cipher, self._high, self._low, codes, self._again)
+
+    def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> U64:
+        """The low words of the blocks of some of the rows at ``places``."""
+        low: U64 = self._codes[rows].astype(np.uint64)
+        low <<= np.uint64(_CODE_SHIFT)
+        if not isinstance(places, int):
+            low |= places
+        elif places:
+            low |= np.uint64(places)
+        if self._low is not None:
+            low ^= self._low[rows]
+        return low
+
+    def _words(self, lane: int) -> U64:
+        """A 64-bit word a record. The block that two lanes share is drawn once, for whichever is asked first."""
+        pair = lane & ~1
+        if self._drawn is None or self._drawn[0] != pair:
+            n = len(self._codes)
+            drawn = np.empty(_AES_BLOCK * n + _AES_BLOCK - 1, np.uint8)
+            blocks = np.empty((min(n, _CHUNK), 2), np.uint64)
+            for start in range(0, n, _CHUNK):
+                chunk = slice(start, min(start + _CHUNK, n))
+                part = blocks[: chunk.stop - start]
+                part[:, 0] = self._high[chunk]
+                part[:, 1] = self._places(_place(pair), chunk)
+                self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[_AES_BLOCK * start :].data)
+            self._drawn = pair, drawn[: _AES_BLOCK * n].view(np.uint64).reshape(n, 2)
+        return self._drawn[1][:, lane & 1]
+
+    def words(self, n: int, lane: int) -> U64:
+        """See `Noise`."""
+        return self._words(lane)
+
+    def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
+        """See `Noise`."""
+        counters = np.arange(-(-width // 8), dtype=np.uint64)
+        low = self._places(_place(lane, _HEADS))
+        blocks = self._blocks(self._high[:, None], low[:, None] ^ counters)
+        return blocks.view(np.uint16).reshape(n, 8 * len(counters))[:, :width]
+
+    def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> U64:
+        """See `Noise`. A block of its own for each."""
+        low = self._places(columns.astype(np.uint64) | np.uint64(_place(lane, _TAILS)), rows)
+        tails: U64 = self._blocks(self._high[rows], low).view(np.uint64)[:, 0] >> np.uint64(16)
+        return tails
+
+    def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
+        """See `Noise`. A word of 64 bits, compared exactly."""
+        return np.packbits(self._words(lane) < np.uint64(threshold), bitorder="little")
+
+    def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
+        """See `Noise`. A byte a decision settles all but 1 in 256; a block of its own settles each of those."""
+        n = len(position)
+        out = np.empty((n, width), np.uint8)
+        step = max(_CHUNK * _AES_BLOCK // (8 * width), 1)
+        for start in range(0, n, step):
+            chunk = slice(start, start + step)
+            out[chunk] = self.rows(start, start + step)._one_hot_rows(p, q, position[chunk], width, lane)
+        return out
+
+    def _one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
+        n = len(position)
+        counters = np.arange(-(-8 * width // _AES_BLOCK), dtype=np.uint64)
+        low = self._places(_place(lane, _ROWS))
+        draws = self._blocks(self._high[:, None], low[:, None] ^ counters).reshape(n, -1)
+        flat, columns = draws.reshape(-1), draws.shape[1]
+        head, tail = divmod(q, 1 << 56)
+        less = flat < head
+        if tail:
+            equal = (flat == head).view(np.uint64)  # eight decisions at a time
+            words = np.flatnonzero(equal != 0)
+            at = np.flatnonzero(equal[words].view(bool))
+            at = 8 * words[at >> 3] + (at & 7)
+            less[at] = self._tie_is_less(at, columns, tail, lane)
+        own = np.arange(0, n * columns, columns)
+        if n and position.max() >= 8 * width:
+            inside = np.flatnonzero(position < 8 * width)
+            own, position = own[inside], position[inside]
+        own += position
+        draw = flat[own]
+        head, tail = divmod(p, 1 << 56)
+        less[own] = draw < head
+        if tail:
+            at = own[draw == head]
+            less[at] = self._tie_is_less(at, columns, tail, lane)
+        if columns > 8 * width:
+            less = less.reshape(n, columns)[:, : 8 * width].reshape(-1)
+        return np.packbits(less, bitorder="little").reshape(n, width)
+
+    def _tie_is_less(self, at: npt.NDArray[np.int64], columns: int, tail: int, lane: int) -> npt.NDArray[np.bool_]:
+        """Whether 56 more bits are below ``tail``, for decisions of which the leading 8 bits equal the threshold's."""
+        row = at // columns
+        place = (at - row * columns).astype(np.uint64) | np.uint64(_place(lane, _TIES))
+        more = self._blocks(self._high[row], self._places(place, row)).view(np.uint64)[:, 0] >> np.uint64(8)
+        less: npt.NDArray[np.bool_] = more < np.uint64(tail)
+        return less
+
+    def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
+        """See `Noise`. Multiply and shift on 32 bits; what is rejected draws again, on the next level."""
+        out: npt.NDArray[Any] = np.empty(n, np.uint8 if d <= _BYTE else np.uint32)
+        rejected = _scaled(self._words(lane), d, out)
+        level = 1
+        while len(rejected):
+            places = self._places(_place(lane, level % _REDRAWS, level // _REDRAWS), rejected)
+            part = np.empty(len(rejected), out.dtype)
+            again = _scaled(self._blocks(self._high[rejected], places).view(np.uint64)[:, 0], d, part)
+            out[rejected] = part
+            rejected = rejected[again]
+            level += 1
+        return out
+
+    def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
+        """See `Noise`."""
+        out: npt.NDArray[Any] = np.empty(len(rows), np.uint8 if d <= _BYTE else np.uint32)
+        at = np.arange(len(rows))
+        count = step << _STEP_SHIFT
+        while len(at):
+            words = self._blocks(self._high[rows[at]], self._places(_place(lane, _STEPS, count), rows[at]))
+            part = np.empty(len(at), out.dtype)
+            again = _scaled(words.view(np.uint64)[:, 0], d, part)
+            out[at] = part
+            at = at[again]
+            count += 1
+        return out
+
+    def _blocks(self, high: U64, low: U64) -> U8:
+        """uint8[k, 16]: AES of k blocks of two words each, which broadcast against each other."""
+        blocks = np.empty((*low.shape, 2), np.uint64)
+        blocks[..., 0] = high
+        blocks[..., 1] = low
+        return encrypt(self._cipher, blocks)
+
+
+_BYTE = 256
+
+
+def _scaled(words: U64, d: int, out: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The low halves of words as integers below ``d``, into ``out``; returns where they must be drawn again."""
+    wide = words & np.uint64(0xFFFFFFFF)
+    wide *= np.uint64(d)
+    np.right_shift(wide, 32, out=out, casting="unsafe")
+    biased = (1 << 32) % d
+    return np.flatnonzero(wide.astype(np.uint32) < biased) if biased else np.empty(0, np.int64)
+
+
+def _place(lane: int, level: int = 0, count: int = 0) -> int:
+    """The low 32 bits of a block."""
+    return lane << _LANE_SHIFT | level << _LEVEL_SHIFT | count

@@ -1,0 +1,84 @@
+"""Which way to share one epsilon among several columns: split it, or draw the column that answers.
+
+Before any data exist, from closed forms: `FrequencyOracle.variance` of each column's mechanism, as
+`ldp_core.plans.sharing` chooses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ldp_core.exact.probability import check_integer
+from ldp_core.plans.plan import PrivacyPlan
+from ldp_core.plans.sharing import Column
+
+Way: TypeAlias = Literal["split", "sampled", "fake"]
+"""`PrivacyPlan.split` (SPL), `PrivacyPlan.sampled` (SMP), `PrivacyPlan.fake` (RS+FD)."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """One way, and what to expect of it. ``print`` shows a row of a table, `HEADER` its head.
+
+    Attributes:
+        way: its name, which is that of the method of `PrivacyPlan`.
+        plan: the plan itself.
+        n: number of records.
+        standard_errors: of each column, that of the estimated frequency of a value which one record in d holds.
+    """
+
+    way: Way
+    plan: PrivacyPlan
+    n: int
+    standard_errors: Mapping[str, float]
+
+    @property
+    def standard_error(self) -> float:
+        """The root of the mean of the columns' variances."""
+        return math.sqrt(sum(e**2 for e in self.standard_errors.values()) / len(self.standard_errors))
+
+    def __str__(self) -> str:
+        worst = max(self.standard_errors, key=lambda name: self.standard_errors[name])
+        shares = (self.standard_error, self.standard_errors[worst])
+        return _ROW.format(self.way, *(f"{100 * share:.4g} %" for share in shares), worst)
+
+
+_ROW = "{:<10}{:>12}{:>12}  {}"
+HEADER = _ROW.format("plan", "std.error", "worst", "in column")
+"""Names of the columns of a printed `Sharing`."""
+
+
+def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Sharing]:
+    r"""The three ways to share an epsilon among columns, the one with the least average variance first.
+
+    Args:
+        columns: name to domain, or to a mechanism with an epsilon of its own; see `PrivacyPlan.split`.
+        epsilon: what a record spends over all of them.
+        n: number of records.
+
+    Raises:
+        PlanError: fewer than two columns, or a bad one.
+        ParameterError: n is not an integer, at least 1.
+
+    >>> columns = {"os": range(4), "version": range(40), "crashed": [False, True]}
+    >>> print(HEADER, *compare(columns, 1.0, 100_000), sep="\n")
+    plan         std.error       worst  in column
+    sampled       0.8121 %     1.024 %  version
+    fake           1.438 %     1.824 %  version
+    split          1.452 %     1.841 %  version
+    """
+    n = check_integer("n", n, 1)
+    plans: dict[Way, PrivacyPlan] = {
+        "split": PrivacyPlan.split(columns, epsilon=epsilon),
+        "sampled": PrivacyPlan.sampled(columns, epsilon=epsilon),
+        "fake": PrivacyPlan.fake(columns, epsilon=epsilon),
+    }
+    ways = [Sharing(way, plan, n, _standard_errors(plan, n)) for way, plan in plans.items()]
+    return sorted(ways, key=lambda sharing: sharing.standard_error)
+
+
+def _standard_errors(plan: PrivacyPlan, n: int) -> dict[str, float]:
+    return {name: math.sqrt(m.variance(n, n / m.domain.size)) / n for name, m in plan.oracles.items()}

@@ -1,0 +1,211 @@
+"""Columns of which each record answers one, drawn at random, with the whole epsilon.
+
+Let record x have the columns x[1], ..., x[D]. One column j is drawn, uniformly and without a look at x. It is answered
+by its mechanism; whatever is said of the other columns does not depend on x either. So, for any report y of the
+whole record,
+
+    Pr[y | x] = sum over j of 1 / D * Pr[answer y[j] | x[j]] * (a factor without x)
+
+and if each column's mechanism is epsilon-LDP, each term changes by a factor of exp(epsilon) at most from one
+record to another, and so does the sum: the record spends epsilon, however many of its columns differ.
+
+One draw decides for all columns of a record. Were each column drawn by itself, several could be answered, and each
+answer would spend epsilon: so a column does not perturb alone, `DrawnColumns` does. What is said of the columns that
+are not drawn, subclasses of `DrawnColumn` know: nothing (`ldp_core.plans.sampled`) or a fake
+(`ldp_core.plans.fake`).
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import Codes
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Domain
+from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.noise.fresh import Keystream, Noise, Randomness
+from ldp_core.noise.keyed import Keyed
+from ldp_core.reports.reported_by import ReportedBy
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, init=False)
+class DrawnColumn(ReportedBy, FrequencyOracle):
+    """One of ``columns`` columns of which a record answers one.
+
+    Args:
+        inner: the frequency oracle that answers. Its epsilon is what a record spends over all these columns together.
+        columns: how many there are, D >= 2.
+
+    Raises:
+        ParameterError: fewer than two columns, or no frequency oracle.
+    """
+
+    inner: FrequencyOracle
+    columns: int
+
+    def __init__(self, inner: FrequencyOracle, *, columns: int) -> None:
+        if not isinstance(inner, FrequencyOracle) or isinstance(inner, DrawnColumn):
+            raise ParameterError(f"a drawn column is answered by a frequency oracle, got {type(inner).__name__}")
+        if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or not 2 <= columns < 2**16:
+            raise ParameterError(f"columns must be an integer in [2, 65536), got {columns!r}")
+        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "columns", int(columns))
+
+    @abstractmethod
+    def perturb_drawn(self, codes: Codes, drawn: Mask, randomness: Randomness) -> Native:
+        """Reports of n records, of which those that are ``drawn`` answer this column."""
+
+    # ---- what is the inner mechanism's
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        """The inner mechanism's."""
+        return self.inner.domain
+
+    @property
+    def inputs(self) -> Inputs:
+        """The inner mechanism's."""
+        return self.inner.inputs
+
+    @property
+    def exhaustive(self) -> bool:
+        """As the inner mechanism is."""
+        return self.inner.exhaustive
+
+    @property
+    def epsilon(self) -> float:  # type: ignore[override]
+        """What a record spends over all the columns of which it answers one."""
+        return self.inner.epsilon
+
+    @property
+    def memoised(self) -> bool:  # type: ignore[override]
+        """As the inner mechanism is."""
+        return self.inner.memoised
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The inner mechanism's."""
+        return self.inner.parts
+
+    def worst_ratio(self) -> Fraction:
+        """The inner mechanism's: of the reports of the whole record, see `ldp_core.plans.drawn`."""
+        return self.inner.worst_ratio()
+
+    @property
+    def title(self) -> str:
+        """The inner mechanism's, and that it is one column of several."""
+        return f"{self.inner.title} (1 of {self.columns})"
+
+    @property
+    def reporter(self) -> Mechanism:
+        """The inner mechanism."""
+        return self.inner
+
+    # ---- alone it does not perturb
+
+    def check_noise(self, *, keyed: bool) -> NoReturn:
+        """Raise `ParameterError`: there is no noise under which one column may be perturbed without the others."""
+        raise ParameterError(
+            f"a record answers one of {self.columns} columns, and one draw decides which: perturb the whole record "
+            "with the plan (PrivacyPlan.perturb, .ldp.perturb(plan), ldp_beam.Perturb(plan)), not one column"
+        )
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """Raise `ParameterError`; see `check_noise`."""
+        self.check_noise(keyed=False)
+
+    # ---- as a value
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form: the inner mechanism's under ``answer``, but for its domain."""
+        answer = self.inner.to_dict()
+        declared: dict[str, Any] = {k: answer.pop(k) for k in ("domain", "unmatched") if k in answer}
+        return {"mechanism": self.name, **self.parameters(), "answer": answer, **declared}
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`; without the inner mechanism."""
+        return {"columns": self.columns}
+
+    @classmethod
+    def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> DrawnColumn:
+        """See `Mechanism`."""
+        rest = dict(parameters)
+        answer = rest.pop("answer", None)
+        if not isinstance(answer, Mapping):
+            raise ParameterError(f'{cls.name} needs "answer", the mechanism that answers')
+        return cls(Mechanism.from_dict({**answer, **domain.to_dict()}), **rest)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DrawnColumns:
+    """All the columns of which a record answers one, by name.
+
+    Raises:
+        ParameterError: there are not as many as each of them says.
+    """
+
+    columns: tuple[tuple[str, DrawnColumn], ...]
+
+    def __post_init__(self) -> None:
+        wrong = [name for name, column in self.columns if column.columns != len(self.columns)]
+        if wrong:
+            raise ParameterError(
+                f"columns {wrong} are each one of another number of columns than the {len(self.columns)} that are "
+                "drawn from here: the draw is from all of them"
+            )
+
+    def draw(self, n: int, keyed: Keyed | None, tag: str | None = None) -> npt.NDArray[Any]:
+        """The position of the column that each of n records answers, uniform; under keyed noise a person's own.
+
+        It depends on no value, and on nothing but the person and the columns' names: a person who reports again
+        answers the same column again, also where an epsilon has changed.
+        """
+        names = json.dumps([name for name, _ in self.columns])
+        source = Keystream() if keyed is None else keyed.named(_tagged(tag, names))
+        noise = source.bind("the drawn column", np.zeros(n, np.uint8)).of_persons()
+        return noise.uniform_below(len(self.columns), n, 0)
+
+    def perturb(
+        self, values: Sequence[Any], keyed: Keyed | None, *, packed: bool, tag: str | None = None
+    ) -> list[pa.Array]:
+        """Reports of each column.
+
+        Args:
+            values: of each column, in order, n each.
+            keyed: keyed noise for the records, or None for fresh noise.
+            packed: see `Mechanism.perturb`.
+            tag: goes before the names of the noise.
+
+        Raises:
+            DomainError, DtypeError: see `Domain.encode`. All values are checked, also those that are not drawn.
+            ParameterError: no keyed noise, and a mechanism is memoised.
+        """
+        for _, column in self.columns:
+            column.inner.check_noise(keyed=keyed is not None)
+        codes = [
+            column.inputs.encode(given, column=name) for (name, column), given in zip(self.columns, values, strict=True)
+        ]
+        drawn = self.draw(len(codes[0]), keyed, tag)
+        reports = []
+        for position, (name, column) in enumerate(self.columns):
+            source = Keystream() if keyed is None else keyed.named(_tagged(tag, name))
+            native = column.perturb_drawn(codes[position], drawn == position, source)
+            reports.append(column.to_arrow(native, packed=packed))
+        return reports
+
+
+def _tagged(tag: str | None, name: str) -> str:
+    return name if tag is None else f"{tag}/{name}"

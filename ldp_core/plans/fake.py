@@ -1,0 +1,195 @@
+"""Random sampling plus fake data (RS+FD, RS+RFD): a record answers one column of D, and the others carry fake data.
+
+H. H. Arcolezi, J.-F. Couchot, B. Al Bouna, X. Xiao, "Random Sampling Plus Fake Data: Multidimensional Frequency
+Estimates With Local Differential Privacy", CIKM 2021 (RS+FD); H. H. Arcolezi, S. Gambs, J.-F. Couchot, C. Palamidessi,
+"On the Risks of Collecting Multidimensional Data Under Local Differential Privacy", VLDB 2023 (RS+RFD: fakes
+from a prior).
+
+A fake report is an ordinary report of a fake value, drawn without a look at the record, or of no value at all. Let
+phi[v] be the probability that it supports v. A column is then a pure protocol with
+
+    p*[v] = p / D + phi[v] (D - 1) / D        q*[v] = q / D + phi[v] (D - 1) / D        p* - q* = (p - q) / D
+
+    phi[v] = p / d + (1 - 1 / d) q        a uniform value: 1 / d for randomized response; "UE-r" for bit vectors
+    phi[v] = q                            no value: the bits of an all-zero vector ("UE-z")
+    phi[v] = f[v] p + (1 - f[v]) q        a value drawn from the prior f (RS+RFD, whose GRR has phi = f)
+
+**The epsilon is the answer's own, not the larger one of the paper.** CIKM 2021 answers with
+epsilon' = ln(D (exp(epsilon) - 1) + 1) and calls the record epsilon-LDP, by amplification by sampling. But
+amplification supposes that a report is free of the data if the draw falls elsewhere, and here it then shows *another
+column of the same record*. Take two records that differ in all columns, (a, a, ...) and (b, b, ...), and the report
+(a, a, ...) under randomized response with uniform fakes. Its probability is
+
+    from (a, a, ...): sum over j of 1 / D * p (1 / d)^(D - 1)          from (b, b, ...): the same with q in place of p
+
+and the ratio is p / q = exp(epsilon'), not exp(epsilon). The paper's bound holds for records that differ in one
+column only (and, for randomized response, if all domains are of one size); but by that measure D independent
+reports, each with epsilon, are as private, and their errors are smaller. So here a record that is said to spend
+epsilon spends epsilon. For the paper's own reports ask for what they spend, `published_epsilon`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.errors import ParameterError
+from ldp_core.exact.arrays import Codes
+from ldp_core.exact.probability import check_epsilon, check_integer, fraction
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+from ldp_core.noise.fresh import Noise, Randomness
+from ldp_core.plans.drawn import DrawnColumn, Mask
+
+Fake = Literal["uniform", "none"]
+
+
+@dataclass(frozen=True, init=False)
+class FakeDataColumn(DrawnColumn):
+    """One of D columns, of which each record answers one; the others carry fake data.
+
+    Args:
+        inner: the frequency oracle that answers, and perturbs the fake values.
+        columns: D, at least 2.
+        fake: ``"uniform"``: a uniform value. ``"none"``: no value, for bit vectors and for domains with
+            ``unmatched="none"``; the least variance. Default ``"none"`` where it can be.
+        prior: instead, a weight for each value of the domain: at least 0, not all 0. Public knowledge, never learned
+            from the records.
+
+    Reports and tallies are the inner mechanism's. Where a prior is given, p and q differ from value to value, and
+    `variance` is that of the last one.
+
+    Raises:
+        ParameterError: a fake that the mechanism cannot make, or weights that are no prior.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = FakeDataColumn(RandomizedResponse(["a", "b"], epsilon=1.0), columns=2)
+    >>> round(m.p, 6), round(m.q, 6)  # (0.731059 + 0.5) / 2, (0.268941 + 0.5) / 2
+    (0.615529, 0.384471)
+    """
+
+    name: ClassVar[str] = "fake_data_column"
+
+    fake: Fake | None
+    prior: tuple[float, ...] | None
+
+    def __init__(
+        self,
+        inner: FrequencyOracle,
+        *,
+        columns: int,
+        fake: Fake | None = None,
+        prior: Iterable[float] | None = None,
+    ) -> None:
+        super().__init__(inner, columns=columns)
+        if inner.inputs is not inner.domain or inner.counters != inner.domain.size:
+            raise ParameterError(f"fake data need a mechanism that perturbs a declared domain, not {inner.name}")
+        if inner.parts != (0.0, 1.0):
+            raise ParameterError(f"fake data need reports that support a value or do not, not those of {inner.name}")
+        can_be_none = isinstance(inner, IndependentBits) or inner.domain.unmatched == "none"
+        if prior is not None and fake is not None:
+            raise ParameterError("fake values are drawn from a prior or as fake= says, not both")
+        if prior is None and fake is None:
+            fake = "none" if can_be_none else "uniform"
+        if fake not in (None, "uniform", "none"):
+            raise ParameterError(f'fake must be "uniform" or "none", got {fake!r}')
+        if fake == "none" and not can_be_none:
+            raise ParameterError(f'{inner.name} has no report of no value: use fake="uniform"')
+        object.__setattr__(self, "fake", fake)
+        object.__setattr__(self, "prior", None if prior is None else _weights(prior, inner.domain.size))
+
+    # ---- reports
+
+    def perturb_drawn(self, codes: Codes, drawn: Mask, randomness: Randomness) -> Native:
+        """See `DrawnColumn`: fake values take the place of those that are not drawn, and all are perturbed alike."""
+        noise = randomness.bind(f"fake data {self.fingerprint}", np.zeros(len(codes), np.uint8)).of_persons()
+        answers = np.where(drawn, codes, self._fakes(len(codes), noise))
+        if self.fake != "none":  # reports may have the codes' dtype (that of no value can be one past its end)
+            answers = answers.astype(self.domain.code_dtype, copy=False)
+        return self.inner.perturb_codes(answers, randomness.bind(self.fingerprint, answers))
+
+    def _fakes(self, n: int, noise: Noise) -> npt.NDArray[Any]:
+        """Codes of n fake values, or the one code past all values, which is none."""
+        if self.prior is not None:
+            return np.searchsorted(self._ends, noise.words(n, 0), side="right").astype(np.uint32)
+        if self.fake == "uniform":
+            return noise.uniform_below(self.domain.size, n, 0)
+        return np.broadcast_to(np.uint32(self.domain.size), n)
+
+    @cached_property
+    def _ends(self) -> npt.NDArray[np.uint64]:
+        """Where the share of each value but the last ends on the scale of 64-bit words."""
+        return np.array([min(int(ONE * end / self._total), ONE - 1) for end in self._sums[:-1]], np.uint64)
+
+    @cached_property
+    def _sums(self) -> list[Fraction]:
+        weights = self.prior or ()
+        return [sum(map(Fraction, weights[: v + 1]), Fraction(0)) for v in range(len(weights))]
+
+    @property
+    def _total(self) -> Fraction:
+        return self._sums[-1]
+
+    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """The inner mechanism's."""
+        return self.inner.support_counts(reports, groups, n_groups)
+
+    # ---- the pure protocol
+
+    @cached_property
+    def fake_support(self) -> list[Fraction]:
+        """Phi, exact: Pr[a fake report supports v] for each value v."""
+        p, q = self.inner.support_probabilities()
+        d = self.domain.size
+        shares = [Fraction(self.fake == "uniform", d)] * d
+        if self.prior is not None:
+            ends = [0, *map(int, self._ends), ONE]
+            shares = [fraction(end - start) for start, end in pairwise(ends)]
+        return [share * (pv - qv) + qv for share, pv, qv in zip(shares, p, q, strict=True)]
+
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """See `FrequencyOracle`: (p*, q*)."""
+        p, q = self.inner.support_probabilities()
+        fakes = [phi * (self.columns - 1) for phi in self.fake_support]
+        starred = [[(s + phi) / self.columns for s, phi in zip(side, fakes, strict=True)] for side in (p, q)]
+        return starred[0], starred[1]
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Mechanism`."""
+        how = {"fake": self.fake} if self.prior is None else {"prior": list(self.prior)}
+        return {**super().parameters(), **how}
+
+
+def published_epsilon(epsilon: float, columns: int) -> float:
+    """What a record spends in RS+FD as published for ``epsilon``: ln(D (exp(epsilon) - 1) + 1).
+
+    Give it to `PrivacyPlan.fake` to make the reports of the paper; see `ldp_core.plans.fake` for why it is not less.
+
+    >>> round(published_epsilon(1.0, 10), 4)
+    2.9005
+    """
+    return math.log1p(check_integer("columns", columns, 1) * math.expm1(check_epsilon(epsilon)))
+
+
+def _weights(prior: Iterable[float], size: int) -> tuple[float, ...]:
+    weights: list[float] | None = None
+    with suppress(TypeError, ValueError, OverflowError):
+        weights = [float(weight) for weight in prior]
+    if weights is None:
+        raise ParameterError("a prior is a list of numbers")
+    if len(weights) != size:
+        raise ParameterError(f"a prior has a weight for each of the {size} values, got {len(weights)}")
+    if not (all(0 <= weight < np.inf for weight in weights) and 0 < sum(weights) < np.inf):
+        raise ParameterError("the weights of a prior must be numbers in [0, inf), and not all 0")
+    return tuple(weights)

@@ -1,0 +1,482 @@
+"""A privacy plan: which columns are perturbed by what, which pass unchanged; all others are dropped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.noise.keyed import Keyed
+from ldp_core.noise.secret import Secret
+from ldp_core.plans import sharing as several_columns
+from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
+from ldp_core.plans.provenance import is_report
+from ldp_core.plans.sharing import Column
+
+METADATA_KEY = "ldp.plan"
+"""Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
+
+
+class PrivacyPlan:
+    """What one record reveals: a mechanism for each column that leaves perturbed, and the columns kept as they are.
+
+    Args:
+        columns: column name to mechanism.
+        keep: columns that pass through **unchanged and unprotected**: event time, a group. A column that
+            is in neither is dropped.
+        seed: an integer makes every run with this plan repeatable. **Its reports are not private**: for tests
+            and simulation, which the plan says wherever it travels. See `seeded`.
+
+    Where a record answers one of several columns (`PrivacyPlan.sampled`, `PrivacyPlan.fake`), these columns spend their
+    epsilon once; all others add up.
+
+    Raises:
+        PlanError: no columns, a column both perturbed and kept, or a seed that is not an integer; or columns of which
+            a record answers one, and they are not all there.
+
+    >>> from ldp_core import RandomizedResponse, UnaryEncoding
+    >>> plan = PrivacyPlan(
+    ...     {"os": UnaryEncoding(["ios", "android"], epsilon=2), "crashed": RandomizedResponse(epsilon=1)},
+    ...     keep=["event_time"],
+    ... )
+    >>> plan.epsilon
+    3.0
+    >>> PrivacyPlan.from_dict(plan.to_dict()) == plan
+    True
+    """
+
+    columns: Mapping[str, Mechanism]
+    keep: tuple[str, ...]
+    seed: int | None
+    drawn: DrawnColumns | None
+    """The columns of which a record answers one; None if there are none."""
+
+    def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = (), seed: int | None = None) -> None:
+        if isinstance(keep, str) or not isinstance(keep, Iterable):
+            raise PlanError(f"keep is a list of column names, got {type(keep).__name__}")
+        columns, keep = dict(columns), tuple(keep)
+        if not all(isinstance(name, str) for name in keep):
+            raise PlanError("keep is a list of column names, and names are text")
+        if not columns:
+            raise PlanError("a plan needs at least one perturbed column")
+        for name, mechanism in columns.items():
+            if not isinstance(name, str) or not isinstance(mechanism, Mechanism):
+                raise PlanError("a plan maps column names to mechanisms")
+        both = sorted(columns.keys() & set(keep))
+        if both or len(set(keep)) < len(keep):
+            raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise PlanError(f"seed must be an integer or None, got {type(seed).__name__}")
+        drawn = tuple((name, m) for name, m in columns.items() if isinstance(m, DrawnColumn))
+        try:
+            object.__setattr__(self, "drawn", DrawnColumns(drawn) if drawn else None)
+        except ParameterError as error:
+            raise PlanError(str(error)) from None
+        object.__setattr__(self, "seed", seed)
+        object.__setattr__(self, "_items", tuple(columns.items()))
+        object.__setattr__(self, "columns", MappingProxyType(columns))
+        object.__setattr__(self, "keep", keep)
+
+    @classmethod
+    def split(
+        cls,
+        columns: Mapping[str, Column],
+        *,
+        epsilon: float,
+        weights: Mapping[str, float] | None = None,
+        keep: Iterable[str] = (),
+        seed: int | None = None,
+    ) -> PrivacyPlan:
+        """Every column is reported, each with a part of ``epsilon`` (SPL).
+
+        Args:
+            columns: name to domain (a `Domain` or a list of labels; the mechanism is then the best of
+                `ldp_core.recommend`) or to a mechanism, which keeps its epsilon and leaves the rest to the others.
+            epsilon: what a record spends; the parts are rounded down.
+            weights: in what proportion the columns share; default 1 each.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: the given mechanisms leave nothing; weights that are none; or a bad column.
+
+        >>> PrivacyPlan.split({"os": ["ios", "android"], "crashed": [False, True]}, epsilon=2.0, weights={"os": 3})
+        column          mechanism            values  epsilon
+        os              randomized_response  2       1.5
+        crashed         randomized_response  2       0.5
+        total a record                               2
+        """
+        return cls(several_columns.split(columns, epsilon, weights), keep=keep, seed=seed)
+
+    @classmethod
+    def sampled(
+        cls, columns: Mapping[str, Column], *, epsilon: float, keep: Iterable[str] = (), seed: int | None = None
+    ) -> PrivacyPlan:
+        """Each record answers one column, drawn at random, with all of ``epsilon``; the others are null (SMP).
+
+        Args:
+            columns: see `split`; a mechanism's epsilon may be less than ``epsilon``, and not more.
+            epsilon: what a record spends; see `ldp_core.plans.drawn` for the proof.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: fewer than two columns, or a bad one.
+
+        >>> PrivacyPlan.sampled({"os": ["ios", "android"], "level": range(40), "crashed": [False, True]}, epsilon=2.0)
+        column          mechanism                     values  epsilon
+        os              randomized_response (1 of 3)  2       2
+        level           subset_selection (1 of 3)     40      2
+        crashed         randomized_response (1 of 3)  2       2
+        total a record                                        2
+        """
+        return cls(several_columns.sampled(columns, epsilon), keep=keep, seed=seed)
+
+    @classmethod
+    def fake(
+        cls,
+        columns: Mapping[str, Column],
+        *,
+        epsilon: float,
+        priors: Mapping[str, Iterable[float]] | None = None,
+        keep: Iterable[str] = (),
+        seed: int | None = None,
+    ) -> PrivacyPlan:
+        """Each record answers one column, drawn at random, and carries fake data in the others (RS+FD, RS+RFD).
+
+        The reports do not tell which column was answered; the price is a larger error than `sampled` has. The
+        columns answer with ``epsilon``, not with the larger one of the paper: see `ldp_core.plans.fake` for why.
+
+        Args:
+            columns: see `sampled`. Of domains the mechanism is randomized response or optimized unary encoding,
+                whichever has the smaller error.
+            epsilon: what a record spends.
+            priors: name to a weight for each value: fake values are drawn in these proportions.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: fewer than two columns, a bad one, or a prior that is none.
+
+        >>> PrivacyPlan.fake({"os": ["ios", "android"], "level": range(40)}, epsilon=2.0, priors={"os": [0.3, 0.7]})
+        column          mechanism                     values  epsilon
+        os              randomized_response (1 of 2)  2       2
+        level           unary_encoding (1 of 2)       40      2
+        total a record                                        2
+        """
+        return cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
+
+    _items: tuple[tuple[str, Mechanism], ...]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a PrivacyPlan is immutable")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a PrivacyPlan is immutable")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PrivacyPlan.from_dict, (self.to_dict(),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivacyPlan) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._items, self.keep, self.seed
+
+    def seeded(self, seed: int | None) -> PrivacyPlan:
+        """The plan with a seed, whose reports are repeatable and **not private**; or with None, without one.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)
+        column          mechanism            values  epsilon
+        crashed         randomized_response  2       1
+        total a record                               1
+        seeded with 7: repeatable, and therefore NOT private
+        """
+        return PrivacyPlan(self.columns, keep=self.keep, seed=seed)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the columns of a report: the perturbed ones, then the kept ones."""
+        return iter((*self.columns, *self.keep))
+
+    def __getitem__(self, column: str) -> Mechanism:
+        try:
+            return self.columns[column]
+        except KeyError:
+            pass
+        raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
+
+    def __repr__(self) -> str:
+        rows = [("column", "mechanism", "values", "epsilon")]
+        rows += [(c, m.title, m.inputs.summary, _spends(m)) for c, m in self.columns.items()]
+        rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
+        rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
+        return "\n".join(_lines(rows) + self._seed_warning())
+
+    def _seed_warning(self) -> list[str]:
+        return [] if self.seed is None else [f"seeded with {self.seed}: repeatable, and therefore NOT private"]
+
+    def explain(self, n: int) -> str:
+        """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
+
+        The error is the standard error of a value that one record in d holds, d being the number of values; a column
+        in which it exceeds that share tells more noise than signal, and the text says what would help.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> print(PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)}).explain(100))
+        column          mechanism       values  epsilon  error         error (share)
+        os              unary_encoding  2       1        20.5 records  20.5 %
+        total a record                          1
+        """
+        rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
+        warnings = []
+        for name, m in self.columns.items():
+            error, share, advice = m.explain(n)
+            rows.append((name, m.title, m.inputs.summary, _spends(m), error, share))
+            if advice is not None:
+                warnings.append(f"{name}: {advice}")
+        rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
+        rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
+        return "\n".join(_lines(rows) + warnings + self._seed_warning())
+
+    def check_oracles(self) -> None:
+        """Raise `PlanError` unless a histogram can be made of every perturbed column."""
+        others = sorted(self.columns.keys() - self.oracles.keys())
+        if others:
+            raise PlanError(
+                f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them "
+                "(of numbers take the mean, of a sketch give candidates, sketch.over([...]))"
+            )
+
+    @property
+    def oracles(self) -> dict[str, FrequencyOracle]:
+        """The columns of which histograms can be made."""
+        return {name: m for name, m in self.columns.items() if isinstance(m, FrequencyOracle)}
+
+    @property
+    def epsilon(self) -> float:
+        """What one record spends over all its columns: the sum (sequential composition).
+
+        Columns of which it answers one spend the largest epsilon among them, once.
+        """
+        return float(self.exact_epsilon)
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """`epsilon` before it is rounded to a float, for budgets."""
+        alone = (Fraction(m.epsilon) for m in self.columns.values() if not isinstance(m, DrawnColumn))
+        drawn = (Fraction(m.epsilon) for _, m in self.drawn.columns) if self.drawn else ()
+        return sum(alone, max(drawn, default=Fraction(0)))
+
+    def check_noise(self, *, keyed: bool) -> None:
+        """Raise `ParameterError` if a mechanism is memoised and the noise is not keyed."""
+        for mechanism in self.columns.values():
+            (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that identify the plan."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def check_columns(self, available: Iterable[str]) -> None:
+        """Raise `PlanError` if a planned column is not among ``available``."""
+        there = set(available)
+        missing = [name for name in self if name not in there]
+        if missing:
+            raise PlanError(
+                f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}"
+            )
+
+    def schema(self, source: pa.Schema, *, packed: bool = True) -> pa.Schema:
+        """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
+        self.check_columns(source.names)
+        fields = [pa.field(name, m.report_type(packed=packed), nullable=m.nullable) for name, m in self.columns.items()]
+        return pa.schema(
+            [*fields, *(source.field(name) for name in self.keep)], metadata={METADATA_KEY: self.to_json()}
+        )
+
+    def perturb(
+        self, batch: pa.RecordBatch, *, packed: bool = True, key: Secret | None = None, ids: Any = None
+    ) -> pa.RecordBatch:
+        """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
+
+        Args:
+            batch: the records.
+            packed: bit vectors as 64-bit words.
+            key: for keyed noise, with ``ids``, whose record each is; see `Keyed`. Each column's name is its noise's.
+            ids: one a record; with a seeded plan too, and without ``key``.
+
+        Raises:
+            PlanError: a planned column is missing; or the plan is seeded, and there are no ids or another key.
+            DomainError, DtypeError: see `Domain.encode`; the message names the column.
+            MechanismMismatchError: the batch says that a planned column holds reports already.
+        """
+        refuse_reports(batch.schema, self.columns)
+        schema = self.schema(batch.schema, packed=packed)
+        if self.seed is not None:
+            if key is not None or ids is None:
+                raise PlanError("a seeded plan takes ids, which tell the records apart, and no key")
+            key = Secret.from_seed(self.seed)
+        keyed = None if key is None else Keyed(key, ids, column="")
+        reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
+        kept = (batch.column(name) for name in self.keep)
+        return pa.RecordBatch.from_arrays([*reports.values(), *kept], schema=schema)
+
+    def perturb_columns(self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool) -> dict[str, Any]:
+        """Reports of each planned column: an Arrow array, or for values in another form what `Mechanism.perturb` gives.
+
+        Args:
+            values: of each planned column, n each.
+            keyed: keyed noise for the records, or None for fresh noise. Each column's name is its noise's.
+            packed: bit vectors as 64-bit words.
+
+        Raises:
+            DomainError, DtypeError: see `Domain.encode`; the message names the column.
+        """
+        reports: dict[str, Any] = dict.fromkeys(self.columns)
+        for name, m in self.columns.items():
+            if not isinstance(m, DrawnColumn):
+                randomness = None if keyed is None else keyed.named(name)
+                reports[name] = m.perturb(values[name], randomness=randomness, packed=packed, column=name)
+        if self.drawn:
+            names = [name for name, _ in self.drawn.columns]
+            reports |= zip(names, self.drawn.perturb([values[n] for n in names], keyed, packed=packed), strict=True)
+        return reports
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        seed = {} if self.seed is None else {"seed": self.seed}
+        return {"keep": list(self.keep), **seed, "columns": {name: m.to_dict() for name, m in self.columns.items()}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PrivacyPlan:
+        """Inverse of `to_dict`.
+
+        Raises:
+            PlanError: keys are missing or unknown, or a column's mechanism is not valid.
+        """
+        unknown = sorted(data.keys() - {"keep", "seed", "columns"})
+        if unknown or not isinstance(data.get("columns"), Mapping):
+            raise PlanError(f'a plan has a table "columns", a list "keep" and perhaps a "seed", got {sorted(data)}')
+        columns = {}
+        for name, spec in data["columns"].items():
+            if not isinstance(spec, Mapping):
+                raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
+            try:
+                columns[name] = Mechanism.from_dict(spec)
+            except LdpError as error:
+                raise PlanError(f"column {name!r}: {error}") from None
+        return cls(columns, keep=data.get("keep", ()), seed=data.get("seed"))
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> PrivacyPlan:
+        """The plan in the metadata of an Arrow schema or Parquet file that reports were written with.
+
+        Raises:
+            PlanError: there is none.
+        """
+        text = (metadata or {}).get(METADATA_KEY.encode())
+        if text is None:
+            raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
+        data = None
+        with suppress(ValueError):
+            data = json.loads(text)
+        if not isinstance(data, dict):
+            raise PlanError(f"the {METADATA_KEY!r} in the metadata is not a plan")
+        return cls.from_dict(data)
+
+    def to_toml(self) -> str:
+        """The plan as TOML, which `from_toml` reads."""
+        lines = [f"keep = {_toml(list(self.keep))}"]
+        if self.seed is not None:
+            lines.append(f"seed = {self.seed}  # repeatable, and therefore NOT private")
+        for name, mechanism in self.columns.items():
+            lines += ["", f"[columns.{_toml(name)}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in mechanism.to_dict().items()]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, source: str | PathLike[str]) -> PrivacyPlan:
+        """A plan from a TOML file, or from TOML text (a string with a line break or an ``=``).
+
+        Raises:
+            PlanError: no such file, not TOML, or not a plan.
+        """
+        text = str(source)
+        if isinstance(source, PathLike) or not ("\n" in text or "=" in text):
+            try:
+                text = Path(source).read_text(encoding="utf-8")
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
+                raise PlanError(f"cannot read the plan {str(source)!r}: {reason}") from None
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError(f"the plan is not valid TOML: {error}") from None
+
+
+def _spends(mechanism: Mechanism) -> str:
+    """What a report spends; and all reports about one value together, where the mechanism remembers."""
+    in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
+    return f"{mechanism.epsilon:.4g}" + ("" if in_all is None else f" ({in_all:.4g} in all)")
+
+
+def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows of cells as aligned lines."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _toml(value: Any) -> str:
+    """A TOML literal; a JSON string is a TOML basic string but for DEL, which TOML wants escaped."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
+    """The plan in a schema's metadata, if there is one.
+
+    Raises:
+        PlanError: what is there is not a plan.
+    """
+    if not schema.metadata or METADATA_KEY.encode() not in schema.metadata:
+        return None
+    return PrivacyPlan.from_metadata(schema.metadata)
+
+
+def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
+    """Raise if the data's own plan, or a column's type, says that one of ``columns`` holds reports already.
+
+    Raises:
+        MechanismMismatchError: perturbing reports again makes estimates wrong.
+    """
+    plan, names = plan_of(schema), set(columns)
+    planned = sorted(plan.columns.keys() & names) if plan else []
+    typed = sorted(field.name for field in schema if field.name in names and is_report(field))
+    for again, who in ((planned, "the plan in the data's metadata"), (typed, "their type")):
+        if again:
+            raise MechanismMismatchError(f"columns {again} hold reports already, says {who}; do not perturb them again")

@@ -1,0 +1,140 @@
+"""One epsilon for several columns: the mechanisms of plans that split it, or draw the column that spends it.
+
+With D columns and a budget of epsilon a record,
+
+| | a column's epsilon | who answers it | n times the variance of a frequency, V(e) being the mechanism's own |
+| --- | --- | --- | --- |
+| split (SPL) | epsilon / D | everyone | V(epsilon / D) |
+| sampled (SMP) | epsilon | one in D | D V(epsilon) + (D - 1) f (1 - f) |
+| fake (RS+FD) | epsilon | one in D, the others fake it | D^2 q* (1 - q*) / (p - q)^2 at f = 0 |
+
+V falls like 1 / epsilon^2 for a small epsilon, so that a split costs D^2 and sampling D. For a large epsilon little
+noise is left, and asking only one in D costs more than it. `ldp_core.plans.compare` compares. Sources:
+`ldp_core.plans.sampled`, `ldp_core.plans.fake`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError
+from ldp_core.exact.probability import check_epsilon
+from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.recommend import recommend
+from ldp_core.plans.sampled import SampledColumn
+
+Column: TypeAlias = Domain | Iterable[Label] | FrequencyOracle
+"""The values of a column, or the mechanism that perturbs it, with an epsilon of its own."""
+
+
+def split(
+    columns: Mapping[str, Column], epsilon: float, weights: Mapping[str, float] | None = None
+) -> dict[str, Mechanism]:
+    """Mechanisms that spend ``epsilon`` together, in proportion to ``weights``; see `PrivacyPlan.split`."""
+    given = {name: column for name, column in columns.items() if isinstance(column, Mechanism)}
+    shares = _shares([name for name in columns if name not in given], weights)
+    left = Fraction(check_epsilon(epsilon)) - sum((Fraction(m.epsilon) for m in given.values()), Fraction(0))
+    if left < 0 or (shares and not left):
+        raise PlanError(f"the given mechanisms spend epsilon = {float(epsilon - left)!r} of {epsilon!r}: none is left")
+    made: dict[str, Mechanism] = {}
+    for name, column in columns.items():
+        made[name] = given[name] if name in given else _named(name, column, _below(left * shares[name]), _best)
+    return made
+
+
+def sampled(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]:
+    """Columns of which each record answers one, with all of ``epsilon``; see `PrivacyPlan.sampled`."""
+    answers = _answers(columns, epsilon, _best)
+    return {name: SampledColumn(m, columns=len(answers)) for name, m in answers.items()}
+
+
+def fake(
+    columns: Mapping[str, Column], epsilon: float, priors: Mapping[str, Iterable[float]] | None = None
+) -> dict[str, Mechanism]:
+    """As `sampled`, with fake data in the columns that are not answered; see `PrivacyPlan.fake`."""
+    unknown = sorted((priors or {}).keys() - columns.keys())
+    if unknown:
+        raise PlanError(f"there are priors for {unknown}, and no such columns")
+
+    def wrapped(name: str, m: FrequencyOracle) -> DrawnColumn:
+        try:
+            return FakeDataColumn(m, columns=len(columns), prior=(priors or {}).get(name))
+        except LdpError as error:
+            message = f"column {name!r}: {error}"
+        raise PlanError(message)
+
+    def best(domain: Domain, e: float) -> FrequencyOracle:
+        """The better of the paper's two, by the variance that the fakes leave: its "adaptive" choice."""
+        made: list[FrequencyOracle] = [UnaryEncoding(domain, epsilon=e)]
+        if domain.unmatched != "none":
+            made.append(RandomizedResponse(domain, epsilon=e))
+        f = 1 / domain.size
+        return min(made, key=lambda m: float(FakeDataColumn(m, columns=len(columns)).variance(1, f)))
+
+    return {name: wrapped(name, m) for name, m in _answers(columns, epsilon, best).items()}
+
+
+Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
+
+
+def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> dict[str, FrequencyOracle]:
+    """The mechanism of each column, with ``epsilon``, or a given one with no more."""
+    check_epsilon(epsilon)
+    if len(columns) < 2:
+        raise PlanError("one column is drawn from at least two; a single one takes a plan of its own")
+    made = {}
+    for name, column in columns.items():
+        made[name] = _named(name, column, epsilon, choose)
+        if made[name].epsilon > epsilon:
+            raise PlanError(f"column {name!r}: its mechanism spends {made[name].epsilon!r}, more than {epsilon!r}")
+    return made
+
+
+def _named(name: str, column: Column, epsilon: float, choose: Choice) -> FrequencyOracle:
+    if isinstance(column, FrequencyOracle):
+        return column
+    if isinstance(column, Mechanism):
+        raise PlanError(f"column {name!r}: {column.name} is no frequency oracle")
+    try:
+        return choose(Domain.of(column), epsilon)
+    except LdpError as error:
+        message = f"column {name!r}: {error}"
+    raise PlanError(message)
+
+
+def _best(domain: Domain, epsilon: float) -> FrequencyOracle:
+    """The first of `recommend` that takes the domain; n moves the order by rounding at most."""
+    for recommendation in recommend(domain.size, epsilon, 1):
+        try:
+            return recommendation.mechanism(domain)
+        except DomainError:  # it has no report of no value
+            continue
+    raise ParameterError("no mechanism takes this domain")
+
+
+def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:
+    """Each column's share of the budget; columns without a weight have weight 1."""
+    weights = weights or {}
+    unknown = sorted(weights.keys() - set(names))
+    if unknown:
+        raise PlanError(f"there are weights for {unknown}, and no such columns to choose a mechanism for")
+    bad = [name for name, weight in weights.items() if not (math.isfinite(weight) and weight > 0)]
+    if bad:
+        raise PlanError(f"weights must be in (0, inf); those of {sorted(bad)} are not")
+    all_weights = {name: Fraction(weights.get(name, 1)) for name in names}
+    return {name: weight / sum(all_weights.values()) for name, weight in all_weights.items()}
+
+
+def _below(exact: Fraction) -> float:
+    """The largest float that is not above ``exact``."""
+    near = float(exact)
+    return near if Fraction(near) <= exact else math.nextafter(near, 0.0)
