@@ -1,4 +1,4 @@
-"""The transforms for Beam YAML; see `transforms.py`, and ``ldp_beam/providers.yaml`` for their names there."""
+"""The transforms for Beam YAML; see `transforms.py`, and ``ldp_beam/yaml/providers.yaml`` for their names there."""
 
 from ldp_beam.yaml.transforms import (
     PROVIDERS,
