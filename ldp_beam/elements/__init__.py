@@ -1,0 +1,1 @@
+"""What comes in and goes out: batches and single records, windows, ids, rows, coders, faults."""

@@ -1,0 +1,1 @@
+"""From reports, or values, to rows of estimates per window and key."""

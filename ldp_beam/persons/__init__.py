@@ -1,0 +1,1 @@
+"""Limits per person: contributions, duplicates, budgets."""

@@ -1,0 +1,1 @@
+"""From tallies to results with error bars."""

@@ -1,0 +1,1 @@
+"""Exact arithmetic and fast arrays: probabilities, sampling, bits, hashes, Arrow columns."""

@@ -1,0 +1,1 @@
+"""Plans: which columns are perturbed by what, how columns share an epsilon, which mechanism to take."""

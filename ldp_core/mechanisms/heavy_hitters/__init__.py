@@ -1,0 +1,1 @@
+"""The most frequent of values that nobody listed."""

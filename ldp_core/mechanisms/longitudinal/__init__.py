@@ -1,0 +1,1 @@
+"""Mechanisms that the same person answers again and again."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,6 @@ from ldp_core.exact.probability import check_epsilon, log_above
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.reports.reported_by import ReportedBy
-
-Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
 
 
 class Longitudinal(FrequencyOracle):

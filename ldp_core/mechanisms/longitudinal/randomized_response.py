@@ -7,19 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import check_epsilon, exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
+from ldp_core.mechanisms.longitudinal._base import Chain, check_epsilon_1
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.fresh import Noise
-
-Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
-
-
-from ldp_core.mechanisms.longitudinal._base import Chain, check_epsilon_1
 
 _STEP = Fraction(1, 1 << 53)
 

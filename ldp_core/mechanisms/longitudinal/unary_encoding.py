@@ -16,13 +16,11 @@ from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import check_epsilon, exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
+from ldp_core.mechanisms.longitudinal._base import Chain, chained, check_epsilon_1
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.fresh import Noise
 
 Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
-
-
-from ldp_core.mechanisms.longitudinal._base import Chain, chained, check_epsilon_1
 
 
 @dataclass(frozen=True, init=False)

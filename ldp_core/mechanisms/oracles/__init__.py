@@ -1,0 +1,1 @@
+"""Frequency oracles: how many records hold each declared value."""

@@ -1,0 +1,1 @@
+"""Values that nobody listed before; candidates come later."""
