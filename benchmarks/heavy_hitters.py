@@ -167,7 +167,7 @@ def supporters(reports: np.ndarray, prefixes: np.ndarray, oracle: LocalHashing) 
     d, groups = np.uint64(oracle.domain.size), np.zeros(len(reports), np.int64)
     a, b = (reports & FUNCTION) >> np.uint64(24), reports & np.uint64((1 << 24) - 1)
     counts = [
-        oracle.support_counts(reports - b + (a * first + b) % np.uint64(PRIME), groups, 1)[0] for first in prefixes * d
+        oracle.count_reports(reports - b + (a * first + b) % np.uint64(PRIME), groups, 1)[0] for first in prefixes * d
     ]
     values = prefixes[:, None] * d + np.arange(d, dtype=np.uint64)
     return values.reshape(-1), np.concatenate(counts)

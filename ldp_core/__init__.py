@@ -48,7 +48,8 @@ from ldp_core.mechanisms.sketches._base import Candidates, Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
 from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor
-from ldp_core.noise.fresh import Keystream, Randomness
+from ldp_core.noise.base import Randomness
+from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.plans.compare import compare as compare_plans

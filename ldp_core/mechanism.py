@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,11 @@ from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.exact.probability import log_above
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
-from ldp_core.noise.fresh import Keystream, Noise, Randomness
+from ldp_core.noise.base import Noise, Randomness
+from ldp_core.noise.fresh import Keystream
+from ldp_core.parameters import Declared
+from ldp_core.reports import Native, ReportFormat
 from ldp_core.tally import Tally
-
-Native: TypeAlias = npt.NDArray[Any]
-"""Reports in a mechanism's working layout: an array with one row (or element) a report."""
 
 
 class Outlook(NamedTuple):
@@ -41,14 +41,7 @@ class Outlook(NamedTuple):
     advice: str | None = None
 
 
-def other_type(column: str, expected: object, got: object) -> ReportError:
-    """To raise of reports of another type, which may be raw values."""
-    return ReportError(
-        f"column {column!r}: reports must be {expected}, got {got}; if these are values, perturb them first"
-    )
-
-
-class Mechanism(ABC):
+class Mechanism(Declared, ABC):
     """A frozen, hashable, picklable description of a local randomizer; holds no state and no randomness.
 
     Subclasses say how codes become reports and how reports are counted; everything else is here.
@@ -61,9 +54,6 @@ class Mechanism(ABC):
 
     memoised: ClassVar[bool] = False
     """Whether part of the noise must stay the same for a person: such a mechanism takes keyed noise only."""
-
-    nullable: ClassVar[bool] = False
-    """Whether a report may be null, or hold nulls: no answer, by a draw that no value has a part in."""
 
     epsilon: float
     """What one report spends."""
@@ -94,40 +84,36 @@ class Mechanism(ABC):
     def worst_ratio(self) -> Fraction:
         """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""
 
+    @property
     @abstractmethod
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Draw one report for each code. ``inputs.unmatched_code`` may occur where the inputs allow it."""
+    def reports(self) -> ReportFormat:
+        """What reports look like."""
+
+    @property
+    def block(self) -> int:
+        """How many records are perturbed at a time, so that the intermediate arrays stay in a cache."""
+        return 1 << 16
 
     @abstractmethod
-    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
+        """Draw one report for each code, of a block of records.
+
+        ``inputs.unmatched_code`` may occur where the inputs allow it.
+        """
+
+    @abstractmethod
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """int64[n_groups, counters]: in each group, how many reports each counter counts.
 
         In a frequency oracle there is one counter a value: the number of reports that support it.
         """
 
-    @abstractmethod
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """Arrow type of a report column."""
+    # ---- what follows from it
 
-    @abstractmethod
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """Reports as an Arrow array of `report_type`."""
-
-    @abstractmethod
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """Inverse of `to_arrow`, in either layout.
-
-        Raises:
-            ReportError: nulls, or another type or width than this mechanism's reports have.
-        """
-
-    @abstractmethod
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """Reports as a numpy array of the nearest numpy type."""
-
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """JSON-able constructor arguments other than the inputs."""
+        """JSON-able constructor arguments other than the inputs: the declared parameters."""
+        declared = self._declared()
+        return {name: declared[name] for name in declared if name != "domain"}
 
     @classmethod
     def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Self:
@@ -135,8 +121,6 @@ class Mechanism(ABC):
         make: Any = cls  # nearly every mechanism takes its inputs, and then its parameters by name
         made: Self = make(domain, **parameters)
         return made
-
-    # ---- what follows from it
 
     @property
     def realised_epsilon(self) -> float:
@@ -159,7 +143,7 @@ class Mechanism(ABC):
             column: what to call the values in an error message.
 
         Returns:
-            n reports: an Arrow array of `report_type` for Arrow input, else a numpy array.
+            n reports: an Arrow array of ``reports.arrow_type()`` for Arrow input, else a numpy array.
 
         Raises:
             DomainError, DtypeError: see `Domain.encode`.
@@ -170,16 +154,25 @@ class Mechanism(ABC):
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             array = as_arrow(values, self.inputs.kind, column=column)
             return self.perturb_arrow(array, source, packed=packed, column=column)
-        return self.to_numpy(self.draw(values, source, column), packed=packed)
+        return self.reports.to_numpy(self.draw(values, source, column), packed=packed)
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
         """`perturb` from Arrow to Arrow; a mechanism may know a shorter way for some types."""
-        return self.to_arrow(self.draw(values, randomness, column), packed=packed)
+        return self.reports.to_arrow(self.draw(values, randomness, column), packed=packed)
 
     def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
-        """`perturb` to the working layout, which `support_counts` takes."""
+        """`perturb` to the working layout, which `count_reports` takes."""
         codes = self.inputs.encode(values, column=column)
         return self.perturb_codes(codes, randomness.bind(self.fingerprint, codes))
+
+    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+        """One report for each code, in the working layout: `perturb_block`, a block at a time."""
+        n, step = len(codes), self.block
+        reports = self.reports.empty(n)
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            reports[start:stop] = self.perturb_block(codes[start:stop], noise.rows(start, stop))
+        return reports
 
     def check_noise(self, *, keyed: bool) -> None:
         """Raise `ParameterError` if the mechanism is memoised and the noise is not keyed."""
@@ -194,7 +187,7 @@ class Mechanism(ABC):
         return Tally(0, np.zeros(self.counters, np.int64), self.fingerprint)
 
     def tally(self, reports: Any, *, column: str = "reports") -> Tally:
-        """Count the reports that support each value.
+        """Count reports: of a frequency oracle, those that support each value.
 
         Args:
             reports: what `perturb` returned, in either layout.
@@ -203,10 +196,9 @@ class Mechanism(ABC):
         Raises:
             ReportError: nulls, or not reports of this mechanism's shape.
         """
-        native = self.from_arrow(self._reports_as_arrow(reports, column), column=column)
+        native = self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
         one_group = np.broadcast_to(np.int64(0), len(native))  # zeros that nobody has to write
-        support = self.support_counts(native, one_group, 1)[0]
-        return Tally(len(native), support, self.fingerprint)
+        return Tally(len(native), self.count_reports(native, one_group, 1)[0], self.fingerprint)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
         if isinstance(reports, pa.ChunkedArray):
@@ -222,7 +214,7 @@ class Mechanism(ABC):
                 array = pa.array(reports)
         if array is None:
             raise ReportError(
-                f"column {column!r}: reports must be of type {self.report_type()}, or a numpy array of it"
+                f"column {column!r}: reports must be of type {self.reports.arrow_type()}, or a numpy array of it"
             )
         return array
 
@@ -237,11 +229,11 @@ class Mechanism(ABC):
                 f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
                 "estimate with the mechanism that made the reports"
             )
-        if tally.support.shape != (self.counters,):
+        if tally.counters.shape != (self.counters,):
             raise MechanismMismatchError(
-                f"the tally has {tally.support.size} counts, this mechanism's have {self.counters}"
+                f"the tally has {tally.counters.size} counts, this mechanism's have {self.counters}"
             )
-        if not self.is_possible(tally.n, tally.support):
+        if not self.is_possible(tally.n, tally.counters):
             raise ReportError(f"the tally's counts cannot be those of {tally.n} reports of this mechanism")
 
     def is_possible(self, n: int, counts: npt.NDArray[np.int64]) -> bool:

@@ -1,4 +1,4 @@
-"""The accumulator: how many reports there were, and how many support each value."""
+"""The accumulator: how many reports there were, and what they add up to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.errors import MechanismMismatchError, ReportError
+from ldp_core.parameters import Declared
 
 _VERSION = 1
 _LIMIT = 1 << 63
@@ -22,35 +23,34 @@ _HEADER = struct.Struct("<BB16sqI")  # version, bytes a count, fingerprint, n, n
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
-    """Support counts of a pile of reports; tallies of one mechanism add up exactly, in any order.
+class Tally(Declared):
+    """What a pile of reports adds up to; tallies of one mechanism add up exactly, in any order.
 
     Attributes:
         n: number of reports.
-        support: int64[counters], read-only. For a frequency oracle int64[d]: how many reports support each value.
+        counters: int64, read-only. For a frequency oracle int64[d]: how many reports support each value.
             What the counters of another mechanism count, its own documentation says.
         fingerprint: of the mechanism that made the reports.
 
     >>> Tally(3, np.array([1, 2]), "a" * 16) + Tally(1, np.array([1, 0]), "a" * 16)
-    Tally(n=4, support=[2 2], fingerprint='aaaaaaaaaaaaaaaa')
+    Tally(n=4, counters=[2 2], fingerprint='aaaaaaaaaaaaaaaa')
     """
 
     n: int
-    support: npt.NDArray[np.int64]
+    counters: npt.NDArray[np.int64]
     fingerprint: str
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.support)
+        given = np.asarray(self.counters)
         if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or not 0 <= self.n < _LIMIT:
             raise ReportError("a tally's n must be an integer, at least 0 and below 2**63")
         if given.ndim != 1 or given.dtype.kind not in "iu" or int(given.max(initial=0)) >= _LIMIT:
-            raise ReportError("a tally's support counts must be a row of integers of 64 bits")
+            raise ReportError("a tally's counters must be a row of integers of 64 bits")
         if not isinstance(self.fingerprint, str) or not _FINGERPRINT.fullmatch(self.fingerprint):
             raise ReportError("a tally's fingerprint must be 16 hexadecimal digits")
-        support = np.array(given, np.int64)
-        support.flags.writeable = False
-        object.__setattr__(self, "n", int(self.n))
-        object.__setattr__(self, "support", support)
+        counters = np.array(given, np.int64)
+        counters.flags.writeable = False
+        self._declare(n=int(self.n), counters=counters)
 
     def __add__(self, other: Tally) -> Tally:
         """Add tallies.
@@ -61,7 +61,7 @@ class Tally:
         if not isinstance(other, Tally):
             return NotImplemented
         check_same_mechanism(self, other)
-        return Tally(self.n + other.n, self.support + other.support, self.fingerprint)
+        return Tally(self.n + other.n, self.counters + other.counters, self.fingerprint)
 
     @staticmethod
     def merge(tallies: Iterable[Tally]) -> Tally:
@@ -72,15 +72,15 @@ class Tally:
         return (
             isinstance(other, Tally)
             and (self.n, self.fingerprint) == (other.n, other.fingerprint)
-            and np.array_equal(self.support, other.support)
+            and np.array_equal(self.counters, other.counters)
         )
 
     def __hash__(self) -> int:
-        return hash((self.n, self.fingerprint, self.support.tobytes()))
+        return hash((self.n, self.fingerprint, self.counters.tobytes()))
 
     def __repr__(self) -> str:
         return (
-            f"Tally(n={self.n}, support={np.array2string(self.support, threshold=8)}, fingerprint={self.fingerprint!r})"
+            f"Tally(n={self.n}, counters={np.array2string(self.counters, threshold=8)}, fingerprint={self.fingerprint!r})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,7 +88,7 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
-        return {"n": self.n, "support": self.support.tolist(), "fingerprint": self.fingerprint}
+        return {"n": self.n, "counters": self.counters.tolist(), "fingerprint": self.fingerprint}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Tally:
@@ -97,23 +97,23 @@ class Tally:
         Raises:
             ReportError: it is not a tally.
         """
-        if not isinstance(data, dict) or not isinstance(data.get("support"), list):
-            raise ReportError("a tally is a table of n, a list support, and fingerprint")
-        support = None
+        if not isinstance(data, dict) or not isinstance(data.get("counters"), list):
+            raise ReportError("a tally is a table of n, a list counters, and fingerprint")
+        counters = None
         with suppress(ValueError):  # lists in the list
-            support = np.asarray(data["support"] or np.zeros(0, np.int64))
-        if support is None:
-            raise ReportError("a tally's support counts must be a row of integers of 64 bits")
-        return cls(data.get("n"), support, data.get("fingerprint"))  # type: ignore[arg-type]
+            counters = np.asarray(data["counters"] or np.zeros(0, np.int64))
+        if counters is None:
+            raise ReportError("a tally's counters must be a row of integers of 64 bits")
+        return cls(data.get("n"), counters, data.get("fingerprint"))  # type: ignore[arg-type]
 
     def to_bytes(self) -> bytes:
         """A compact, deterministic, versioned encoding: counts take 1, 2, 4 or 8 bytes, as the largest needs."""
-        top = int(self.support.max(initial=0))
+        top = int(self.counters.max(initial=0))
         width = next(w for w in (1, 2, 4, 8) if top < 1 << (8 * w - (w == 8)))
-        if self.support.min(initial=0) < 0:  # sums of signed reports: two's complement
+        if self.counters.min(initial=0) < 0:  # sums of signed reports: two's complement
             width = 8
-        header = _HEADER.pack(_VERSION, width, self.fingerprint.encode("ascii"), self.n, len(self.support))
-        return header + self.support.astype(f"<u{width}").tobytes()
+        header = _HEADER.pack(_VERSION, width, self.fingerprint.encode("ascii"), self.n, len(self.counters))
+        return header + self.counters.astype(f"<u{width}").tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
@@ -127,8 +127,8 @@ class Tally:
         _, width, fingerprint, n, d = _HEADER.unpack_from(data)
         if len(data) != _HEADER.size + width * d:
             raise ReportError(f"a tally of {d} counts in {width} bytes each has another length than {len(data)} bytes")
-        support = np.frombuffer(data, f"<u{width}", offset=_HEADER.size)
-        return cls(n, support.astype(np.int64), fingerprint.decode("latin1"))
+        counters = np.frombuffer(data, f"<u{width}", offset=_HEADER.size)
+        return cls(n, counters.astype(np.int64), fingerprint.decode("latin1"))
 
 
 class Counts(Protocol):
@@ -140,14 +140,14 @@ class Counts(Protocol):
         ...
 
     @property
-    def support(self) -> npt.NDArray[np.int64]:
-        """Support counts."""
+    def counters(self) -> npt.NDArray[np.int64]:
+        """What it has counted."""
         ...
 
 
 def check_same_mechanism(one: Counts, other: Counts) -> None:
     """Raise `MechanismMismatchError` unless two tallies may be added."""
-    if one.fingerprint != other.fingerprint or one.support.shape != other.support.shape:
+    if one.fingerprint != other.fingerprint or one.counters.shape != other.counters.shape:
         raise MechanismMismatchError(
             f"cannot add tallies of different mechanisms: fingerprints {one.fingerprint} and {other.fingerprint}"
         )

@@ -52,9 +52,9 @@ def spread(values: pl.Series, there: pl.Series) -> pl.Series:
 
 
 def tally_dtype(mechanism: Mechanism) -> pl.Struct:
-    """Struct{n, support, fingerprint}."""
-    support = pl.Array(pl.Int64, mechanism.counters)
-    return pl.Struct({"n": pl.Int64, "support": support, "fingerprint": pl.String})
+    """Struct{n, counters, fingerprint}."""
+    counters = pl.Array(pl.Int64, mechanism.counters)
+    return pl.Struct({"n": pl.Int64, "counters": counters, "fingerprint": pl.String})
 
 
 def histogram_dtype(domain: Domain) -> pl.List:

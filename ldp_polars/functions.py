@@ -199,7 +199,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
         mechanism: the one that made them; not needed for typed reports.
 
     Returns:
-        One ``Struct{n: Int64, support: Array(Int64, d), fingerprint: String}`` a group.
+        One ``Struct{n: Int64, counters: Array(Int64, d), fingerprint: String}`` a group.
 
     Raises:
         ReportError: when run: nulls, or not the shape of this mechanism's reports.
@@ -209,7 +209,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
     >>> df = pl.DataFrame({"reports": [True, False, True]})
-    >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["support"]
+    >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["counters"]
     [1, 2]
     """
     if mechanism is None:
@@ -231,7 +231,7 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> m = RandomizedResponse(epsilon=1.0)
     >>> df = pl.DataFrame({"day": [1, 1, 2], "reports": [True, False, True]})
     >>> daily = df.group_by("day").agg(ldp_polars.tally("reports", m))
-    >>> daily.select(ldp_polars.merge("reports", m)).item()["support"]
+    >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
     [1, 2]
     """
     mechanism = _mechanism(mechanism)

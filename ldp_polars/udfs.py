@@ -136,8 +136,8 @@ class MergeTallies:
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         tallies = checked(inputs[0].drop_nulls(), self.mechanism)
-        n, support = arrays(tallies, self.mechanism)
-        total = Tally(int(n.sum()), support.sum(axis=0), self.mechanism.fingerprint)
+        n, counters = arrays(tallies, self.mechanism)
+        total = Tally(int(n.sum()), counters.sum(axis=0), self.mechanism.fingerprint)
         return _tally_series(tallies.name, total)
 
 
@@ -152,7 +152,7 @@ class Estimate:
         there = inputs[0].is_not_null()
         tallies = checked(inputs[0].drop_nulls(), self.mechanism)
         domain = self.mechanism.domain
-        n, support = arrays(tallies, self.mechanism)
+        n, counters = arrays(tallies, self.mechanism)
         counts, errors, low, high = self.mechanism.estimates(n[:, None], support, self.how)
         with np.errstate(invalid="ignore"):
             frequencies = counts / n[:, None]  # nan where there are no reports
@@ -167,8 +167,8 @@ class Estimate:
 
 
 def _tally_series(name: str, tally: Tally) -> pl.Series:
-    support = pa.FixedSizeListArray.from_arrays(pa.array(tally.support), len(tally.support))
-    fields = {"n": pa.array([tally.n], pa.int64()), "support": support, "fingerprint": pa.array([tally.fingerprint])}
+    counters = pa.FixedSizeListArray.from_arrays(pa.array(tally.counters), len(tally.counters))
+    fields = {"n": pa.array([tally.n], pa.int64()), "counters": counters, "fingerprint": pa.array([tally.fingerprint])}
     return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))
 
 
@@ -204,7 +204,7 @@ def tallies(column: pl.Series, mechanism: Mechanism) -> Iterator[Tally]:
 def arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
     """N, int64[k], and the counters, int64[k, counters], of k tallies."""
     n = tallies.struct.field("n").to_numpy()
-    support = tallies.struct.field("support").to_numpy()
-    if n.dtype != np.int64 or support.dtype != np.int64:  # what to_numpy makes of nulls
-        raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or support")
-    return n, support.reshape(len(tallies), mechanism.counters)
+    counters = tallies.struct.field("counters").to_numpy()
+    if n.dtype != np.int64 or counters.dtype != np.int64:  # what to_numpy makes of nulls
+        raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or counters")
+    return n, counters.reshape(len(tallies), mechanism.counters)

@@ -86,7 +86,7 @@ def check_polars_reads_beam(frame: pl.DataFrame, plan: PrivacyPlan, **options: A
     [batch] = run(ldp_beam.Perturb(plan, **options), frame.to_arrow().combine_chunks().to_batches())
     reports = pl.from_arrow(pa.Table.from_batches([batch]))
     tally = reports.select(pl.col("x").ldp.tally(plan["x"])).item()
-    assert tally["support"] == plan["x"].tally(batch["x"]).support.tolist()
+    assert tally["counters"] == plan["x"].tally(batch["x"]).counters.tolist()
     assert tally["n"] == len(frame)
     return reports
 

@@ -230,7 +230,7 @@ def test_reports_and_plan_travel_in_one_file(tmp_path):
     for name, m in plan.columns.items():
         tally = m.tally(table[name])
         assert tally.n == 3000
-        assert back.select(pl.col(name).ldp.tally(m)).item()["support"] == tally.support.tolist()
+        assert back.select(pl.col(name).ldp.tally(m)).item()["counters"] == tally.counters.tolist()
 
 
 # ---- Beam

@@ -19,13 +19,13 @@ from ldp_core.tally import check_same_mechanism
 
 
 class Accumulator:
-    """A tally under construction: n, and int64[d] support counts that are added to in place."""
+    """A tally under construction: n, and int64 counters that are added to in place."""
 
-    __slots__ = ("fingerprint", "n", "support")
+    __slots__ = ("counters", "fingerprint", "n")
 
-    def __init__(self, n: int, support: npt.NDArray[np.int64], fingerprint: str) -> None:
+    def __init__(self, n: int, counters: npt.NDArray[np.int64], fingerprint: str) -> None:
         self.n = n
-        self.support = support
+        self.counters = counters
         self.fingerprint = fingerprint
 
     def add(self, other: Tally | Accumulator) -> None:
@@ -36,11 +36,11 @@ class Accumulator:
         """
         check_same_mechanism(self, other)
         self.n += other.n
-        self.support += other.support
+        self.counters += other.counters
 
     def tally(self) -> Tally:
         """A copy that stays as it is."""
-        return Tally(self.n, self.support, self.fingerprint)
+        return Tally(self.n, self.counters, self.fingerprint)
 
 
 class AccumulatorCoder(beam.coders.Coder):
@@ -53,7 +53,7 @@ class AccumulatorCoder(beam.coders.Coder):
     def decode(self, encoded: bytes) -> Accumulator:
         """See `Tally.from_bytes`."""
         tally = Tally.from_bytes(encoded)
-        return Accumulator(tally.n, tally.support.copy(), tally.fingerprint)
+        return Accumulator(tally.n, tally.counters.copy(), tally.fingerprint)
 
     def is_deterministic(self) -> bool:
         """True."""
@@ -80,7 +80,7 @@ class TallyCombineFn(beam.CombineFn):
     >>> combine = TallyCombineFn(RandomizedResponse(epsilon=1.0))
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     tally = p | beam.Create([True, False, True]) | beam.CombineGlobally(combine).without_defaults()
-    ...     _ = tally | beam.Map(lambda t: print(t.n, t.support))
+    ...     _ = tally | beam.Map(lambda t: print(t.n, t.counters))
     3 [1 2]
     """
 
@@ -155,7 +155,7 @@ class HistogramCombineFn(TallyCombineFn):
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     reports = p | beam.Create(["ios", "ios", "android"])
     ...     tally = reports | beam.CombineGlobally(HistogramCombineFn(mechanism, extract="tally")).without_defaults()
-    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.support))
+    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.counters))
     3 [2 1]
     """
 

@@ -128,7 +128,7 @@ class PartialTallies(RecordsDoFn):
             if n_groups > at_once:
                 start, stop = np.searchsorted(of_record, (first, last))
                 some, numbers = natives[start:stop], of_record[start:stop] - first
-            counts = self._mechanism.support_counts(some, numbers, last - first)
+            counts = self._mechanism.count_reports(some, numbers, last - first)
             for n, support in zip(groups.size[first:last].tolist(), counts, strict=True):
                 yield Tally(n, support, self._fingerprint)
 

@@ -20,18 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ldp_core.errors import MechanismMismatchError, ParameterError
 from ldp_core.exact.arrays import F64
-from ldp_core.exact.probability import check_open
-
-if TYPE_CHECKING:
-    from ldp_core.mechanisms.oracles._base import FrequencyOracle
-
+from ldp_core.inputs.domain import Domain
+from ldp_core.parameters import check_open
 
 Consistency: TypeAlias = Literal[
     "base-pos",
@@ -51,12 +48,47 @@ _NEED_NO_SUM = ("base-pos", "base-cut", "norm-cut")
 """Methods that remain right where the true counts may add up to less than n."""
 
 
+class Rates(NamedTuple):
+    """What is known of an estimated count, if c is the true one: (number - n q) / difference, variance n a + b c."""
+
+    q: F64
+    """float64[d]: what a report of another value adds on average to the number that is debiased."""
+    a: F64
+    """float64[d]."""
+    b: F64
+    """float64[d]."""
+    difference: float
+    """How much more a report of the value itself adds: p - q. The same for all values."""
+
+
+class Noisy(Protocol):
+    """What these methods ask of a mechanism."""
+
+    name: ClassVar[str]
+    domain: Domain
+
+    @property
+    def rates(self) -> Rates:
+        """Of the estimated counts."""
+        ...
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The least and the greatest that one report adds to the number that is debiased."""
+        ...
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether each record holds one of the domain's values, so that the true counts add up to n."""
+        ...
+
+
 def consistent(
     counts: npt.ArrayLike,
     n: npt.ArrayLike,
     method: Consistency,
     *,
-    mechanism: FrequencyOracle | None = None,
+    mechanism: Noisy | None = None,
     significance: float = 0.05,
 ) -> F64:
     """Estimated counts made consistent by one of the methods of Wang et al. 2020.
@@ -119,13 +151,13 @@ def consistent(
     if method in _OF_ESTIMATES:
         made = _OF_ESTIMATES[method](estimates, total)
     elif mechanism is not None:
-        made = _OF_NOISE[method](estimates, total, _Noise(*mechanism._rates, mechanism._difference, significance))
+        made = _OF_NOISE[method](estimates, total, _Noise(*mechanism.rates, significance))
     else:
         raise ParameterError(f"{method} depends on the noise: say which mechanism made the reports")
     return np.where(given == 0, 0.0, made)
 
 
-def check_method(method: Consistency, mechanism: FrequencyOracle | None = None) -> None:
+def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:
     """Raise `ParameterError` for an unknown method, or one that the mechanism's domain does not allow."""
     if method not in METHODS:
         raise ParameterError(f"consistency must be one of {', '.join(METHODS)}, got {method!r}")
@@ -140,11 +172,11 @@ def check_method(method: Consistency, mechanism: FrequencyOracle | None = None) 
         )
 
 
-def _check_possible(mechanism: FrequencyOracle, estimates: F64, n: F64) -> None:
+def _check_possible(mechanism: Noisy, estimates: F64, n: F64) -> None:
     d = estimates.shape[-1]
     if mechanism.domain.size != d:
         raise MechanismMismatchError(f"there are {d} counts, the mechanism's domain has {mechanism.domain.size} values")
-    supported = estimates * mechanism._difference + n * mechanism._rates[0]
+    supported = estimates * mechanism.rates.difference + n * mechanism.rates.q
     slack = 1e-9 * n
     low, high = mechanism.parts
     if not ((supported >= n * low - slack) & (supported <= n * high + slack)).all():

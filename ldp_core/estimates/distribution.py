@@ -1,18 +1,19 @@
-"""The result for numbers: their estimated distribution over buckets."""
+"""Distributions of numbers over buckets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates._result import Result
-from ldp_core.exact.arrays import F64
+from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables, z_score
+from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open, parameter
 from ldp_core.tally import Tally
 
 
@@ -68,7 +69,7 @@ class Distribution(Result):
         method: str,
     ) -> Distribution:
         """With intervals of the normal approximation, cut to [0, 1]: z total errors, which allow for bias too."""
-        z = -NormalDist().inv_cdf((1 - confidence) / 2)
+        z = z_score(confidence)
         low = np.maximum(frequencies - z * total_errors, 0)
         high = np.minimum(frequencies + z * total_errors, 1)
         arrays = (frequencies, standard_errors, low, high, grid, cumulative, cumulative_errors)
@@ -105,7 +106,7 @@ class Distribution(Result):
             ParameterError: share outside [0, 1].
         """
         share = _checked(share)
-        half = -NormalDist().inv_cdf((1 - self.confidence) / 2) * self.cumulative_errors
+        half = z_score(self.confidence) * self.cumulative_errors
         return self._inverse(self.cumulative + half, share), self._inverse(self.cumulative - half, share)
 
     def _inverse(self, cumulative: F64, share: float) -> float:
@@ -124,16 +125,8 @@ class Distribution(Result):
 
     def to_arrow(self) -> pa.Table:
         """Table of columns left, right, frequency, standard_error, low, high; one row a bucket."""
-        return pa.table(
-            {
-                "left": self.edges[:-1],
-                "right": self.edges[1:],
-                "frequency": self.frequencies,
-                "standard_error": self.standard_errors,
-                "low": self.low,
-                "high": self.high,
-            }
-        )
+        numbers = (self.frequencies, self.standard_errors, self.low, self.high)
+        return pa.table([pa.array(column) for column in (self.edges[:-1], self.edges[1:], *numbers)], _SCHEMA)
 
     def __repr__(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"
@@ -144,28 +137,63 @@ class Distribution(Result):
         return f"{head}, {ends}: mean {self.mean:.4g}; {quarters}"
 
 
+_SCHEMA = pa.schema([(name, pa.float64()) for name in ("left", "right", "frequency", "standard_error", "low", "high")])
+
+
 @runtime_checkable
 class Distributing(Protocol):
-    """A mechanism that estimates distributions: `SquareWave`, `StochasticRounding`."""
-
-    fingerprint: Any
+    """What a mechanism with distributions offers: `SquareWave`, `StochasticRounding`."""
 
     def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution:
         """See the mechanism."""
         ...
 
 
-def check_distributing(mechanism: Distributing | Mechanism, *, confidence: float, **options: Any) -> Mechanism:
-    """Return ``mechanism``, if it estimates distributions and has these options.
+@dataclass(frozen=True, init=False)
+class DistributionEstimate(Estimate[Distribution]):
+    """Which share of the numbers lies in each bucket.
+
+    Args:
+        confidence: of the intervals, in (0, 1).
+        buckets: how many the result has; None: the mechanism's own.
+        method: of `SquareWave.distribution`; None: its default.
 
     Raises:
-        ParameterError: it does not, or bad values of its options.
-        TypeError: an option that it does not have.
+        ParameterError: confidence outside (0, 1). (Of the others `check` says whether the mechanism has them.)
+
+    >>> from ldp_core import SquareWave
+    >>> m = SquareWave((0, 100), epsilon=1.0, buckets=64)
+    >>> DistributionEstimate(buckets=2).result(m, m.tally(m.perturb([20.0, 30.0]))).edges.tolist()
+    [0.0, 50.0, 100.0]
     """
-    if not (isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing)):
-        raise ParameterError(f"a distribution needs SquareWave or StochasticRounding, got {type(mechanism).__name__}")
-    mechanism.distribution(mechanism.empty_tally(), confidence=confidence, **options)
-    return mechanism
+
+    confidence: float = parameter(check_open)
+    buckets: int | None = parameter()
+    method: str | None = parameter()
+
+    def __init__(self, confidence: float = 0.95, buckets: int | None = None, method: str | None = None) -> None:
+        self._declare(confidence=confidence, buckets=buckets, method=method)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Distributing):
+            raise refuse_mechanism("a distribution", "SquareWave or StochasticRounding", mechanism)
+        self.result(mechanism, mechanism.empty_tally())  # which refuses options that it does not have
+
+    @override
+    def schema(self, mechanism: Mechanism) -> pa.Schema:
+        return _SCHEMA
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Distribution:
+        options = {"buckets": self.buckets, "method": self.method}
+        given = {name: value for name, value in options.items() if value is not None}
+        made: Distribution = mechanism.distribution(tally, confidence=self.confidence, **given)
+        return made
+
+    @override
+    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        return tables(self, mechanism, n, counters)
 
 
 def _checked(share: float) -> float:

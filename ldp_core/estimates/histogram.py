@@ -1,16 +1,21 @@
-"""The result: debiased counts with error bars."""
+"""Histograms: debiased counts with error bars."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.estimates._result import Result
-from ldp_core.estimates.consistency import Consistency
-from ldp_core.exact.arrays import F64
+from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
+from ldp_core.estimates.consistency import Consistency, check_method, consistent
+from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open, parameter
+from ldp_core.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +75,8 @@ class Histogram(Result):
 
     def to_arrow(self) -> pa.Table:
         """Table of columns value, count, frequency, standard_error, low, high; one row a value."""
-        return pa.table(
-            {
-                "value": self.domain.arrow_values,
-                "count": self.counts,
-                "frequency": self.frequencies,
-                "standard_error": self.standard_errors,
-                "low": self.low,
-                "high": self.high,
-            }
-        )
+        numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
+        return pa.table([self.domain.arrow_values, *numbers], entries_schema(self.domain.arrow_type))
 
     def __repr__(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
@@ -96,3 +93,97 @@ class Histogram(Result):
         lines = ["  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, 6))]) for row in rows]
         more = [f"... {len(self) - 20} more values, in order of count"] if len(self) > 20 else []
         return "\n".join([head, *lines, *more])
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """What a mechanism with histograms offers: a `FrequencyOracle`."""
+
+    domain: Domain
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether each record holds one of the domain's values, so that the true counts add up to n."""
+        ...
+
+    def debias(
+        self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> tuple[F64, F64, F64, F64]:
+        """Estimated counts, their standard errors, and the low and high ends of their intervals."""
+        ...
+
+
+@dataclass(frozen=True, init=False)
+class HistogramEstimate(Estimate[Histogram]):
+    """How many records hold each value of the domain.
+
+    Args:
+        confidence: of the intervals, in (0, 1).
+        simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
+        consistency: make the counts non-negative and add up to n by a method of `consistent`;
+            biased. Standard errors and intervals remain those of the unbiased estimate.
+
+    Raises:
+        ParameterError: confidence outside (0, 1), or an unknown method.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> HistogramEstimate(consistency="norm-sub").result(m, m.tally([True, True])).counts.tolist()
+    [0.0, 2.0]
+    """
+
+    confidence: float = parameter(check_open)
+    simultaneous: bool = parameter()
+    consistency: Consistency | None = parameter()
+
+    def __init__(
+        self, confidence: float = 0.95, simultaneous: bool = False, consistency: Consistency | None = None
+    ) -> None:
+        if consistency is not None:
+            check_method(consistency)
+        self._declare(confidence=confidence, simultaneous=simultaneous, consistency=consistency)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Counting):
+            raise refuse_mechanism("a histogram", "a frequency oracle", mechanism)
+        if self.consistency is not None:
+            check_method(self.consistency, mechanism)
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        return entries_schema(mechanism.domain.arrow_type)
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Histogram:
+        self.check(mechanism)
+        mechanism.check_tally(tally)
+        arrays = self._arrays(mechanism, tally.n, tally.counters)
+        return Histogram(mechanism.domain, tally.n, *arrays, self.confidence, self.simultaneous, self.consistency)
+
+    @override
+    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        domain: Domain = mechanism.domain
+        counts, *rest = self._arrays(mechanism, n[:, None], counters)
+        with np.errstate(invalid="ignore"):
+            frequencies = counts / n[:, None]  # nan where there are no reports
+        values = domain.arrow_values.take(pa.array(np.tile(np.arange(domain.size), len(n))))
+        numbers = [array.reshape(-1) for array in (counts, frequencies, *rest)]
+        return pa.table([values, *numbers], self.schema(mechanism)), np.full(len(n), domain.size)
+
+    def _arrays(self, mechanism: Any, n: Any, counters: I64) -> tuple[F64, F64, F64, F64]:
+        """`Counting.debias`, and counts made consistent, of any number of tallies at once."""
+        counts, errors, low, high = mechanism.debias(
+            n, counters, confidence=self.confidence, simultaneous=self.simultaneous
+        )
+        if self.consistency is not None:
+            known = ~np.isnan(counts[..., 0])  # (a sampled column that nobody answered has no estimate)
+            total = np.broadcast_to(n, (*known.shape, 1))[known]
+            counts[known] = consistent(counts[known], total, self.consistency, mechanism=mechanism)
+        return counts, errors, low, high
+
+
+def entries_schema(values: pa.DataType) -> pa.Schema:
+    """Columns of a table of counted values: value, count, frequency, standard_error, low, high."""
+    numbers = ("count", "frequency", "standard_error", "low", "high")
+    return pa.schema([("value", values), *((name, pa.float64()) for name in numbers)])

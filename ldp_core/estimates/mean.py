@@ -1,8 +1,19 @@
-"""The result for numbers: an estimated mean with an error bar."""
+"""Means of numbers, with error bars."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.estimates.base import Estimate, refuse_mechanism
+from ldp_core.exact.arrays import F64, I64
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open, parameter
+from ldp_core.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -33,3 +44,61 @@ class Mean:
         return (
             f"Mean of {self.n:,} reports: {numbers}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}"
         )
+
+    def to_arrow(self) -> pa.Table:
+        """Table of columns mean, standard_error, low, high, n; one row."""
+        return pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA)
+
+
+_SCHEMA = pa.schema([*((name, pa.float64()) for name in ("mean", "standard_error", "low", "high")), ("n", pa.int64())])
+
+
+@runtime_checkable
+class Averaging(Protocol):
+    """What a mechanism with means offers: `Numeric`."""
+
+    def means(self, n: I64, counters: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
+        """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies."""
+        ...
+
+
+@dataclass(frozen=True, init=False)
+class MeanEstimate(Estimate[Mean]):
+    """The mean of numbers, in their own unit.
+
+    Args:
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        ParameterError: confidence outside (0, 1).
+
+    >>> from ldp_core import Hybrid
+    >>> MeanEstimate(0.9).schema(Hybrid((0, 1), epsilon=1.0)).names
+    ['mean', 'standard_error', 'low', 'high', 'n']
+    """
+
+    confidence: float = parameter(check_open)
+
+    def __init__(self, confidence: float = 0.95) -> None:
+        self._declare(confidence=confidence)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Averaging):
+            raise refuse_mechanism("a mean", "a mechanism for numbers, as Hybrid", mechanism)
+
+    @override
+    def schema(self, mechanism: Mechanism) -> pa.Schema:
+        return _SCHEMA
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Mean:
+        self.check(mechanism)
+        mechanism.check_tally(tally)
+        mean, error, low, high = mechanism.means(np.array(tally.n), tally.counters, confidence=self.confidence)
+        return Mean(float(mean), float(error), float(low), float(high), tally.n, self.confidence)
+
+    @override
+    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        columns = (*mechanism.means(n, counters, confidence=self.confidence), n)
+        return pa.table([pa.array(column) for column in columns], _SCHEMA), np.ones(len(n), np.int64)

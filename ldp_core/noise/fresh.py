@@ -1,4 +1,4 @@
-"""Cryptographic randomness: what a mechanism asks of its noise, and fresh noise, an AES-256-CTR keystream.
+"""Fresh noise: an AES-256-CTR keystream.
 
 A mechanism never owns a generator. Each call of ``perturb`` makes its own `Keystream` under a fresh key from the
 operating system, so there is no state to fork, pickle, share between threads or replay. Noise that is a
@@ -8,7 +8,7 @@ function of a secret and an id instead is in `ldp_core.noise.keyed`.
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,88 +18,6 @@ from ldp_core.exact import bits, sampling
 
 _ZEROS = bytes(1 << 22)  # what a block of decisions takes at once; never written, so it is one page of memory
 _AES_BLOCK = 16
-
-
-class Noise(Protocol):
-    """Independent exact random decisions for n records, in order.
-
-    Draws for different purposes in one mechanism have different ``lane`` numbers, below 16.
-    """
-
-    def rows(self, start: int, stop: int) -> Noise:
-        """The noise of some of the records."""
-        ...
-
-    def bernoulli(self, threshold: int, n: int, lane: int) -> npt.NDArray[np.uint8]:
-        """``n`` packed bits (little-endian), one a record, each 1 with probability ``threshold / 2**64``."""
-        ...
-
-    def words(self, n: int, lane: int) -> npt.NDArray[np.uint64]:
-        """``n`` uniform 64-bit words, one a record: for decisions of which each has a threshold of its own."""
-        ...
-
-    def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
-        """uint16[n, width]: the leading 16 bits of ``width`` uniform 64-bit words a record.
-
-        In an array that the next call may overwrite.
-        """
-        ...
-
-    def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> npt.NDArray[np.uint64]:
-        """The other 48 bits of the words at these rows and columns: where the leading ones decide nothing."""
-        ...
-
-    def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
-        """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``q / 2**64``.
-
-        The one at ``position`` (unsigned integers, one a record), if the row has it, is 1 with probability
-        ``p / 2**64`` instead.
-        """
-        ...
-
-    def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
-        """``n`` unsigned integers, one a record, uniform over ``range(d)``."""
-        ...
-
-    def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
-        """Unsigned integers uniform over ``range(d)``, one for each of the records at ``rows``.
-
-        For mechanisms that draw until they are done: each ``step``, below 2**16, is another draw. A lane
-        is either for this or for the others.
-        """
-        ...
-
-    def of_persons(self) -> Noise:
-        """Noise that does not depend on the values: for what a person draws once and for all.
-
-        (From lanes of its own: it shares those of the first value.)
-        """
-        ...
-
-    def with_codes(self, codes: npt.NDArray[Any]) -> Noise:
-        """Noise that depends on these codes, unsigned integers, one a record, instead of the values.
-
-        For mechanisms whose permanent answer is to something coarser than the value.
-        """
-        ...
-
-    def instantaneous(self) -> Noise:
-        """Noise for a second round on the same records that is fresh at each call, whatever the first round's is.
-
-        (Of a seeded run it is seeded too: a run is repeated as a whole.)
-        """
-        ...
-
-
-class Randomness(Protocol):
-    """Where the noise of one call of ``perturb`` comes from."""
-
-    by_value: bool
-    """Whether the noise depends on the values, so that a mechanism must know their codes before it draws."""
-
-    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> Noise:
-        """The noise of a mechanism for n records with these codes."""
-        ...
 
 
 class Keystream:

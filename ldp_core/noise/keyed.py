@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.ciphers import CipherContext
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import U8, U64
 from ldp_core.exact.hashing import aes, encrypt, id_words
-from ldp_core.noise.fresh import Keystream, Noise
+from ldp_core.noise.base import Noise
+from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.secret import Secret
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldp_core.exact.probability import check_integer
+from ldp_core.parameters import check_integer
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.sharing import Column
 

@@ -44,12 +44,13 @@ import numpy.typing as npt
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import Codes
-from ldp_core.exact.probability import check_epsilon, check_integer, fraction
+from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
-from ldp_core.noise.fresh import Noise, Randomness
+from ldp_core.noise.base import Noise, Randomness
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.plans.drawn import DrawnColumn, Mask
 
 Fake = Literal["uniform", "none"]
@@ -141,16 +142,16 @@ class FakeDataColumn(DrawnColumn):
     def _total(self) -> Fraction:
         return self._sums[-1]
 
-    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """The inner mechanism's."""
-        return self.inner.support_counts(reports, groups, n_groups)
+        return self.inner.count_reports(reports, groups, n_groups)
 
     # ---- the pure protocol
 
     @cached_property
     def fake_support(self) -> list[Fraction]:
         """Phi, exact: Pr[a fake report supports v] for each value v."""
-        p, q = self.inner.support_probabilities()
+        p, q = self.inner.expected_parts()
         d = self.domain.size
         shares = [Fraction(self.fake == "uniform", d)] * d
         if self.prior is not None:
@@ -158,9 +159,9 @@ class FakeDataColumn(DrawnColumn):
             shares = [fraction(end - start) for start, end in pairwise(ends)]
         return [share * (pv - qv) + qv for share, pv, qv in zip(shares, p, q, strict=True)]
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `FrequencyOracle`: (p*, q*)."""
-        p, q = self.inner.support_probabilities()
+        p, q = self.inner.expected_parts()
         fakes = [phi * (self.columns - 1) for phi in self.fake_support]
         starred = [[(s + phi) / self.columns for s, phi in zip(side, fakes, strict=True)] for side in (p, q)]
         return starred[0], starred[1]
@@ -179,7 +180,7 @@ def published_epsilon(epsilon: float, columns: int) -> float:
     >>> round(published_epsilon(1.0, 10), 4)
     2.9005
     """
-    return math.log1p(check_integer("columns", columns, 1) * math.expm1(check_epsilon(epsilon)))
+    return math.log1p(check_integer("columns", columns, 1) * math.expm1(check_epsilon("epsilon", epsilon)))
 
 
 def _weights(prior: Iterable[float], size: int) -> tuple[float, ...]:

@@ -19,9 +19,9 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple, TypeAlias
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.probability import check_epsilon, check_integer, check_open, check_probability
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
 from ldp_core.plans.choices import KINDS, Kind, kind_named, register  # noqa: F401 (`register`: it was here once)
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
@@ -115,7 +115,7 @@ def recommend(
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
-    d, e, f = _check_size(domain_size), check_epsilon(epsilon), _check_frequency(frequency, domain_size)
+    d, e, f = _check_size(domain_size), check_epsilon("epsilon", epsilon), _check_frequency(frequency, domain_size)
     made = [_recommendation(kind, d, e, check_integer("n", n, 1), f) for kind in KINDS.values()]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
@@ -313,7 +313,7 @@ def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | N
     kind = kind_named(mechanism)
     if d is None or epsilon is None:
         raise ParameterError(f"{kind.name} needs domain_size and epsilon")
-    return _Error.of(*kind.probabilities(_check_size(d), check_epsilon(epsilon)), d)
+    return _Error.of(*kind.probabilities(_check_size(d), check_epsilon("epsilon", epsilon)), d)
 
 
 _MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's

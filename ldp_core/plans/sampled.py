@@ -29,7 +29,7 @@ from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.options import Estimation, check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.mechanism import Native
-from ldp_core.noise.fresh import Randomness
+from ldp_core.noise.base import Randomness
 from ldp_core.plans.drawn import DrawnColumn, Mask
 from ldp_core.tally import Tally
 
@@ -70,7 +70,7 @@ class SampledColumn(DrawnColumn):
         """See `Mechanism`; by a shorter way than that of the rows, which a single tally does not need."""
         array = self._reports_as_arrow(reports, column)
         answers = self._answers(array, _answered(array, column), column)
-        counts = self.inner.support_counts(answers, np.broadcast_to(np.int64(0), len(answers)), 1)[0]
+        counts = self.inner.count_reports(answers, np.broadcast_to(np.int64(0), len(answers)), 1)[0]
         return Tally(len(array), np.concatenate([[len(answers)], counts]), self.fingerprint)
 
     def _answers(self, reports: pa.Array, answered: Mask, column: str) -> Native:
@@ -78,13 +78,13 @@ class SampledColumn(DrawnColumn):
         there = reports if answered.all() else _taken(reports, _where(answered))
         return self.inner.from_arrow(there, column=column)
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """How many reports are answers; then what the inner mechanism counts of these."""
         at = _where(reports["answered"])
         answers, of_answer = reports["report"][at], groups[at]
         counts = np.empty((n_groups, self.counters), np.int64)
         counts[:, 0] = np.bincount(of_answer, minlength=n_groups)
-        counts[:, 1:] = self.inner.support_counts(answers, of_answer, n_groups)
+        counts[:, 1:] = self.inner.count_reports(answers, of_answer, n_groups)
         return counts
 
     def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
@@ -119,9 +119,9 @@ class SampledColumn(DrawnColumn):
         answers = int(counts[0])
         return 0 <= answers <= n and self.inner.is_possible(answers, counts[1:])
 
-    def support_probabilities(self) -> tuple[list[Any], list[Any]]:
+    def expected_parts(self) -> tuple[list[Any], list[Any]]:
         """Of an answer: the inner mechanism's."""
-        return self.inner.support_probabilities()
+        return self.inner.expected_parts()
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` records of which one in D answers; see `FrequencyOracle`."""

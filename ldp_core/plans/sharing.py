@@ -21,12 +21,12 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError
-from ldp_core.exact.probability import check_epsilon
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.parameters import check_epsilon
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.recommend import recommend
@@ -42,7 +42,7 @@ def split(
     """Mechanisms that spend ``epsilon`` together, in proportion to ``weights``; see `PrivacyPlan.split`."""
     given = {name: column for name, column in columns.items() if isinstance(column, Mechanism)}
     shares = _shares([name for name in columns if name not in given], weights)
-    left = Fraction(check_epsilon(epsilon)) - sum((Fraction(m.epsilon) for m in given.values()), Fraction(0))
+    left = Fraction(check_epsilon("epsilon", epsilon)) - sum((Fraction(m.epsilon) for m in given.values()), Fraction(0))
     if left < 0 or (shares and not left):
         raise PlanError(f"the given mechanisms spend epsilon = {float(epsilon - left)!r} of {epsilon!r}: none is left")
     made: dict[str, Mechanism] = {}
@@ -88,7 +88,7 @@ Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
 
 def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> dict[str, FrequencyOracle]:
     """The mechanism of each column, with ``epsilon``, or a given one with no more."""
-    check_epsilon(epsilon)
+    check_epsilon("epsilon", epsilon)
     if len(columns) < 2:
         raise PlanError("one column is drawn from at least two; a single one takes a plan of its own")
     made = {}

@@ -90,7 +90,7 @@ def test_words_of_64_bits():
     fn = ldp_beam.HistogramCombineFn(WIDE, extract="tally")
     tally = fn.extract_output(fn.add_inputs(fn.create_accumulator(), [[top, 0], [0, 1], [top + 1, 32]]))
     assert tally.n == 3
-    assert {v: c for v, c in enumerate(tally.support.tolist()) if c} == {63: 2, 64: 1, 0: 1, 69: 1}
+    assert {v: c for v, c in enumerate(tally.counters.tolist()) if c} == {63: 2, 64: 1, 0: 1, 69: 1}
 
 
 @pytest.mark.parametrize(

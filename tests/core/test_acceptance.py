@@ -97,7 +97,7 @@ def test_two_coins(row):
     m = RandomizedResponse.from_coins(truth=1 - row["h1"], yes=row["h2"])
     assert m.epsilon == exactly(row["epsilon"])
     assert m.realised_epsilon == exactly(row["epsilon"])
-    (_, yes_of_yes), (_, yes_of_no) = m.support_probabilities()
+    (_, yes_of_yes), (_, yes_of_no) = m.expected_parts()
     assert (float(yes_of_yes), float(yes_of_no)) == (exactly(row["p_yes_given_yes"]), exactly(row["p_yes_given_no"]))
     assert (m.p, m.q) == (float(yes_of_yes), float(yes_of_no))
 

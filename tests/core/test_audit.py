@@ -238,12 +238,12 @@ def test_metadata_of_typed_reports_are_a_table(metadata):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"support": ["a"]},
-        {"support": [2**70]},
-        {"support": [2**63]},
-        {"support": [1.7]},
-        {"support": [[1], [1, 2]]},
-        {"support": None},
+        {"counters": ["a"]},
+        {"counters": [2**70]},
+        {"counters": [2**63]},
+        {"counters": [1.7]},
+        {"counters": [[1], [1, 2]]},
+        {"counters": None},
         {"fingerprint": 5},
         {"n": None},
         {"n": 2**63},
@@ -251,7 +251,7 @@ def test_metadata_of_typed_reports_are_a_table(metadata):
 )
 def test_hostile_tallies_raise_our_errors(changed):
     """Other errors came out, 1.7 was 1, and 2**63 from numpy's unsigned integers became negative."""
-    good = {"n": 3, "support": [1, 2], "fingerprint": "a" * 16}
+    good = {"n": 3, "counters": [1, 2], "fingerprint": "a" * 16}
     assert Tally.from_dict(good).to_dict() == good
     with pytest.raises(ReportError):
         Tally.from_dict(good | changed)

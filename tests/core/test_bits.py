@@ -64,7 +64,7 @@ def test_slices_and_chunks(d, n, seed, packed, data):
     np.testing.assert_array_equal(unpacked(bits.from_arrow(again, d), d), matrix[start : start + length])
     if d > 1:
         m = UnaryEncoding(range(d), epsilon=1)
-        assert m.tally(array).support.tolist() == matrix[start : start + length].sum(axis=0).tolist()
+        assert m.tally(array).counters.tolist() == matrix[start : start + length].sum(axis=0).tolist()
         both = m.tally(pa.chunked_array([array, array[: length // 2]]))
         assert both == m.tally(array) + m.tally(array[: length // 2])
 
@@ -75,10 +75,10 @@ def test_lists_that_others_built(values, skip):
     skip = min(skip, len(values))
     array = pa.array([*values], pa.list_(pa.bool_(), 5))[skip:]
     m = UnaryEncoding(range(5), epsilon=1)
-    assert m.tally(array).support.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
+    assert m.tally(array).counters.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
     child = pa.array([True, *(b for row in values for b in row)])[1:]
     array = pa.FixedSizeListArray.from_arrays(child, 5)[skip:]
-    assert m.tally(array).support.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
+    assert m.tally(array).counters.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
 
 
 @given(sizes, st.integers(0, 3000), seeds)
@@ -155,7 +155,7 @@ def test_stray_bits(d):
         assert m.tally(array[:1]).n == 1
         refused(m, array[1:])
     full = [2**64 - 1] * (d // 64) + ([(1 << d % 64) - 1] if d % 64 else [])
-    assert m.tally(pa.array([full], pa.list_(pa.uint64(), words))).support.tolist() == [1] * d
+    assert m.tally(pa.array([full], pa.list_(pa.uint64(), words))).counters.tolist() == [1] * d
 
 
 @pytest.mark.parametrize(
@@ -193,6 +193,6 @@ def test_reports_as_numpy_and_lists():
     matrix = np.array([[True, False, True], [False, False, True]])
     words = np.array([[5], [4]], np.uint64)
     for reports in (matrix, matrix.tolist(), np.asfortranarray(matrix), matrix[:, ::-1][:, ::-1], words):
-        assert m.tally(reports).support.tolist() == [1, 0, 2]
+        assert m.tally(reports).counters.tolist() == [1, 0, 2]
     assert m.tally(np.zeros((0, 3), bool)).n == 0
     assert m.tally(np.zeros((0, 1), np.uint64)).n == 0

@@ -77,7 +77,7 @@ def test_closed_forms(d, epsilon):
 def test_one_block_is_hadamard_response(d, epsilon):
     m, one = BHR(range(d), epsilon=epsilon, blocks=1), HadamardResponse(range(d), epsilon=epsilon)
     assert m.points == one.columns
-    assert abs(one.support_probabilities()[0][0] - m.own) <= Fraction(1, ONE)
+    assert abs(one.expected_parts()[0][0] - m.own) <= Fraction(1, ONE)
     for count in (0, 30, 100):
         assert m.variance(100, count) == pytest.approx(one.variance(100, count), rel=1e-12)
     reports = m.perturb(np.arange(3000) % d)
@@ -149,7 +149,7 @@ CASES = [
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon):
     m = BHR(domain_of(d, policy), epsilon=epsilon, blocks=blocks)
-    table, (p, q), (own, same, other) = scores(m), m.support_probabilities(), m._chances
+    table, (p, q), (own, same, other) = scores(m), m.expected_parts(), m._chances
     tables = [Every(m).channel(code) for code in range(d + (policy == "none"))]
     for code, channel in enumerate(tables[:d]):
         supporting = {x for x, s in zip(channel, table[code], strict=True) if s == 1}
@@ -199,10 +199,10 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     expected = np.zeros((n_groups, d + m.blocks), np.int64)
     np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
     np.add.at(expected, (groups, d + reports.astype(int) // m.columns), 1)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
     monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.points)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
 
 @each
@@ -212,7 +212,7 @@ def test_the_estimator_is_the_authors(name):
     reports = m.from_arrow(m.perturb(values_for(m, codes_of(m, n))))
     e = math.exp(m.epsilon)
     expected = (2 * m.blocks - 1 + e) / (e - 1) * scores(m)[:, reports.astype(int)].sum(axis=1)
-    np.testing.assert_allclose(m.debias(n, m.tally(reports).support)[0], expected, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(m.debias(n, m.tally(reports).counters)[0], expected, rtol=1e-9, atol=1e-6)
 
 
 @each
@@ -225,7 +225,7 @@ def test_tallies_merge_and_arrow_round_trips(name):
         Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole == Tally.from_bytes(whole.to_bytes())
     )
     assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-    assert whole.support[m.domain.size :].sum() == 5000
+    assert whole.counters[m.domain.size :].sum() == 5000
 
 
 # ---- samples
@@ -315,7 +315,7 @@ def test_intervals_cover(shares):
     noise = Keyed(Secret.from_seed(5), np.arange(n * piles), column="c")
     codes = np.tile(np.repeat(np.arange(d), true), piles)
     reports = m.from_arrow(m.perturb(pa.array(codes), randomness=noise))
-    support = m.support_counts(reports, np.repeat(np.arange(piles), n), piles)
+    support = m.count_reports(reports, np.repeat(np.arange(piles), n), piles)
     counts, _, low, high = m.debias(n, support)
     covered = ((low <= true) & (true <= high)).mean(axis=0)
     assert abs(covered.mean() - 0.95) < 0.005

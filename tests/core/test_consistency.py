@@ -31,7 +31,7 @@ SEVERAL = {
 }
 
 
-def support_counts(rng, m, true, repeats):
+def count_reports(rng, m, true, repeats):
     """Draws from the exact distribution of the support counts: int64[repeats, d]."""
     n = int(true.sum())
     if isinstance(m, RandomizedResponse):
@@ -105,7 +105,7 @@ def test_mle_is_the_limit_of_the_iterative_bayesian_update():
 def test_the_iterative_bayesian_update_leaves_mle_as_it_is_and_comes_closer_to_it(name):
     """(It needs more than 100,000 steps where a share is nearly 0 at the maximum.)"""
     m, n = SEVERAL[name], 20_000
-    support = support_counts(np.random.default_rng(5), m, zipf(n, 16, 1), 1)[0]
+    support = count_reports(np.random.default_rng(5), m, zipf(n, 16, 1), 1)[0]
     # The update takes the sum of the supports as given, so that it meets ours where that is the expected one.
     support = support * (n * (m.p + 15 * m.q) / support.sum())
     made = consistent((support - n * m.q) / (m.p - m.q), n, "mle", mechanism=m) / n
@@ -192,7 +192,7 @@ def test_what_is_consistent_stays(counts):
 def test_norm_sub_is_never_farther_from_the_truth(name):
     """The projection onto a convex set that holds the truth: in every draw, not only on average."""
     m, true = SEVERAL[name], zipf(5000, 16, 1.2)
-    e = m.debias(5000, support_counts(np.random.default_rng(), m, true, 500))[0]
+    e = m.debias(5000, count_reports(np.random.default_rng(), m, true, 500))[0]
     c = consistent(e, 5000, "norm-sub")
     assert np.all(((c - true) ** 2).sum(-1) <= ((e - true) ** 2).sum(-1) * (1 + 1e-12))
 
@@ -201,7 +201,7 @@ def test_many_histograms_at_once_are_each_alone():
     rng = np.random.default_rng(3)
     for m in SEVERAL.values():
         n = np.array([1000, 50_000, 0, 7])
-        support = np.stack([support_counts(rng, m, zipf(max(k, 1), 16, 1), 1)[0] * (k > 0) for k in n])
+        support = np.stack([count_reports(rng, m, zipf(max(k, 1), 16, 1), 1)[0] * (k > 0) for k in n])
         e = m.debias(n[:, None], support)[0]
         for method in METHODS:
             together = consistent(e, n[:, None], method, mechanism=m)
@@ -272,7 +272,7 @@ def least(e, n, a, b):
 def test_projections_against_a_general_solver(name, n):
     m = SEVERAL[name]
     p, q = m.p, m.q
-    for support in support_counts(np.random.default_rng(n), m, zipf(n, 16, 1), 3):
+    for support in count_reports(np.random.default_rng(n), m, zipf(n, 16, 1), 3):
         e = m.debias(n, support)[0]
         for method, a, b in (
             ("norm-sub", n, 0),
@@ -287,7 +287,7 @@ def test_projections_against_a_general_solver(name, n):
 def test_mle_has_the_largest_likelihood(name):
     """Against a search over the simplex for the likelihood itself, not its quadratic twin."""
     m, n = SEVERAL[name], 3000
-    support = support_counts(np.random.default_rng(0), m, zipf(n, 16, 1), 1)[0]
+    support = count_reports(np.random.default_rng(0), m, zipf(n, 16, 1), 1)[0]
 
     def minus_log_likelihood(f):
         return -(support / n) @ np.log(m.q + (m.p - m.q) * f)
@@ -338,7 +338,7 @@ def test_power_where_few_values_have_a_count():
     m = UnaryEncoding(range(1000), epsilon=4.0)
     true = np.zeros(1000, int)
     true[0] = 500
-    e = m.debias(500, support_counts(np.random.default_rng(0), m, true, 20))[0]
+    e = m.debias(500, count_reports(np.random.default_rng(0), m, true, 20))[0]
     c = consistent(e, 500, "power", mechanism=m)
     assert np.all((c >= 1) & (c <= 500))
     np.testing.assert_allclose(c[:, 0], np.clip(e[:, 0], 0, 500), rtol=0.05)
@@ -353,7 +353,7 @@ def any_left(make_threshold_of, repeats=20_000, d=64, n=200_000):
     m = UnaryEncoding(range(d), epsilon=1.0)
     true = np.zeros(d, int)
     true[0] = n
-    e = m.debias(n, support_counts(np.random.default_rng(), m, true, repeats))[0]
+    e = m.debias(n, count_reports(np.random.default_rng(), m, true, repeats))[0]
     return int(np.count_nonzero(make_threshold_of(e, n, m)[:, 1:].any(-1))), repeats
 
 
@@ -487,7 +487,7 @@ def test_records_without_a_value_have_no_known_sum():
 @pytest.mark.parametrize("method", METHODS)
 def test_estimate_makes_counts_consistent_and_says_so(method):
     for m in SEVERAL.values():
-        tally = Tally(3000, support_counts(np.random.default_rng(1), m, zipf(3000, 16, 1.5), 1)[0], m.fingerprint)
+        tally = Tally(3000, count_reports(np.random.default_rng(1), m, zipf(3000, 16, 1.5), 1)[0], m.fingerprint)
         plain = m.estimate(tally, confidence=0.9)
         made = m.estimate(tally, confidence=0.9, consistency=method)
         assert (plain.consistency, plain.biased, made.consistency, made.biased) == (None, False, method, True)

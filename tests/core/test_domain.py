@@ -161,12 +161,12 @@ def test_sizes_around_the_edges_of_code_types(d, unmatched):
         reports = m.perturb(pa.array(values))
         reports.validate(full=True)
         assert reports.to_pylist()[:3] == [labels[0], labels[-1], labels[d // 2]]  # false alarm: 3 d e^-30 < 1e-7
-        assert m.tally(reports).support.sum() == len(values)
+        assert m.tally(reports).counters.sum() == len(values)
         assert m.tally(m.perturb(values)).n == len(values)
     if d <= 65_536:
         m = UnaryEncoding(domain, epsilon=1)
         tally = m.tally(m.perturb(values * 3, packed=True))
-        assert (tally.n, len(tally.support)) == (3 * len(values), domain.size)
+        assert (tally.n, len(tally.counters)) == (3 * len(values), domain.size)
 
 
 @given(cases())

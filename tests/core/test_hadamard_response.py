@@ -75,12 +75,12 @@ CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error"), (4, "none"), (7,
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 50.0])
 def test_probabilities_and_ratios_over_all_columns(d, policy, epsilon):
     m = HadamardResponse(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     tables = []
     for code in range(d + (policy == "none")):
         noise = Every(m)
         reports = m.perturb_codes(np.full(len(noise), code, np.uint8), noise)
-        supported = m.support_counts(reports, np.arange(len(noise)), len(noise))
+        supported = m.count_reports(reports, np.arange(len(noise)), len(noise))
         for v in range(d):
             probability = sum(w for w, s in zip(noise.weights(), supported[:, v], strict=True) if s)
             assert probability == (p[v] if v == code else q[v])
@@ -118,10 +118,10 @@ def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
     groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), 5000)
     expected = np.zeros((n_groups, d), np.int64)
     np.add.at(expected, groups, linalg.hadamard(m.columns)[1 : d + 1, reports.astype(int)].T == 1)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
     monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.columns)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
 
 def test_tallies_merge_and_arrow_round_trips():
@@ -194,7 +194,7 @@ def test_keyed_reports_are_those_of_the_reference():
 def test_keyed_marginals():
     m = HadamardResponse(range(20), epsilon=1.0)
     noise = Keyed(Secret.generate(), np.arange(300_000), column="c")
-    support = m.tally(m.perturb(pa.array(np.full(300_000, 5)), randomness=noise)).support
+    support = m.tally(m.perturb(pa.array(np.full(300_000, 5)), randomness=noise)).counters
     check_binomial(support, 300_000, np.where(np.arange(20) == 5, m.p, m.q))
 
 

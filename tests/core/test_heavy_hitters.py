@@ -179,7 +179,7 @@ def expected_cells(m: HeavyHitters, code: int) -> np.ndarray:
 
 
 def check_cells(m: HeavyHitters, value: str = "bead", n: int = 400_000) -> None:
-    counts = m.tally(m.perturb(words(**{value: n}))).support
+    counts = m.tally(m.perturb(words(**{value: n}))).counters
     check_binomial(counts, n, expected_cells(m, int(m.domain.encode([value])[0])))
 
 
@@ -191,7 +191,7 @@ def test_reports_have_the_probabilities_of_the_formula(epsilon):
 def test_a_wrong_probability_is_found():
     m = small(2.0, rows=2, width=64)
     m.__dict__["_agree"] = m._agree // 4 * 3
-    counts = m.tally(m.perturb(words(bead=400_000))).support
+    counts = m.tally(m.perturb(words(bead=400_000))).counters
     expected = expected_cells(small(2.0, rows=2, width=64), int(SMALL.encode(["bead"])[0]))
     with pytest.raises(AssertionError):
         check_binomial(counts, 400_000, expected)
@@ -454,12 +454,12 @@ def test_tallies_merge():
     m = small()
     reports = m.perturb(population())
     whole = m.tally(reports)
-    assert whole.n == len(reports) == whole.support.sum()
+    assert whole.n == len(reports) == whole.counters.sum()
     assert Tally.merge([m.tally(reports[:7]), m.tally(reports[7:20_000]), m.tally(reports[20_000:])]) == whole
     assert Tally.from_bytes(whole.to_bytes()) == whole
     groups = np.arange(len(reports)) % 3
-    counts = m.support_counts(np.asarray(reports), groups, 3)
-    assert [m.tally(reports.to_numpy()[groups == i]).support.tolist() for i in range(3)] == counts.tolist()
+    counts = m.count_reports(np.asarray(reports), groups, 3)
+    assert [m.tally(reports.to_numpy()[groups == i]).counters.tolist() for i in range(3)] == counts.tolist()
 
 
 def test_what_is_no_tally_of_this_mechanism():

@@ -109,13 +109,13 @@ CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error")]
 def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
     domain = Domain(range(d - (policy == "other")), unmatched=policy)
     m = ThresholdHistogramEncoding(domain, epsilon=epsilon, theta=theta)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     tables = []
     for code in range(d + (policy == "none")):
         noise = OneByOne(m, code)
         reports = m.perturb_codes(np.full(1 << d, code, np.uint8), noise)
         assert sorted(reports[:, 0].tolist()) == list(range(1 << d))
-        supported = m.support_counts(reports, np.arange(1 << d), 1 << d)
+        supported = m.count_reports(reports, np.arange(1 << d), 1 << d)
         for v in range(d):
             probability = sum(w for w, s in zip(noise.weights, supported[:, v], strict=True) if s)
             assert probability == (p[v] if v == code else q[v])
@@ -129,7 +129,7 @@ def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
 def test_epsilon_is_never_above_the_one_asked_for(epsilon, theta):
     m = ThresholdHistogramEncoding(range(3), epsilon=epsilon, theta=theta)
     assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     half, share = Fraction(epsilon) / 2, Fraction(m.theta)
     if epsilon < 80:  # above, p and q are what 64 bits resolve
         exact_p, exact_q = 1 - exact_exp(half * (share - 1)) / 2, exact_exp(-half * share) / 2
@@ -188,7 +188,7 @@ def test_layouts_tallies_and_groups_agree():
     assert Tally.merge([m.tally(plain[:1234]), m.tally(packed[1234:])]) == whole
     groups = np.arange(5000) * 7 % 13
     rows = np.array(plain.to_pylist())
-    counts = m.support_counts(m.from_arrow(plain), groups, 13)
+    counts = m.count_reports(m.from_arrow(plain), groups, 13)
     np.testing.assert_array_equal(counts, [rows[groups == g].sum(axis=0) for g in range(13)])
 
 
@@ -199,7 +199,7 @@ def test_keyed_reports():
     whole = m.from_arrow(m.perturb(pa.array(x), randomness=Keyed(secret, ids, column="c")))
     few = m.from_arrow(m.perturb(pa.array(x[700:900]), randomness=Keyed(secret, ids[700:900], column="c")))
     np.testing.assert_array_equal(few, whole[700:900])
-    check_binomial(m.support_counts(whole, ids, 1)[0], n, np.where(np.arange(100) == 5, m.p, m.q))
+    check_binomial(m.count_reports(whole, ids, 1)[0], n, np.where(np.arange(100) == 5, m.p, m.q))
 
 
 def test_value_object():

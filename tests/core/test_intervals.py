@@ -43,7 +43,7 @@ SIZES = (1000, 10_000)
 
 
 def exact_coverage(m, n: int, f: float, value: int) -> float:
-    p, q = (float(x[value]) for x in m.support_probabilities())
+    p, q = (float(x[value]) for x in m.expected_parts())
     true = round(f * n)
     probability = signal.fftconvolve(
         stats.binom.pmf(np.arange(true + 1), true, p), stats.binom.pmf(np.arange(n - true + 1), n - true, q)
@@ -67,7 +67,7 @@ def test_coverage(name, n):
 def test_simulated_coverage_is_the_computed_one(name):
     m, n, f, repetitions = MECHANISMS[name], 1000, 0.3, 200_000
     rng = np.random.default_rng()
-    p, q = (float(x[0]) for x in m.support_probabilities())
+    p, q = (float(x[0]) for x in m.expected_parts())
     true = round(f * n)
     first = rng.binomial(true, p, repetitions) + rng.binomial(n - true, q, repetitions)
     support = np.repeat(first[:, None], m.domain.size, axis=1)
@@ -83,7 +83,7 @@ def test_coverage_through_perturb_tally_and_estimate(name):
     codes[:, :true] = 1
     values = m.domain.decode(codes.reshape(-1))
     native = m.from_arrow(m.perturb(values))
-    support = m.support_counts(native, np.repeat(np.arange(piles), n), piles)
+    support = m.count_reports(native, np.repeat(np.arange(piles), n), piles)
     histograms = [m.estimate(Tally(n, s, m.fingerprint)) for s in support]
     covered = sum(bool(h.low[1] <= true <= h.high[1]) for h in histograms)
     check_binomial(covered, piles, exact_coverage(m, n, true / n, 1))
@@ -134,11 +134,11 @@ def test_estimates_are_unbiased_with_the_claimed_variance(name, f):
     codes = np.zeros((piles, n), np.uint8)
     codes[:, :true] = 1
     native = m.from_arrow(m.perturb(m.domain.decode(codes.reshape(-1))))
-    support = m.support_counts(native, np.repeat(np.arange(piles), n), piles)
+    support = m.count_reports(native, np.repeat(np.arange(piles), n), piles)
     estimates = m.debias(n, support)[0]
     truth = np.zeros(m.domain.size)
     truth[0], truth[1] = n - true, true
-    p, q = (np.array(x, float) for x in m.support_probabilities())
+    p, q = (np.array(x, float) for x in m.expected_parts())
     variance = (truth * p * (1 - p) + (n - truth) * q * (1 - q)) / (p - q) ** 2
     bound = stats.norm.isf(FALSE_ALARM / (2 * m.domain.size))
     assert np.all(np.abs(estimates.mean(axis=0) - truth) <= bound * np.sqrt(variance / piles))

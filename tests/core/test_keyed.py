@@ -265,7 +265,7 @@ def test_bits_of_a_vector_are_independent():
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_marginals_over_ids_are_p_and_q(name):
     m = MECHANISMS[name]
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     n = 300_000
     for code in {0, m.domain.size - 1, m.domain.unmatched_code if m.domain.unmatched == "none" else 0}:
         native = m.perturb_codes(
@@ -274,7 +274,7 @@ def test_marginals_over_ids_are_p_and_q(name):
                 m.fingerprint, np.full(n, code, m.domain.code_dtype)
             ),
         )
-        support = m.support_counts(native, np.zeros(n, np.int64), 1)[0]
+        support = m.count_reports(native, np.zeros(n, np.int64), 1)[0]
         expected = [float(p[v] if v == code else q[v]) for v in range(m.domain.size)]
         check_binomial(support, n, np.array(expected))
 

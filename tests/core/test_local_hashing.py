@@ -133,7 +133,7 @@ def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, 
     if d + (policy == "none") > prime:
         return
     m, every = small(prime, monkeypatch, variant, d, epsilon, policy)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     tables = []
     for code in range(d + (policy == "none")):
         noise = every()
@@ -165,7 +165,7 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     there = noise.lanes["first"] > 0
     share = Fraction(m.functions, m.functions - m.functions // int(noise.sizes["first"]))
     total = sum(w for w, s, t in zip(noise.weights(), supported, there, strict=True) if s and t) * share
-    assert total != m.support_probabilities()[1][2]
+    assert total != m.expected_parts()[1][2]
 
 
 @pytest.mark.parametrize("prime", [5, 7, 11, 13])
@@ -208,7 +208,7 @@ def test_collisions_of_linear_functions(g, digits):
 def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, variant):
     m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
     assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     assert 0 < q[0] < p[0] < 1
     assert m.perturb([d - 1])[0] < 2**63
     assert variant != "fast" or d <= m.functions <= m.g * d
@@ -256,14 +256,14 @@ def test_both_ways_of_fast_counting_are_taken(monkeypatch):
     m = LocalHashing(range(20), epsilon=1.0, variant="fast")
     reports = m.perturb(np.arange(60_000) % 20)
     expected = slow_support(m, reports, 20)
-    whole = m.tally(reports).support
+    whole = m.tally(reports).counters
     np.testing.assert_array_equal(whole, expected.sum(axis=0))
     monkeypatch.setattr(local_hashing, "_CELLS", m.functions * m.g * 2)  # few groups at a time
     groups = np.arange(60_000) * 7 % 5
     counts = m.support_counts(reports, groups, 5)
     np.testing.assert_array_equal(counts, [expected[groups == g].sum(axis=0) for g in range(5)])
     monkeypatch.setattr(local_hashing, "_counts_of_rows", None)
-    np.testing.assert_array_equal(m.tally(reports).support, whole)
+    np.testing.assert_array_equal(m.tally(reports).counters, whole)
 
 
 def test_tallies_merge_and_arrow_round_trips():
@@ -386,7 +386,7 @@ def test_keyed_marginals(variant):
     m = LocalHashing(range(20), epsilon=1.0, variant=variant)
     n = 300_000
     noise = Keyed(Secret.generate(), np.arange(n), column="c")
-    support = m.tally(m.perturb(pa.array(np.full(n, 5)), randomness=noise)).support
+    support = m.tally(m.perturb(pa.array(np.full(n, 5)), randomness=noise)).counters
     check_binomial(support, n, np.where(np.arange(20) == 5, m.p, m.q))
 
 

@@ -162,7 +162,7 @@ def test_variance_of_d_bit_flip(b, d, epsilon):
     assert m.variance(10) == pytest.approx(10 * absent, rel=1e-12)
     assert m.variance(10, 3) == pytest.approx(7 * absent + 3 * present, rel=1e-12)
     tally = Tally(4, np.tile([1, 1], b) * (2 * d // b) if d == b else quarter(b, d), m.fingerprint)
-    said = tally.support.reshape(b, 2)
+    said = tally.counters.reshape(b, 2)
     np.testing.assert_allclose(m.estimate(tally).counts, said[:, 1] * one + said[:, 0] * zero)
     np.testing.assert_allclose(
         m.estimate(tally).standard_errors, np.sqrt(m.variance(4, m.estimate(tally).counts.clip(0, 4)))
@@ -275,7 +275,7 @@ def test_both_rounds_over_all_outcomes(name):
     permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
     assert worst(reports) == m.worst_ratio() <= exact_exp(m.epsilon_1)
     assert worst(permanent) == m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     for code, table in enumerate(reports):
         for v in range(m.domain.size):
             supports = [v == r[0] if name.startswith("grr") else bool(r[0] >> v & 1) for r in table]
@@ -335,10 +335,10 @@ def test_loloha_over_all_outcomes(d, g, unmatched):
     tables = [distribution(m.perturb_codes, code) for code in codes_of(m)]
     assert worst(tables) == m.worst_ratio() <= exact_exp(m.epsilon_1)
     assert m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     for code, table in enumerate(tables):
         reports = np.array(list(table), np.uint64)[:, 0]
-        supported = m.support_counts(reports, np.arange(len(reports)), len(reports))
+        supported = m.count_reports(reports, np.arange(len(reports)), len(reports))
         for v in range(m.domain.size):
             total = sum(itertools.compress(table.values(), supported[:, v]))
             assert total == (p[v] if v == code else q[v])
@@ -352,7 +352,7 @@ def test_d_bit_flip_over_all_outcomes(b, d, unmatched):
     tables = [distribution(m.perturb_codes, code, d) for code in codes_of(m)]
     assert worst(tables) == m.worst_ratio() == m.permanent_ratio() <= exact_exp(m.epsilon)
     assert m.realised_epsilon == pytest.approx(2.0, rel=1e-12)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     for code, table in enumerate(tables):
         sets = defaultdict(Fraction)
         for report, weight in table.items():
@@ -644,7 +644,7 @@ SAMPLED = {
 
 
 def supported(m, reports) -> np.ndarray:
-    each = m.support_counts(reports, np.arange(len(reports)), len(reports))
+    each = m.count_reports(reports, np.arange(len(reports)), len(reports))
     return each[:, 1::2].astype(bool) if isinstance(m, DBitFlip) else each.astype(bool)
 
 
@@ -690,7 +690,7 @@ def check_estimates(m) -> None:
         codes = np.tile((np.arange(N) < 0.3 * N).astype(int), RUNS)
     noise = Keyed(Secret.from_seed(5), np.arange(N * RUNS), column="c").bind(m.fingerprint, codes)
     reports = m.perturb_codes(codes.astype(np.uint8), noise)
-    support = m.support_counts(reports, np.repeat(np.arange(RUNS), N), RUNS)
+    support = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)
     counts = m.debias(np.full((RUNS, 1), N), support)[0]
     for value, f in [(1, 0.3)] if m.domain.size == 2 else [(0, 0.0), (1, 0.3)]:
         true, variance = f * N, m.variance(N, f * N)
@@ -708,7 +708,7 @@ def test_a_wrong_estimator_or_variance_is_found(monkeypatch):
     check_estimates(m)
     with monkeypatch.context() as patch:  # debiased for the second round only
         patch.setattr(
-            LongitudinalUnaryEncoding, "support_probabilities", lambda m: m.instantaneous.support_probabilities()
+            LongitudinalUnaryEncoding, "expected_parts", lambda m: m.instantaneous.expected_parts()
         )
         with pytest.raises(AssertionError):
             check_estimates(ue(10))
@@ -781,10 +781,10 @@ def test_tallies_merge_and_arrow_round_trips(name):
     if not isinstance(m, LongitudinalRandomizedResponse):
         assert m.tally(m.to_numpy(native)) == whole
     groups = np.arange(len(native)) % 3
-    counts = m.support_counts(native, groups, 3)
+    counts = m.count_reports(native, groups, 3)
     for group in range(3):
         np.testing.assert_array_equal(
-            counts[group], m.tally(reports.take(pa.array(np.flatnonzero(groups == group)))).support
+            counts[group], m.tally(reports.take(pa.array(np.flatnonzero(groups == group)))).counters
         )
     histogram = m.estimate(whole, confidence=0.9)
     assert (histogram.low <= histogram.high).all()
@@ -799,7 +799,7 @@ def test_value_objects(name):
     for again in (pickle.loads(pickle.dumps(m)), Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))):
         assert again == m
         assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
-        assert again.support_probabilities() == m.support_probabilities()
+        assert again.expected_parts() == m.expected_parts()
     assert isinstance(m, Longitudinal)
     assert m.memoised
     assert f"epsilon_infinity={m.epsilon_infinity}" in repr(m)

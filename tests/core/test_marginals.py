@@ -24,7 +24,7 @@ KINDS = {
 
 def table_of(m) -> np.ndarray:
     """Pr[report supports v | code x], one more row for "none"."""
-    p, q = (np.array(x, float) for x in m.support_probabilities())
+    p, q = (np.array(x, float) for x in m.expected_parts())
     d = m.domain.size
     table = np.where(np.eye(d, dtype=bool), p, q)
     return np.vstack([table, q]) if m.domain.unmatched == "none" else table
@@ -60,7 +60,7 @@ def supported(m, reports) -> np.ndarray:
         return m.to_numpy(native)
     if isinstance(m, RandomizedResponse):
         return native[:, None] == np.arange(m.domain.size)
-    return m.support_counts(native, np.arange(len(native)), len(native)).astype(bool)
+    return m.count_reports(native, np.arange(len(native)), len(native)).astype(bool)
 
 
 INPUTS = ["arrow", "dictionary", "numpy", "slice", "chunked", "arrow", "dictionary", "numpy"]
@@ -136,7 +136,7 @@ def test_rows_and_columns_of_bit_vectors_are_independent(kind, d):
 def test_rows_of_randomized_response_are_independent(name):
     m = RANDOMIZED[name]
     reports = m.perturb_codes(np.ones(ROWS, m.domain.code_dtype), Keystream())
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     check_rows_independent((reports == 1)[:, None], np.array([float(p[1])]))
     check_rows_independent((reports == 0)[:, None], np.array([float(q[0])]))
 
@@ -158,4 +158,4 @@ def test_wide_bit_vectors(d):
     n = 200_000_000 // d
     value = d - 1
     tally = m.tally(m.perturb(np.full(n, value), packed=True))
-    check_binomial(tally.support, n, np.where(np.arange(d) == value, m.p, m.q))
+    check_binomial(tally.counters, n, np.where(np.arange(d) == value, m.p, m.q))

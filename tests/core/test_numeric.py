@@ -291,7 +291,7 @@ def test_square_wave_parameters(epsilon, b, p, q):
 def law_of_bits(oracle, x, bits) -> Fraction:
     """Exact probability that exactly these values are supported by a report of x; small k only."""
     k = len(bits)
-    p, q = (Fraction(a[0]) for a in oracle.support_probabilities())
+    p, q = (Fraction(a[0]) for a in oracle.expected_parts())
     if isinstance(oracle, RandomizedResponse):
         return Fraction(0) if sum(bits) != 1 else p if bits[x] else q
     if isinstance(oracle, SubsetSelection):
@@ -309,7 +309,7 @@ def supports_by_report(oracle):
     """Each set of supported values that there may be, and its exact probability given each value."""
     k = oracle.domain.size
     if isinstance(oracle, HadamardResponse):
-        p = Fraction(oracle.support_probabilities()[0][0])
+        p = Fraction(oracle.expected_parts()[0][0])
         for y in range(oracle.columns):
             bits = [((v + 1) & y).bit_count() % 2 == 0 for v in range(k)]
             yield np.array(bits), [2 * (p if bits[x] else 1 - p) / oracle.columns for x in range(k)]
@@ -408,7 +408,7 @@ def test_marginals_of_samples(name):
 def test_keyed_noise_has_the_same_marginals():
     for m in (SYMBOLS["hybrid"], SYMBOLS["piecewise, epsilon 7"], SYMBOLS["one bit"]):
         noise = Keyed(Secret.generate(), np.arange(N), column="c")
-        counts = m.tally(m.perturb(np.full(N, 0.123), randomness=noise)).support
+        counts = m.tally(m.perturb(np.full(N, 0.123), randomness=noise)).counters
         (code,) = m.inputs.encode([0.123]).tolist()
         check_binomial(counts, N, np.array([float(p) for p in m.probabilities(code)]))
 
@@ -439,7 +439,7 @@ def test_intervals_of_means_from_model_errors_cover():
         m.inputs.encode(numbers),
         Keyed(Secret.from_seed(1), np.arange(runs * n), column="c").bind(m.fingerprint, m.inputs.encode(numbers)),
     )
-    counts = m.support_counts(native, np.arange(runs * n) // n, runs)
+    counts = m.count_reports(native, np.arange(runs * n) // n, runs)
     _, _, low, high = m.means(np.full(runs, n), counts)
     truth = -0.3 / 3
     assert 0.925 <= np.mean((low <= truth) & (truth <= high)) <= 0.975
@@ -579,9 +579,9 @@ def test_tallies_merge_and_layouts_agree(name):
     assert whole == m.tally(m.to_numpy(m.from_arrow(reports))) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
     groups = np.arange(5000) % 3
     native = m.from_arrow(reports)
-    grouped = m.support_counts(native, groups, 3)
+    grouped = m.count_reports(native, groups, 3)
     for g in range(3):
-        np.testing.assert_array_equal(grouped[g], m.support_counts(native[groups == g], groups[groups == g] * 0, 1)[0])
+        np.testing.assert_array_equal(grouped[g], m.count_reports(native[groups == g], groups[groups == g] * 0, 1)[0])
     n = np.bincount(groups)
     together = m.means(n, grouped)
     alone = [m.mean(Tally(int(n[g]), grouped[g], m.fingerprint)) for g in range(3)]

@@ -135,7 +135,7 @@ def test_perturb(plan):
         for name, m in plan.columns.items():
             assert reports.column(name).type == m.report_type(packed=packed)
             tally = m.tally(reports.column(name))
-            assert (tally.n, tally.support.shape) == (n, (m.domain.size,))
+            assert (tally.n, tally.counters.shape) == (n, (m.domain.size,))
         for name in plan.keep:
             assert reports.column(name).equals(batch.column(name))
 
@@ -240,7 +240,7 @@ def test_an_empty_batch():
         {"a": pa.array([], pa.string()), "b": pa.array([], pa.bool_()), "t": pa.array([], pa.int8())}
     )
     assert plan.perturb(batch).num_rows == 0
-    assert np.array_equal(plan["a"].tally(plan.perturb(batch).column("a")).support, [0, 0])
+    assert np.array_equal(plan["a"].tally(plan.perturb(batch).column("a")).counters, [0, 0])
 
 
 # ---- seeded plans

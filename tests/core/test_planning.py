@@ -163,7 +163,7 @@ def check_error(name, f, claimed):
     codes = np.zeros((piles, n), np.uint8)
     codes[:, :true] = 1
     native = m.from_arrow(m.perturb(m.domain.decode(codes.reshape(-1))))
-    support = m.support_counts(native, np.repeat(np.arange(piles), n), piles)
+    support = m.count_reports(native, np.repeat(np.arange(piles), n), piles)
     errors = m.debias(n, support)[0][:, 1] / n - f
     ratio = np.mean(errors**2) / claimed**2
     # the variance of a square is 2 if normal; a tenth more for what is not

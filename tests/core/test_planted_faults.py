@@ -120,7 +120,7 @@ def reports(m, n=1_000_000):
 
 
 def expected(m):
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     d = m.domain.size
     return np.where(np.eye(d, dtype=bool), np.array(p, float), np.array(q, float))
 

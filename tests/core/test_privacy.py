@@ -147,10 +147,10 @@ def test_every_ratio_of_every_output_is_within_epsilon(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_support_probabilities_are_those_of_the_reports(monkeypatch, name):
+def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
     """Pr[report supports v] over the same enumeration: p where v is the value, q elsewhere, q everywhere for none."""
     m = MECHANISMS[name]
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     labels = m.domain.values
     for value in inputs_of(m):
         table = exact_distribution(monkeypatch, m, value, "numpy")

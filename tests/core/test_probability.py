@@ -54,7 +54,7 @@ def as_threshold(p: Fraction) -> int:
 @example(50.0, 2, "error")
 def test_grr(epsilon, d, policy):
     m = RandomizedResponse(domain(d, policy), epsilon=epsilon)
-    (p, *more_p), (q, *more_q) = m.support_probabilities()
+    (p, *more_p), (q, *more_q) = m.expected_parts()
     assert set(more_p) == {p}
     assert set(more_q) == {q}
     assert p + (d - 1) * q == 1
@@ -125,7 +125,7 @@ def test_from_coins(truth, yes):
     p1, p0 = t + (1 - t) * y, (1 - t) * y
     assume(math.floor(p1 * ONE) > math.ceil(p0 * ONE))
     m = RandomizedResponse.from_coins(truth=truth, yes=yes)
-    (no_of_no, yes_of_yes), (no_of_yes, yes_of_no) = m.support_probabilities()
+    (no_of_no, yes_of_yes), (no_of_yes, yes_of_no) = m.expected_parts()
     assert no_of_no + yes_of_no == yes_of_yes + no_of_yes == 1
     assert yes_of_yes * ONE == math.floor(p1 * ONE)
     assert yes_of_no * ONE == math.ceil(p0 * ONE)
@@ -150,7 +150,7 @@ def test_an_enormous_epsilon_saturates(epsilon):
         UnaryEncoding([1, 2], epsilon=epsilon),
         UnaryEncoding([1, 2], epsilon=epsilon, variant="symmetric"),
     ):
-        p, q = m.support_probabilities()
+        p, q = m.expected_parts()
         assert 0 < q[0] < p[0] < 1
         assert spends_at_most(m, epsilon)
 

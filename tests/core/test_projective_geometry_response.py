@@ -214,7 +214,7 @@ CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 
 def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     m = PGR(domain_of(d, policy), epsilon=epsilon, field=field)
     supports = incidence(field, m.space.dimension)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     tables = [channel(m, m.space.points, code) for code in range(d + (policy == "none"))]
     for code, table in enumerate(tables):
         for v in range(d):
@@ -232,7 +232,7 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
     m = HPGR(domain_of(d, policy), epsilon=epsilon, field=field, blocks=blocks)
     supports, b = incidence(field, m.space.dimension), m.space.points
     less, in_block = Fraction(m.space.intersection, m.space.support), -(-(d + (policy == "none")) // blocks)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     own, same, other = m._chances
     tables = [channel(m, m.points, code) for code in range(d + (policy == "none"))]
     for code, table in enumerate(tables):
@@ -295,10 +295,10 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     np.add.at(expected[:, : m.domain.size], groups, supported(m, reports))
     if isinstance(m, HPGR):
         np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
     monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
-    assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
 
 @each
@@ -309,7 +309,7 @@ def test_tallies_merge_and_arrow_round_trips(name):
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
     assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-    assert whole.support.shape == (m.counters,)
+    assert whole.counters.shape == (m.counters,)
 
 
 # ---- samples
@@ -369,7 +369,7 @@ def estimates_of(m, shares: dict[int, float], n: int, repeats: int) -> np.ndarra
     assert len(codes) == n
     noise = Keyed(Secret.from_seed(11), np.arange(n * repeats), column="c")
     reports = m.from_arrow(m.perturb(pa.array(np.tile(codes, repeats)), randomness=noise))
-    counts = m.support_counts(reports, np.repeat(np.arange(repeats), n), repeats)
+    counts = m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats)
     return m.debias(n, counts)[0]
 
 
@@ -467,7 +467,7 @@ def test_keyed_reports_are_those_of_the_reference(name):
 def test_keyed_marginals():
     m = PGR(range(20), epsilon=1.0)
     noise = Keyed(Secret.generate(), np.arange(200_000), column="c")
-    support = m.tally(m.perturb(pa.array(np.full(200_000, 5)), randomness=noise)).support
+    support = m.tally(m.perturb(pa.array(np.full(200_000, 5)), randomness=noise)).counters
     check_binomial(support, 200_000, np.where(np.arange(20) == 5, m.p, m.q))
 
 

@@ -94,7 +94,7 @@ def test_known_answer_of_googles_client():
     assert bloom.google_instantaneous(57576, below[0.5], below[0.75]) == 64493
     m = Rappor(bits=16, hashes=2, cohorts=8, **CHROME, hashing="md5")
     tally = m.tally(m.from_integers([0], [64493]))
-    counts = tally.support.reshape(8, 17)
+    counts = tally.counters.reshape(8, 17)
     assert counts[0].tolist() == [1, *(64493 >> i & 1 for i in range(16))]
     assert not counts[1:].any()
 
@@ -467,8 +467,8 @@ def test_counts_are_those_of_loops_and_merge(k, n_groups):
     expected = np.zeros((n_groups, 5, 1 + k), np.int64)
     with_n = np.concatenate((np.ones((4000, 1), bool), unpacked(m, rows)), axis=1)
     np.add.at(expected, (groups, rows[:, 0].astype(int)), with_n)
-    np.testing.assert_array_equal(m.support_counts(rows, groups, n_groups), expected.reshape(n_groups, -1))
-    assert not m.support_counts(rows[:0], groups[:0], n_groups).any()
+    np.testing.assert_array_equal(m.count_reports(rows, groups, n_groups), expected.reshape(n_groups, -1))
+    assert not m.count_reports(rows[:0], groups[:0], n_groups).any()
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole == m.tally(rows)
     assert whole == m.over(FRUIT).tally(reports)
@@ -492,7 +492,7 @@ def test_what_is_no_report_or_tally():
             m.tally(reports)
     good = m.tally(m.from_integers([0, 1, 1], [1, 2, 3]))
     for at, wrong in ((0, 2), (18, 3), (1, -1)):
-        support = good.support.copy()
+        support = good.counters.copy()
         support[at] = wrong
         with pytest.raises(ReportError):
             m.over(FRUIT).estimate(Tally(3, support, m.fingerprint))
@@ -745,9 +745,9 @@ def test_support_of_the_first_bit_is_a_pure_protocol():
     assert q == p - (p - m.bit_probabilities()[0]) * (1 - (1 - (1 - Fraction(1, 16)) ** 2))
     n = 100_000
     tally = m.tally(m.perturb(np.arange(n), randomness=keyed(np.arange(n))))  # everybody another value
-    assert abs(m.support_of(n, tally.support, codes(np.arange(300))) / n - float(q)).max() < 0.03
+    assert abs(m.support_of(n, tally.counters, codes(np.arange(300))) / n - float(q)).max() < 0.03
     tally = m.tally(m.perturb(np.full(n, 7), randomness=keyed(np.arange(n))))
-    check_binomial(m.support_of(n, tally.support, codes([7])), n, float(p))
+    check_binomial(m.support_of(n, tally.counters, codes([7])), n, float(p))
 
 
 def test_no_reports_and_several_tallies():
@@ -761,7 +761,7 @@ def test_no_reports_and_several_tallies():
     assert o.tally(o.perturb(pa.array([], pa.string()), randomness=keyed(np.array([], int)))).n == 0
     tallies = [m.tally(m.perturb([f] * 100, randomness=keyed(np.arange(100)))) for f in FRUIT[:3]]
     each = [o.estimate(t) for t in tallies]
-    together = o.debias(np.array([[100]] * 3), np.array([t.support for t in tallies]))
+    together = o.debias(np.array([[100]] * 3), np.array([t.counters for t in tallies]))
     for i in range(3):
         np.testing.assert_array_equal(together[0][i], each[i].counts)
         np.testing.assert_array_equal(together[3][i], each[i].high)

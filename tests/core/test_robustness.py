@@ -117,7 +117,7 @@ def test_numpy_text_with_a_nul_inside_is_not_taken_for_another_label():
     assert domain.encode(np.array(["a\0b"])).tolist() == [2]
 
 
-@pytest.mark.parametrize("support", [[5], [5, 1, 1], [[5, 1]]])
+@pytest.mark.parametrize("counters", [[5], [5, 1, 1], [[5, 1]]])
 def test_a_tally_of_another_width_cannot_be_estimated(support):
     m = RandomizedResponse(AB, epsilon=1)
     with pytest.raises(LdpError):
@@ -125,7 +125,7 @@ def test_a_tally_of_another_width_cannot_be_estimated(support):
 
 
 @pytest.mark.parametrize(
-    ("n", "support", "fingerprint"),
+    ("n", "counters", "fingerprint"),
     [
         (-1, [1], "a" * 16),
         (1, [0.5], "a" * 16),
@@ -141,7 +141,7 @@ def test_tallies_that_cannot_be(n, support, fingerprint):
         Tally(n, np.array(support), fingerprint)
 
 
-@pytest.mark.parametrize("support", [[-1, 0], [0, 11]])
+@pytest.mark.parametrize("counters", [[-1, 0], [0, 11]])
 def test_counts_that_n_reports_cannot_have(support):
     """A tally does not know what its counters count; its mechanism does."""
     m = RandomizedResponse(AB, epsilon=1)
@@ -179,7 +179,7 @@ def test_an_epsilon_that_is_accepted_can_be_estimated_with():
 @pytest.mark.parametrize(("epsilon", "d"), [(1e-6, 2), (1e-6, 16), (1e-4, 16)])
 def test_variance_at_a_small_epsilon(epsilon, d):
     m = RandomizedResponse(range(d), epsilon=epsilon)
-    p, q = (Fraction(x[0]) for x in m.support_probabilities())
+    p, q = (Fraction(x[0]) for x in m.expected_parts())
     assert m.variance(1) == pytest.approx(float(q * (1 - q) / (p - q) ** 2), rel=1e-12)
 
 

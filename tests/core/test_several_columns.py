@@ -178,13 +178,13 @@ def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_support_probabilities_are_those_of_the_reports(monkeypatch, name):
+def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
     """(p*, q*) of fakes, and (p, q) of answers, from the same enumeration."""
     plan = PLANS[name]
     record = tuple(m.domain.labels[0] for m in plan.columns.values())
     table = exact_distribution(monkeypatch, plan, record)
     for at, m in enumerate(plan.columns.values()):
-        p, q = m.support_probabilities()
+        p, q = m.expected_parts()
         share = sum(weight for reports, weight in table.items() if not reports[at].strip("[").startswith("None"))
         assert share == (Fraction(1, m.columns) if isinstance(m, SampledColumn) else 1)
         for v, label in enumerate(m.domain.values):
@@ -309,7 +309,7 @@ def test_sampled_variance_by_counting_all_samples_and_reports():
     """n = 4 records, m of them answer: mean and variance of the estimate over everything that can happen, exactly."""
     p, q, n, truth = Fraction(3, 4), Fraction(1, 4), 4, (1, 1, 1, 0)
     m = SampledColumn(UnaryEncoding.from_probabilities(AB, p=0.75, q=0.25), columns=2)
-    assert m.support_probabilities() == ([p, p], [q, q])
+    assert m.expected_parts() == ([p, p], [q, q])
     for answers in (1, 2, 3, 4):
         mean = square = Fraction(0)
         samples = list(itertools.combinations(truth, answers))
@@ -364,11 +364,11 @@ def test_fake_variance_is_the_published_one_less_the_sampling_of_the_population(
 
 def test_fakes_of_a_prior():
     m = FakeDataColumn(grr(ABC), columns=3, prior=[1, 0, 3])
-    p, q = grr(ABC).support_probabilities()
+    p, q = grr(ABC).expected_parts()
     for v, share in enumerate((Fraction(1, 4), Fraction(0), Fraction(3, 4))):
         assert m.fake_support[v] == pytest.approx(share * (p[0] - q[0]) + q[0], abs=1e-18)
-        assert m.support_probabilities()[0][v] == (p[0] + 2 * m.fake_support[v]) / 3
-        assert m.support_probabilities()[1][v] == (q[0] + 2 * m.fake_support[v]) / 3
+        assert m.expected_parts()[0][v] == (p[0] + 2 * m.fake_support[v]) / 3
+        assert m.expected_parts()[1][v] == (q[0] + 2 * m.fake_support[v]) / 3
     assert FakeDataColumn(grr(ABC), columns=3, prior=[2, 2, 2]).p == pytest.approx(
         FakeDataColumn(grr(ABC), columns=3).p
     )
@@ -395,7 +395,7 @@ def simulated(request):
     batch = pa.record_batch(dict.fromkeys("xyz", pa.array(codes)))
     reports = plan.seeded(5).perturb(batch, ids=np.arange(len(codes)))
     groups = np.repeat(np.arange(RUNS), EACH)
-    return plan, {c: m.support_counts(m.from_arrow(reports[c]), groups, RUNS) for c, m in plan.columns.items()}
+    return plan, {c: m.count_reports(m.from_arrow(reports[c]), groups, RUNS) for c, m in plan.columns.items()}
 
 
 TRUTH = EACH * np.array([0.3, 0.7, 0, 0, 0])
@@ -416,7 +416,7 @@ def test_estimates_are_unbiased_and_vary_as_they_say(simulated, column):
 
 def variances(m) -> np.ndarray:
     """Of each value's estimated count, from exact p and q."""
-    p, q = (np.array([float(x) for x in side]) for side in m.support_probabilities())
+    p, q = (np.array([float(x) for x in side]) for side in m.expected_parts())
     noise = (TRUTH * p * (1 - p) + (EACH - TRUTH) * q * (1 - q)) / (p - q) ** 2
     if not isinstance(m, SampledColumn):
         return noise
@@ -503,7 +503,7 @@ def test_tallies_merge_and_travel(name, packed):
         assert m.from_arrow(m.to_arrow(m.from_arrow(reports[c]))).tolist() == m.from_arrow(reports[c]).tolist()
         if isinstance(m, SampledColumn):
             answers = reports[c].filter(pa.array(answered(reports[c])))
-            assert whole.support.tolist() == [len(answers), *m.inner.tally(answers).support.tolist()]
+            assert whole.counters.tolist() == [len(answers), *m.inner.tally(answers).counters.tolist()]
             assert m.to_numpy(m.from_arrow(reports[c]), packed=packed).tolist() == reports[c].to_pylist()
             assert sum(answered(reports[c])) == len(answers)
             impossible = Tally(5, np.array([6, *[0] * m.inner.counters]), m.fingerprint)
@@ -524,7 +524,7 @@ def test_reports_that_are_none_are_refused():
     with pytest.raises(ReportError):
         m.tally(pa.array([[None, True, True]], bits))
     right = pa.array([nothing, None, [True] * 3, nothing], bits)
-    assert [m.tally(r).support.tolist() for r in (right, right[1:], right[3:])] == [[1] * 4, [1] * 4, [0] * 4]
+    assert [m.tally(r).counters.tolist() for r in (right, right[1:], right[3:])] == [[1] * 4, [1] * 4, [0] * 4]
     with pytest.raises(ReportError):
         SampledColumn(grr(AB), columns=2).tally(pa.array(["a", None, "z"]))
     with pytest.raises(ReportError):
@@ -575,7 +575,7 @@ def test_the_draw_is_the_persons_own_and_independent_of_the_columns_noise():
             np.zeros(60_000, np.uint8), keyed.named("x").bind(m.fingerprint, np.zeros(60_000, np.uint8))
         )
     )
-    p, _ = m.support_probabilities()
+    p, _ = m.expected_parts()
     for other, share in zip(others, (0.5, 0.5, 1 - float(p[0])), strict=True):
         check_binomial(np.sum((draw == 1) & (other == 1)), 60_000, share / 2)
 
@@ -705,7 +705,7 @@ def test_columns_are_values(m):
         assert hash(again) == hash(m)
         assert again.fingerprint == m.fingerprint
         assert repr(again) == repr(m)
-        assert again.support_probabilities() == m.support_probabilities()
+        assert again.expected_parts() == m.expected_parts()
     for name in ("inner", "columns", "epsilon", "domain", "anything"):
         with pytest.raises(AttributeError):
             setattr(m, name, 1)
@@ -765,7 +765,7 @@ def test_the_comparison_agrees_with_the_reports():
         groups = np.repeat(np.arange(runs), n)
         errors = {}
         for name, m in sharing.plan.columns.items():
-            counts = m.debias(n, m.support_counts(m.from_arrow(reports[name]), groups, runs))[0]
+            counts = m.debias(n, m.count_reports(m.from_arrow(reports[name]), groups, runs))[0]
             d = len(columns[name])
             true = np.bincount(groups * d + values[name], minlength=runs * d).reshape(runs, d)
             errors[name] = math.sqrt(((counts - true) ** 2).mean()) / n

@@ -112,7 +112,7 @@ def outcomes(m, code):
     """(weight, supported bool[codes], counters) of every report of ``code``, and the reports as hashable values."""
     noise = Every(m)
     reports = m.perturb_codes(np.full(len(noise), code, np.uint64), noise)
-    counters = m.support_counts(reports, np.arange(len(noise)), len(noise))
+    counters = m.count_reports(reports, np.arange(len(noise)), len(noise))
     supported = m.support_of(1, counters, np.arange(m.functions.table.shape[1], dtype=np.uint64))
     assert sum(noise.weights) == 1
     keys = [tuple(np.atleast_1d(r).tolist()) for r in reports]
@@ -223,7 +223,7 @@ def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     assert cms.variance(1) == pytest.approx(4 * math.exp(epsilon) / (math.exp(epsilon) - 1) ** 2, rel=1e-4)
     sue = CountMeanSketch("int", epsilon=epsilon, variant="symmetric", **wide)
     assert sue.bucket_probability == tuple(
-        x[0] for x in UnaryEncoding([0, 1], epsilon=epsilon, variant="symmetric").support_probabilities()
+        x[0] for x in UnaryEncoding([0, 1], epsilon=epsilon, variant="symmetric").expected_parts()
     )
 
 
@@ -292,7 +292,7 @@ def test_collisions_that_come_in_numbers_are_found():
 def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
     m = kind("int", epsilon=1.0, hashes=5, width=8)
     reports, groups = m.perturb(np.arange(4000) % 11), np.arange(4000) % 3
-    counters = m.support_counts(reports, groups, 3)
+    counters = m.count_reports(reports, groups, 3)
     codes = m.domain.encode(np.arange(40))
     naive = np.zeros((3, 40), np.int64)
     for j, hashes in enumerate(m.functions.all(codes).T):
@@ -346,7 +346,7 @@ def test_marginals(kind, hashes, width, keyed):
     cells = hashes * (1 if kind is CountMeanSketch else width)
     if cells > 1:
         check_uniform(np.bincount(functions.astype(int), minlength=cells))
-    np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(n, m.tally(reports).support, codes))
+    np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(n, m.tally(reports).counters, codes))
 
 
 @each
@@ -454,11 +454,11 @@ def test_the_sketch_knows_the_sum_of_squares(kind):
     m = kind("int", epsilon=1.0, hashes=k, width=width)
     values = np.where(np.arange(n) < 20_000, 7, np.arange(n) % 100)
     f2 = int((np.bincount(values).astype(int) ** 2).sum())
-    found = m.collision_variance(n, m.tally(m.perturb(values)).support, np.zeros(1)).item()
+    found = m.collision_variance(n, m.tally(m.perturb(values)).counters, np.zeros(1)).item()
     rare = m.over([1, 2]).variance(n)
     # the sums of squares of noise alone vary by sqrt(2 / (k * width)) * rare; with those people at most 1.4 times that
     assert abs(found - (f2 - n) / (k * (width - 1))) < 9 * math.sqrt(2 / (k * width)) * rare
-    everyone = m.collision_variance(n, m.tally(m.perturb(np.full(n, 7))).support, np.array([n, 0.0]))
+    everyone = m.collision_variance(n, m.tally(m.perturb(np.full(n, 7))).counters, np.array([n, 0.0]))
     assert everyone[0] < 6 * math.sqrt(2 / (k * width)) * rare  # nobody else to collide with
     assert everyone[1] == pytest.approx(n * (n - 1) / (k * (width - 1)), rel=0.1)
 
@@ -493,7 +493,7 @@ def test_tallies_merge_and_arrow_round_trips(kind):
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
     assert whole == m.tally(m.to_numpy(m.from_arrow(reports))) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-    assert whole.support.shape == (m.counters,)
+    assert whole.counters.shape == (m.counters,)
     assert Tally.from_bytes(whole.to_bytes()) == whole
     again = m.to_arrow(m.from_arrow(reports[5:60]))
     assert again.equals(reports[5:60])
@@ -504,14 +504,14 @@ def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
     m = kind("int", epsilon=1.0, hashes=4, width=16)
     reports = m.perturb(np.arange(3000))
     groups = np.random.default_rng(0).integers(0, 5, 3000)
-    grouped = m.support_counts(reports, groups, 6)
+    grouped = m.count_reports(reports, groups, 6)
     for g in range(6):
-        np.testing.assert_array_equal(grouped[g], m.tally(reports[groups == g]).support)
+        np.testing.assert_array_equal(grouped[g], m.tally(reports[groups == g]).counters)
     monkeypatch.setattr(count_mean_sketch, "_ROWS", 700)  # in blocks, some of which
     in_order = np.argsort(reports if reports.ndim == 1 else reports[:, 0])  # are all of one function
-    np.testing.assert_array_equal(m.support_counts(reports[in_order], groups[in_order], 6), grouped)
+    np.testing.assert_array_equal(m.count_reports(reports[in_order], groups[in_order], 6), grouped)
     monkeypatch.setattr(count_mean_sketch, "_LONG", 0)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, 6), grouped)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, 6), grouped)
 
 
 @each
@@ -656,7 +656,7 @@ def test_what_is_no_report_or_no_tally(kind):
     over = m.over(["a", "b"])
     with pytest.raises(MechanismMismatchError):
         over.estimate(kind(epsilon=1, hashes=3, width=16, salt=1).tally(good))
-    support = np.array(m.tally(good).support)
+    support = np.array(m.tally(good).counters)
     with pytest.raises(ReportError):
         over.estimate(Tally(1, support + 1, m.fingerprint))
     with pytest.raises(ReportError):

@@ -119,7 +119,7 @@ def test_a_listed_set_in_the_wrong_place_is_found(monkeypatch):
 def check_distributions(m, tables: list[dict[int, Fraction]]) -> None:
     """Of each code, the exact distribution of the sets is that of the paper; and every ratio is within epsilon."""
     d, k = m.domain.size, m.k
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     sets = {s for s in range(1 << d) if s.bit_count() == k}
     for code, table in enumerate(tables):
         assert set(table) == sets
@@ -242,7 +242,7 @@ def test_a_repair_that_may_take_the_true_bit_is_found(monkeypatch, repairing):
     real = SubsetSelection._repair
     monkeypatch.setattr(SubsetSelection, "_repair", lambda self, rows, codes, noise: real(self, rows, codes + 8, noise))
     table = distribution(m, 3)
-    assert sum(w for s, w in table.items() if s >> 3 & 1) != m.support_probabilities()[0][3]
+    assert sum(w for s, w in table.items() if s >> 3 & 1) != m.expected_parts()[0][3]
 
 
 @given(
@@ -254,7 +254,7 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, data):
     k = data.draw(st.one_of(st.none(), st.integers(1, d - 1)))
     m = SubsetSelection(range(d), epsilon=epsilon, k=k)
     assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     assert p[0] + (d - 1) * q[0] == m.k
     assert 0 < m._start < ONE
 
@@ -334,10 +334,10 @@ def test_layouts_and_tallies_agree():
     whole = m.tally(plain)
     assert whole == m.tally(packed) == m.tally(np.array(plain.to_pylist()))
     assert Tally.merge([m.tally(plain[:1234]), m.tally(packed[1234:])]) == whole
-    assert whole.support.sum() == 5000 * m.k
+    assert whole.counters.sum() == 5000 * m.k
     assert m.perturb(["v3"], packed=True).dtype == np.uint64
     groups = np.arange(5000) * 7 % 13
-    counts = m.support_counts(m.from_arrow(plain), groups, 13)
+    counts = m.count_reports(m.from_arrow(plain), groups, 13)
     rows = np.array(plain.to_pylist())
     np.testing.assert_array_equal(counts, [rows[groups == g].sum(axis=0) for g in range(13)])
 

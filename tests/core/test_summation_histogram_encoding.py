@@ -76,7 +76,7 @@ def test_the_law_is_discrete_laplace(epsilon, unit):
         assert abs(probability / exact - 1) < (abs(k) - 1 / x) / unit / 2**28 + Fraction(1, 2**29)
         assert probability >= Fraction(1, 2**34)
     mean = sum(k * p for k, p in law(m).items())
-    p, q = m.support_probabilities()
+    p, q = m.expected_parts()
     assert (p, q) == ([unit - mean] * 4, [mean] * 4)
     assert m.variance(7, 3) * (m.p - m.q) ** 2 / 7 == pytest.approx(
         float(sum(k**2 * p for k, p in law(m).items()) - mean**2), rel=1e-12
@@ -129,7 +129,7 @@ def test_the_ratio_over_all_vectors(epsilon, unit, policy):
         tables.append({tuple(row): chance for row, chance in zip(reports.tolist(), chances, strict=True)})
         for v in range(2):
             mean = sum(row[v] * chance for row, chance in tables[-1].items())
-            assert mean == m.support_probabilities()[v != code][v]
+            assert mean == m.expected_parts()[v != code][v]
     worst = max(a[row] / b[row] for a, b in itertools.permutations(tables, 2) for row in a)
     assert worst == m.worst_ratio()
     assert exact_ln(worst) <= Decimal(epsilon)
@@ -214,7 +214,7 @@ def test_estimates_are_unbiased_with_the_stated_variance(name, share):
     codes = np.where(np.arange(n) < share * n, 0, m.domain.size - 1)
     noise = Keyed(Secret.from_seed(5), np.arange(n * repeats), column="c")
     reports = m.from_arrow(m.perturb(values_for(m, np.tile(codes, repeats)), randomness=noise))
-    estimates = m.debias(n, m.support_counts(reports, np.repeat(np.arange(repeats), n), repeats))[0]
+    estimates = m.debias(n, m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats))[0]
     check_moments(estimates[:, 0], share * n, m.variance(n, share * n))
     check_moments(estimates[:, 1], 0, m.variance(n, 0))
     with pytest.raises(AssertionError):  # the check has power
@@ -256,18 +256,18 @@ def test_counts_are_sums(monkeypatch, name, n_groups):
     np.add.at(expected, groups, reports)
     for rows in (1 << 14, 37):
         monkeypatch.setattr(summation_histogram_encoding, "_ROWS", rows)
-        np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), expected)
+        np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
         in_order = np.sort(groups)
-        sums = m.support_counts(reports[np.argsort(groups, kind="stable")], in_order, n_groups)
+        sums = m.count_reports(reports[np.argsort(groups, kind="stable")], in_order, n_groups)
         np.testing.assert_array_equal(sums, expected)
-    assert not m.support_counts(reports[:0], groups[:0], n_groups).any()
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
 
 def test_sums_do_not_overflow():
     m = SHE(range(2), epsilon=0.0016)
     top = np.full((40_000, 2), m.entries[1], m._dtype)
-    assert m.support_counts(top, np.zeros(40_000, int), 1).tolist() == [[40_000 * m.entries[1]] * 2]
-    assert m.support_counts(top, np.arange(40_000) // 20_000, 2).tolist() == [[20_000 * m.entries[1]] * 2] * 2
+    assert m.count_reports(top, np.zeros(40_000, int), 1).tolist() == [[40_000 * m.entries[1]] * 2]
+    assert m.count_reports(top, np.arange(40_000) // 20_000, 2).tolist() == [[20_000 * m.entries[1]] * 2] * 2
 
 
 @pytest.mark.parametrize(("epsilon", "unit"), [(0.0016, 1), (0.3, 1), (1.0, 1), (2.0, 1), (4.0, 1), (36.0, 64)])
@@ -279,7 +279,7 @@ def test_tallies_of_the_greatest_and_the_least_entries(monkeypatch, epsilon, uni
     for n in (0, 1, 255, 256, 511, 1024, 3 * 512, (1 << 14) + 257):
         for k in m.entries:
             mixed = np.array([[k, sum(m.entries) - k]] * n, m._dtype).reshape(n, 2)
-            assert m.tally(mixed).support.tolist() == [n * k, n * (sum(m.entries) - k)]
+            assert m.tally(mixed).counters.tolist() == [n * k, n * (sum(m.entries) - k)]
 
 
 def test_every_block_of_a_tally_is_checked(monkeypatch):
@@ -302,7 +302,7 @@ def test_tallies_merge_and_arrow_round_trips(name):
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
     assert whole == m.tally(m.from_arrow(reports)) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-    assert (whole.support < 0).any() or name != "none"
+    assert (whole.counters < 0).any() or name != "none"
     for again in (
         Tally.from_bytes(whole.to_bytes()),
         Tally.from_dict(whole.to_dict()),

@@ -98,7 +98,7 @@ def test_round_trips(m):
         assert hash(again) == hash(m)
         assert again.fingerprint == m.fingerprint
         assert again.epsilon == m.epsilon
-        assert again.support_probabilities() == m.support_probabilities()
+        assert again.expected_parts() == m.expected_parts()
         assert again.domain.values == m.domain.values
         assert repr(again) == repr(m)
 
@@ -216,8 +216,8 @@ def test_tally_round_trips(support, more, fingerprint):
     ):
         assert again == tally
         assert hash(again) == hash(tally)
-        assert again.support.dtype == np.int64
-        assert not again.support.flags.writeable
+        assert again.counters.dtype == np.int64
+        assert not again.counters.flags.writeable
     assert tally != Tally(n + 1, np.array(support), fingerprint)
 
 
@@ -255,9 +255,9 @@ def test_a_tally_does_not_share_its_counts():
     support = np.array([1, 2])
     tally = Tally(3, support, "a" * 16)
     support[0] = 99
-    assert tally.support.tolist() == [1, 2]
+    assert tally.counters.tolist() == [1, 2]
     with pytest.raises(ValueError, match="read-only"):
-        tally.support[0] = 5
+        tally.counters[0] = 5
     with pytest.raises(AttributeError):
         tally.n = 4
 

@@ -95,7 +95,7 @@ def debiased():
     """debiased(support, n, mechanism): (C - n q) / (p - q)."""
 
     def formula(counts, n, mechanism):
-        p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+        p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
         return (counts - n * q) / (p - q)
 
     return formula

@@ -170,7 +170,7 @@ def test_reports_in_every_context(context, name, run, support):
         assert out["x"].null_count() == 0
         tally = out.select(ldp_polars.tally("x", mechanism)).item()
         assert tally["n"] == out.height
-        assert tally["support"] == support(out["x"], mechanism).tolist()
+        assert tally["counters"] == support(out["x"], mechanism).tolist()
 
 
 def test_filter_on_the_report_itself(run):
@@ -222,7 +222,7 @@ AGGREGATIONS = {
 
 
 def check_histogram(entries, n, counts, mechanism, formula):
-    p, q = (np.array([float(x) for x in side]) for side in mechanism.support_probabilities())
+    p, q = (np.array([float(x) for x in side]) for side in mechanism.expected_parts())
     estimate = formula(counts, n, mechanism)
     columns = {key: np.array([row[key] for row in entries]) for key in entries[0]}
     values = list(mechanism.domain.values)
@@ -261,7 +261,7 @@ def test_tallies_and_histograms_equal_the_formula(context, name, packed, run, su
             if k == 0:
                 assert row["t"] == {
                     "n": len(rows),
-                    "support": counts.tolist(),
+                    "counters": counts.tolist(),
                     "fingerprint": mechanism.fingerprint,
                 }
             else:
@@ -282,7 +282,7 @@ def test_over_gives_each_row_its_groups_tally_and_histogram(name, run, support, 
     groups = {g: out.filter(pl.col("g") == g)["r"] for g in range(3)}
     for row in out.iter_rows(named=True):
         rows = groups[row["g"]]
-        assert row["t"]["support"] == support(rows, mechanism).tolist()
+        assert row["t"]["counters"] == support(rows, mechanism).tolist()
         check_histogram(row["h"], len(rows), support(rows, mechanism), mechanism, debiased)
 
 

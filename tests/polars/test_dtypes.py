@@ -156,7 +156,7 @@ NULL_MECHANISMS = {
 
 
 def marginals(mechanism, code):
-    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
     return np.where(np.arange(mechanism.domain.size) == code, p, q)
 
 

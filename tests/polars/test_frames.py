@@ -140,7 +140,7 @@ def test_reports_sunk_by_polars_are_tallied_by_the_core(packed, options, tmp_pat
     for name, mechanism in PLAN.columns.items():
         expected = mechanism.tally(table.column(name))
         assert expected.n == N
-        assert expected.support.tolist() == support(back[name], mechanism).tolist()
+        assert expected.counters.tolist() == support(back[name], mechanism).tolist()
         assert tallies_of(back, name, mechanism) == expected
         parts = [mechanism.tally(batch.column(name)) for batch in pq.ParquetFile(path).iter_batches(777)]
         assert Tally.merge(parts) == expected
@@ -164,7 +164,7 @@ def test_reports_made_by_the_core_are_tallied_by_polars(packed, through, tmp_pat
     for name, mechanism in PLAN.columns.items():
         expected = mechanism.tally(batch.column(name))
         assert (
-            expected.support.tolist()
+            expected.counters.tolist()
             == support(back[name].cast(report_dtype(mechanism, packed=packed)), mechanism).tolist()
         )
         if through == "lazy":

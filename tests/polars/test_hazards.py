@@ -560,7 +560,7 @@ def test_several_chunks(dtype, run, support, debiased):
     assert reports.height == 20
     chunked = pl.concat([reports[:7], reports[7:8], reports[8:]], rechunk=False)
     tally = run(chunked, lambda f: f.select(ldp_polars.tally("x", mechanism))).item()
-    assert tally["support"] == support(reports["x"], mechanism).tolist()
+    assert tally["counters"] == support(reports["x"], mechanism).tolist()
 
 
 def test_values_of_several_chunks_keep_their_rows(run):

@@ -60,7 +60,7 @@ def test_dates_and_numbers_in_declared_bins(run, unlikely):
     binned = pl.col("day").bin_intervals(breaks, labels=labels)
     got = run(FRAME, lambda f: f.select(binned.ldp.unary_encode(epsilon=50.0, unmatched="other")))
     m = UnaryEncoding(Domain(labels, unmatched="other"), epsilon=50.0, variant="optimized")
-    support = m.tally(got["day"].to_arrow()).support
+    support = m.tally(got["day"].to_arrow()).counters
     assert not unlikely(support, [59, N - 60, 1], 0.5)  # OUE keeps a 1 with probability 1/2, and sets none at 50
     ages = pl.DataFrame({"age": [3, 17, 18, 40, 65, 88] * 1000})
     answers = ages.select(
@@ -112,7 +112,7 @@ def test_large_domains():
     m = UnaryEncoding(range(d), epsilon=2.0)
     reports = frame.lazy().select(pl.col("x").ldp.unary_encode(m, packed=True)).collect()
     assert reports.schema["x"] == pl.Array(pl.UInt64, -(-d // 64))
-    support = np.array(reports.select(pl.col("x").ldp.tally(m)).item()["support"])
+    support = np.array(reports.select(pl.col("x").ldp.tally(m)).item()["counters"])
     held = np.zeros(d, bool)
     held[frame["x"].to_numpy()] = True
     total = int(support.sum())

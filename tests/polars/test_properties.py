@@ -83,11 +83,11 @@ def test_one_report_a_row(data):
     tally = Tally.from_dict(result["t"][0])
     assert tally.n == n
     assert tally == mechanism.tally(out["x"].to_arrow())
-    assert tally.support.min() >= 0
-    assert tally.support.max() <= n
+    assert tally.counters.min() >= 0
+    assert tally.counters.max() <= n
     assert len(result["h"][0]) == mechanism.domain.size
     if isinstance(mechanism, RandomizedResponse):
-        assert tally.support.sum() == n
+        assert tally.counters.sum() == n
 
 
 @fewer

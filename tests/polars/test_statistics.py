@@ -65,7 +65,7 @@ def data(domain, dtype, n=N):
 
 def too_far(estimates, counts, mechanism, n=N):
     """Whether an estimate is further than 6 standard errors (of the true counts) from the truth."""
-    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
     error = np.sqrt(counts * p * (1 - p) + (n - counts) * q * (1 - q)) / (p - q)
     return bool(np.any(np.abs(estimates - counts) > 6 * error))
 
@@ -107,9 +107,9 @@ def test_marginals_are_p_and_q(case, fault, run, unlikely):
     df, _ = data(domain, dtype)
     noise = ldp_polars.perturb("x", make(kind, domain, 1.15) if fault else mechanism)
     out = run(df, lambda f: f.select("code", r=noise))
-    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
     tallies = out.group_by("code").agg(ldp_polars.tally("r", mechanism).struct.unnest())
-    seen = np.array(tallies["support"].to_list())
+    seen = np.array(tallies["counters"].to_list())
     expected = np.where(np.arange(domain.size) == tallies["code"].to_numpy()[:, None], p, q)
     assert unlikely(seen, tallies["n"].to_numpy()[:, None], expected) is fault
 
@@ -129,7 +129,7 @@ def test_neighbouring_rows_are_uncorrelated(case, fault, run, unlikely):
     if fault:  # one draw in twenty repeated
         supported = supported.copy()
         supported[1::40] = supported[0::40]
-    p = mechanism.support_probabilities()[0][0]
+    p = mechanism.expected_parts()[0][0]
     agree = float(p * p + (1 - p) * (1 - p))
     k = [(supported[0::2] == supported[1::2]).sum(), (supported[1:-1:2] == supported[2::2]).sum()]
     assert unlikely(k, [N // 2, N // 2 - 1], agree) is fault
@@ -173,7 +173,7 @@ def exact_coverage(mechanism, n, counts) -> np.ndarray:
     """How often intervals of counts hold these: by the distribution of a support count, a sum of two binomials."""
     support = np.repeat(np.arange(n + 1)[:, None], mechanism.domain.size, axis=1)
     _, _, low, high = mechanism.debias(n, support)
-    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
     probabilities = [
         np.convolve(stats.binom.pmf(np.arange(c + 1), c, p[v]), stats.binom.pmf(np.arange(n - c + 1), n - c, q[v]))
         for v, c in enumerate(counts)

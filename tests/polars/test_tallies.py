@@ -124,12 +124,12 @@ def test_one_foreign_tally_among_many_is_refused(what, run):
         run(pl.concat([tallies, foreign]), lambda f: f.select(expr))
 
 
-@pytest.mark.parametrize("field", ["n", "support", "fingerprint", "inner"])
+@pytest.mark.parametrize("field", ["n", "counters", "fingerprint", "inner"])
 @pytest.mark.parametrize("what", ["merge", "estimate"])
 def test_tallies_with_holes_are_refused(field, what):
     m = UnaryEncoding(LABELS, epsilon=1.0)
     row = reports(m).select(pl.col("r").ldp.tally(m)).item()
-    hole = row | ({"support": [1, None, 2]} if field == "inner" else {field: None})
+    hole = row | ({"counters": [1, None, 2]} if field == "inner" else {field: None})
     tallies = pl.DataFrame({"r": pl.Series([row, hole], dtype=tally_dtype(m))})
     with pytest.raises(MechanismMismatchError, match="column 'r'"):
         tallies.select(getattr(ldp_polars, what)("r", m))
@@ -154,13 +154,13 @@ def test_null_and_missing_tallies(mechanism, run):
     assert out.rows() == [(g, whole.get(g)) for g in holes["g"]]
     only = holes.filter(pl.col("r").is_null())
     assert run(only, lambda f: f.select(pl.col("r").ldp.estimate(mechanism)))["r"].to_list() == [None] * 3
-    empty = {"n": 0, "support": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
+    empty = {"n": 0, "counters": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
     assert run(only, lambda f: f.select(pl.col("r").ldp.merge(mechanism))).item() == empty
 
 
 def test_nothing(mechanism, run):
     df = reports(mechanism).clear()
-    empty = {"n": 0, "support": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
+    empty = {"n": 0, "counters": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
     tally, merge = pl.col("r").ldp.tally(mechanism), pl.col("r").ldp.merge(mechanism)
     assert run(df, lambda f: f.select(tally)).item() == empty
     assert run(df, lambda f: f.group_by("g").agg(tally)).is_empty()
@@ -209,15 +209,15 @@ def test_rolling_tallies(mechanism, run, support):
         lambda f: f.rolling("i", period="7i").agg(tally),
         lambda f: f.select(tally.rolling(index_column="i", period="7i")),
     ):
-        assert [t["support"] for t in run(df, transform)["r"]] == expected
+        assert [t["counters"] for t in run(df, transform)["r"]] == expected
 
 
 def test_huge_counts_do_not_wrap():
     m = UnaryEncoding(LABELS, epsilon=1.0)
-    row = {"n": 2**61, "support": [2**60, 2**61, 0], "fingerprint": m.fingerprint}
+    row = {"n": 2**61, "counters": [2**60, 2**61, 0], "fingerprint": m.fingerprint}
     df = pl.DataFrame({"r": pl.Series([row, row], dtype=tally_dtype(m))})
     merged = df.select(pl.col("r").ldp.merge(m)).item()
-    assert (merged["n"], merged["support"]) == (2**62, [2**61, 2**62, 0])
+    assert (merged["n"], merged["counters"]) == (2**62, [2**61, 2**62, 0])
 
 
 # ---- what is no report

@@ -119,7 +119,7 @@ for data in (table, frame.to_arrow(), pa.table(frame)):
     back = pl.from_arrow(data)
     assert back.schema == frame.schema and back.equals(frame)
     assert mechanism.tally(data["x"]) == mechanism.tally(table["x"])
-    assert back.select(pl.col("x").ldp.tally()).item()["support"] == mechanism.tally(table["x"]).support.tolist()
+    assert back.select(pl.col("x").ldp.tally()).item()["counters"] == mechanism.tally(table["x"]).counters.tolist()
     with beam.Pipeline("FnApiRunner") as p:
         rows = p | beam.Create(data.to_batches()) | ldp_beam.Histogram("x", mechanism)
         rows | beam.combiners.ToList() | beam.Map(lambda rows: print(rows[0].n))

@@ -30,23 +30,15 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates._result import Result
 from ldp_core.estimates.options import check_confidence
-from ldp_core.exact.arrays import F64, I64, U64, Codes
-from ldp_core.exact.probability import (
-    check_epsilon,
-    check_integer,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    fraction,
-)
+from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanisms.heavy_hitters import _search as prefix_extending
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.reports.words import CountedWords
 from ldp_core.tally import Tally
 
@@ -104,7 +96,7 @@ class HeavyHitters(CountedWords):
             lengths = tuple(check_integer("levels", level, 1, domain.length) for level in levels)
         prefix_extending.check_levels(domain, lengths)
         object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         object.__setattr__(self, "levels", lengths)
         object.__setattr__(self, "rows", check_integer("rows", rows, 1, 256))
         object.__setattr__(self, "width", check_integer("width", width, 64, 1 << 14))
@@ -173,7 +165,7 @@ class HeavyHitters(CountedWords):
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a level, a row, and a point of the row's plane."""
         n = len(codes)
-        agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little")
+        agree = coins(noise, self._agree, n, _AGREE)
         row = noise.uniform_below(self.rows, n, _ROW).astype(np.intp)
         tail = noise.uniform_below(self.points.buckets, n, _TAIL).astype(np.uint16)
         level = noise.of_persons().uniform_below(len(self.levels), n, _LEVEL)
@@ -228,7 +220,7 @@ class HeavyHitters(CountedWords):
 
     def level_counts(self, tally: Tally) -> I64:
         """Reports of each point, int64[levels, rows, points]."""
-        return tally.support.reshape(len(self.levels), self.rows, self.points.size)
+        return tally.counters.reshape(len(self.levels), self.rows, self.points.size)
 
     # ---- as JSON
 
@@ -245,64 +237,6 @@ class HeavyHitters(CountedWords):
         rest = dict(parameters)
         inputs = Prefixes(rest.pop("alphabet", None), rest.pop("length", 0), rest.pop("outside", "error"))
         return cls(inputs, **rest)
-
-
-@dataclass(frozen=True, eq=False)
-class Found(Result):
-    """Values in order of their estimated counts, the largest first.
-
-    Attributes:
-        values: text or integers, distinct; perhaps none.
-        n: number of reports, of all levels.
-        counts: estimated number of records, float64[k]. They are the largest of many estimates, so that those near the
-            threshold are more often too high than too low.
-        standard_errors: of ``counts``: the noise of reports, of hash collisions, and of who is at the last level.
-        low, high: estimate -+ z standard errors.
-        confidence: of each interval.
-        threshold: the least count that was taken for a value's own and not for noise.
-        candidates: how many values were looked up at the last level.
-    """
-
-    values: tuple[str | int, ...]
-    n: int
-    counts: F64
-    standard_errors: F64
-    low: F64
-    high: F64
-    confidence: float
-    threshold: float
-    candidates: int
-
-    @property
-    def frequencies(self) -> F64:
-        """``counts / n``."""
-        return self.counts / max(self.n, 1)  # without reports there are no values either
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __repr__(self) -> str:
-        head = (
-            f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
-            f"reports, {self.confidence:.0%} intervals"
-        )
-        columns = (self.counts, self.standard_errors, self.low, self.high)
-        numbers = zip(self.values, *(array.tolist() for array in columns), strict=True)
-        lines = [f"{value!s}  {c:,.1f} +- {e:,.1f}  [{lo:,.1f}, {hi:,.1f}]" for value, c, e, lo, hi in numbers]
-        more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
-        return "\n".join([head, *lines[:20], *more])
-
-    def to_arrow(self, kind: pa.DataType | None = None) -> pa.Table:
-        """Table of columns value, count, frequency, standard_error, low, high, as of a `Histogram`.
-
-        Args:
-            kind: of the values; default text, or int64 if they are integers.
-        """
-        if kind is None:
-            kind = pa.int64() if self.values and isinstance(self.values[0], int) else pa.string()
-        numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
-        names = ("count", "frequency", "standard_error", "low", "high")
-        return pa.table({"value": pa.array(self.values, kind), **dict(zip(names, numbers, strict=True))})
 
 
 _AGREE, _ROW, _TAIL, _LEVEL = 0, 1, 2, 4  # lanes of noise

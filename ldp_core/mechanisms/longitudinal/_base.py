@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.probability import check_epsilon, log_above
+from ldp_core.exact.probability import log_above
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.parameters import check_epsilon
 from ldp_core.reports.reported_by import ReportedBy
 
 
@@ -82,9 +83,9 @@ class Chain(ReportedBy, Longitudinal):
     def instantaneous(self) -> FrequencyOracle:
         """The second round."""
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: the chain's p and q."""
-        first, second = self.permanent.support_probabilities(), self.instantaneous.support_probabilities()
+        first, second = self.permanent.expected_parts(), self.instantaneous.expected_parts()
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
 
@@ -92,9 +93,9 @@ class Chain(ReportedBy, Longitudinal):
         """See `Longitudinal`."""
         return self.permanent.worst_ratio()
 
-    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """See `Mechanism`."""
-        return self.instantaneous.support_counts(reports, groups, n_groups)
+        return self.instantaneous.count_reports(reports, groups, n_groups)
 
     @property
     def reporter(self) -> FrequencyOracle:
@@ -113,7 +114,7 @@ def check_epsilon_1(epsilon_1: float, epsilon_infinity: float) -> float:
     Raises:
         ParameterError: unless it is a number in (0, epsilon_infinity).
     """
-    value = check_epsilon(epsilon_1, "epsilon_1")
+    value = check_epsilon("epsilon_1", epsilon_1)
     if not value < epsilon_infinity:
         raise ParameterError(f"epsilon_1 must be in (0, epsilon_infinity = {epsilon_infinity!r}), got {value!r}")
     return value

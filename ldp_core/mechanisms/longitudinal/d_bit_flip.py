@@ -26,19 +26,13 @@ import pyarrow as pa
 from ldp_core.errors import ReportError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
-from ldp_core.exact.probability import (
-    check_epsilon,
-    check_integer,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    fraction,
-)
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Longitudinal
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.reports.lists import Lists
 
 
@@ -77,7 +71,7 @@ class DBitFlip(Lists, Longitudinal):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
         most = min(self.domain.size, _MOST_BITS)
         object.__setattr__(self, "bits", check_integer("bits", bits, 1, most))
         check_resolved(self._keep, ONE // 2, name="epsilon_infinity")
@@ -108,7 +102,7 @@ class DBitFlip(Lists, Longitudinal):
         """D / b: how likely a person's bits are to include a given bucket's."""
         return Fraction(self.bits, self.domain.size)
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: a report supports the buckets of which it says 1."""
         b, p = self.domain.size, fraction(self._keep)
         return [self._rate * p] * b, [self._rate * (1 - p)] * b
@@ -137,7 +131,7 @@ class DBitFlip(Lists, Longitudinal):
     def _rates(self) -> tuple[F64, F64, F64]:
         size, p = self.domain.size, fraction(self._keep)
         per_report = p * (1 - p) / (2 * p - 1) ** 2 / self._rate
-        q = np.array(self.support_probabilities()[1], float)
+        q = np.array(self.expected_parts()[1], float)
         return q, np.full(size, float(per_report)), np.full(size, float(1 / self._rate - 1))
 
     def debias(
@@ -202,7 +196,7 @@ class DBitFlip(Lists, Longitudinal):
     def _dtype(self) -> type[np.unsignedinteger[Any]]:
         return np.uint16 if self.counters <= 1 << 16 else np.uint32
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`: counts of each bucket's 0s and 1s."""
         cells = reports if n_groups == 1 else groups[:, None] * self.counters + reports
         counts = np.bincount(cells.reshape(-1), minlength=n_groups * self.counters)

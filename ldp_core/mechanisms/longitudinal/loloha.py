@@ -23,7 +23,7 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import U64, Codes
-from ldp_core.exact.probability import check_epsilon, exp_below
+from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal._base import Longitudinal, check_epsilon_1
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
@@ -37,7 +37,8 @@ from ldp_core.mechanisms.oracles.local_hashing import (
     HashFamily,
     LinearFamily,
 )
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon
 
 
 @dataclass(frozen=True, init=False)
@@ -82,7 +83,7 @@ class Loloha(HashedReports, Longitudinal):
         g: int | Literal["optimal", "binary"] = "optimal",
     ) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
         object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
         object.__setattr__(self, "g", _buckets(g, self.epsilon_1))
         if self._hashed > PRIME:
@@ -110,10 +111,10 @@ class Loloha(HashedReports, Longitudinal):
         """See `Longitudinal`: one a bucket."""
         return min(self.g, super().permanent_answers)
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: over the random function, two values collide with the family's exact probability."""
         d, c = self.domain.size, self._family.collision
-        own, other = (rates[0] for rates in self._rounds.support_probabilities())
+        own, other = (rates[0] for rates in self._rounds.expected_parts())
         return [own] * d, [own * c + other * (1 - c)] * d
 
     def worst_ratio(self) -> Fraction:

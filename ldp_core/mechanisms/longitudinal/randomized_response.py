@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ldp_core.exact.arrays import Codes
-from ldp_core.exact.probability import check_epsilon, exp_below, log_above
+from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Chain, check_epsilon_1
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon
 
 _STEP = Fraction(1, 1 << 53)
 
@@ -55,7 +56,7 @@ class LongitudinalRandomizedResponse(Chain):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, epsilon_1: float) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
         object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
@@ -68,14 +69,14 @@ class LongitudinalRandomizedResponse(Chain):
     def instantaneous(self) -> RandomizedResponse:
         """The second round: the least noise with which a report spends no more than epsilon_1."""
         d, e = self.domain.size, exp_below(self.epsilon_1)
-        p1, q1 = self.permanent.support_probabilities()
+        p1, q1 = self.permanent.expected_parts()
         keep = min((e - 1) / (e - 1 + d) / (p1[0] - q1[0]), 1 - _STEP)
         # Below ln(1 + d keep / (1 - keep)), whose exp `exp_below` takes to be less by more than `log_above` added.
         return RandomizedResponse(self.domain, epsilon=math.nextafter(log_above(1 + d * keep / (1 - keep)), 0))
 
     def worst_ratio(self) -> Fraction:
         """See `Mechanism`: p / q, as of the randomized response that the chain is."""
-        p, q = self.support_probabilities()
+        p, q = self.expected_parts()
         return p[0] / q[0]
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:

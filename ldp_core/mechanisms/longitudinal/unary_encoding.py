@@ -13,12 +13,13 @@ import numpy as np
 from ldp_core.errors import ParameterError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import Codes
-from ldp_core.exact.probability import check_epsilon, exp_below, log_above
+from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Chain, chained, check_epsilon_1
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon
 
 Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
 
@@ -67,7 +68,7 @@ class LongitudinalUnaryEncoding(Chain):
         if variant not in ("OSUE", "SUE", "OUE", "SOUE"):
             raise ParameterError(f'variant must be "OSUE", "SUE", "OUE" or "SOUE", got {variant!r}')
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon(epsilon_infinity, "epsilon_infinity"))
+        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
         object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
         object.__setattr__(self, "variant", variant)
         _ = self.permanent, self.instantaneous  # they refuse what is too small
@@ -108,13 +109,13 @@ class LongitudinalUnaryEncoding(Chain):
         return (1 - q2 if self.variant in ("OSUE", "SUE") else Fraction(1, 2)), q2
 
     def _ratio_with(self, p2: Fraction, q2: Fraction) -> Fraction:
-        p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
+        p1, q1 = (rates[0] for rates in self.permanent.expected_parts())
         p, q = chained(p1, p2, q2), chained(q1, p2, q2)
         return p * (1 - q) / ((1 - p) * q)
 
     def worst_ratio(self) -> Fraction:
         """See `Mechanism`: inputs that differ in two bits."""
-        p2, q2 = (rates[0] for rates in self.instantaneous.support_probabilities())
+        p2, q2 = (rates[0] for rates in self.instantaneous.expected_parts())
         return self._ratio_with(p2, q2)
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:

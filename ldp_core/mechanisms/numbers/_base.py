@@ -31,7 +31,7 @@ from ldp_core.estimates.options import check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Mechanism, Native, Outlook, other_type
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
 from ldp_core.tally import Tally
 
 LANE_ROUND, LANE_FIRST = 15, 14
@@ -101,7 +101,7 @@ class Numeric(Mechanism):
             ParameterError: confidence outside (0, 1).
         """
         self.check_tally(tally)
-        mean, error, low, high = self.means(np.array(tally.n), tally.support, confidence=confidence)
+        mean, error, low, high = self.means(np.array(tally.n), tally.counters, confidence=confidence)
         return Mean(float(mean), float(error), float(low), float(high), tally.n, confidence)
 
     def means(self, n: npt.NDArray[Any], counts: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
@@ -225,7 +225,7 @@ class Symbols(Numeric):
         """M."""
         return self.symbols
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`: how often each symbol was reported."""
         m = self.symbols
         out = np.zeros((n_groups, m), np.int64)

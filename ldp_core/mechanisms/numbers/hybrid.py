@@ -21,14 +21,15 @@ from typing import ClassVar
 import numpy as np
 
 from ldp_core.exact.arrays import F64, Codes
-from ldp_core.exact.probability import check_epsilon, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.numbers._base import LANE_ROUND, Symbols, raised
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 
 _TURN = 0.61098
 """Eps*, cut to five digits: ln((-5 + 2 (6353 - 405 sqrt(241))^(1/3) + 2 (6353 + 405 sqrt(241))^(1/3)) / 27)."""
@@ -60,7 +61,7 @@ class Hybrid(Symbols):
 
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         _ = self.one_bit  # refuses an epsilon that is too small
 
     @cached_property
@@ -131,11 +132,11 @@ class Hybrid(Symbols):
         if self.piecewise is not None:  # (first: its lanes are the rounding's neighbours)
             cells = self.piecewise.cells_of(raised(codes, self.points, below), noise).astype(self.dtype)
         bits: Codes = raised(codes, 2, below).astype(self.dtype)
-        bits ^= np.unpackbits(noise.bernoulli(ONE - self.one_bit.keep, n, _FLIP), count=n, bitorder="little")
+        bits ^= coins(noise, ONE - self.one_bit.keep, n, _FLIP)
         if cells is None:
             return bits
         bits += self.dtype(self._cells)
-        coin = np.unpackbits(noise.bernoulli(self.coin, n, _COIN), count=n, bitorder="little")
+        coin = coins(noise, self.coin, n, _COIN)
         cells ^= bits
         cells &= np.negative(coin.astype(self.dtype, copy=False))
         cells ^= bits

@@ -26,12 +26,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.exact.arrays import F64, I64, Codes
-from ldp_core.exact.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 
 
 @dataclass(frozen=True, init=False)
@@ -64,7 +65,7 @@ class OneBitMean(Symbols):
 
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         check_resolved(self.keep, ONE // 2)
 
     @cached_property
@@ -96,11 +97,11 @@ class OneBitMean(Symbols):
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to bool[n]."""
         n = len(codes)
-        flips = np.unpackbits(noise.bernoulli(ONE - self.keep, n, LANE_FIRST), count=n, bitorder="little")
+        flips = coins(noise, ONE - self.keep, n, LANE_FIRST)
         flips ^= round_to_points(codes, 2, noise).astype(np.uint8)
         return flips.view(bool)
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Symbols`."""
         ones = np.array([np.count_nonzero(reports)]) if n_groups == 1 else _ones(reports, groups, n_groups)
         sizes = np.array([len(reports)]) if n_groups == 1 else np.bincount(groups, minlength=n_groups)

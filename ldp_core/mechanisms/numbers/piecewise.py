@@ -21,11 +21,12 @@ from typing import ClassVar
 import numpy as np
 
 from ldp_core.exact.arrays import F64, Codes
-from ldp_core.exact.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 
 
 class Window(Symbols):
@@ -113,7 +114,7 @@ class Window(Symbols):
         """Reports of windows that begin at ``first``."""
         n = len(first)
         m, w = self.cells
-        keep = np.unpackbits(noise.bernoulli(self.keep, n, LANE_FIRST), count=n, bitorder="little")
+        keep = coins(noise, self.keep, n, LANE_FIRST)
         inside: Codes = first.astype(self.dtype)
         inside += noise.uniform_below(w, n, _INSIDE).astype(self.dtype, copy=False)
         cells: Codes = noise.uniform_below(m, n, _ANYWHERE).astype(self.dtype)
@@ -154,7 +155,7 @@ class Piecewise(Window):
 
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         self.check_keep()
 
     @cached_property

@@ -26,10 +26,11 @@ from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
 from ldp_core.estimates.options import check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
-from ldp_core.exact.probability import check_epsilon, check_integer, exp_below
+from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanisms.numbers.piecewise import Window
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.tally import Tally
 
 Method: TypeAlias = Literal["ems", "em"]
@@ -65,7 +66,7 @@ class SquareWave(Window):
 
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float, buckets: int = 1024) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         object.__setattr__(self, "buckets", check_buckets(buckets, least=2))
         self.check_keep()
 
@@ -163,7 +164,7 @@ class SquareWave(Window):
         if not tally.n:
             unknown, nowhere = np.full(k, np.nan), np.full(fine, np.nan)
             return Distribution.of(edges, unknown, unknown, unknown, grid, nowhere, nowhere, 0, confidence, method)
-        found = self._fit(tally.support, method)
+        found = self._fit(tally.counters, method)
         gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
         sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
         errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)

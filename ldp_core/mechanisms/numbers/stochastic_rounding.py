@@ -23,7 +23,6 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.options import check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
-from ldp_core.exact.probability import check_epsilon
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Native
@@ -34,7 +33,8 @@ from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
 from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon
 from ldp_core.reports.reported_by import ReportedBy
 from ldp_core.tally import Tally
 
@@ -84,7 +84,7 @@ class StochasticRounding(ReportedBy, Numeric):
     ) -> None:
         object.__setattr__(self, "domain", Interval.of(domain))
         object.__setattr__(self, "buckets", check_buckets(buckets, least=2, most=_MOST))
-        epsilon = check_epsilon(epsilon)
+        epsilon = check_epsilon("epsilon", epsilon)
         made = _made(oracle, self.buckets, epsilon)
         if made.epsilon != epsilon:
             raise ParameterError(f"the oracle has epsilon {made.epsilon!r}, not {epsilon!r}")
@@ -123,7 +123,7 @@ class StochasticRounding(ReportedBy, Numeric):
     @cached_property
     def _rates(self) -> tuple[float, float]:
         """(q, p - q), the same for all points."""
-        p, q = self.oracle.support_probabilities()
+        p, q = self.oracle.expected_parts()
         return float(q[0]), float(p[0] - q[0])
 
     def _spread(self, weights: F64) -> F64:
@@ -180,9 +180,9 @@ class StochasticRounding(ReportedBy, Numeric):
         middles = (self.places[1:] + self.places[:-1]) / 2
         edges, points = (self.domain.decode(x) for x in (np.concatenate(([0.0], middles, [1.0])), self.places))
         n = tally.n or np.nan
-        debiased = self.oracle.debias(tally.n, tally.support, confidence=confidence)
+        debiased = self.oracle.debias(tally.n, tally.counters, confidence=confidence)
         frequencies, errors, low, high = (a / n for a in debiased)
-        cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.support, np.tri(self.buckets))
+        cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
         arrays = (frequencies, errors, low, high, edges, cumulative, cumulative_errors)
         return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased")
 
@@ -193,9 +193,9 @@ class StochasticRounding(ReportedBy, Numeric):
         points = round_to_points(codes, self.buckets, noise)
         return self.oracle.perturb_codes(points.astype(self.oracle.domain.code_dtype), noise)
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See the oracle."""
-        return self.oracle.support_counts(reports, groups, n_groups)
+        return self.oracle.count_reports(reports, groups, n_groups)
 
     @property
     def reporter(self) -> Mechanism:
@@ -280,7 +280,7 @@ def _(oracle: SubsetSelection, weights: F64) -> F64:
 def _(oracle: HadamardResponse, weights: F64) -> F64:
     """Over all columns: uniform among those that support x with p, else among the others."""
     columns = oracle.columns
-    supports = oracle.support_counts(np.arange(columns, dtype=np.uint64), np.arange(columns), columns)
+    supports = oracle.count_reports(np.arange(columns, dtype=np.uint64), np.arange(columns), columns)
     given = np.where(supports, oracle.p, 1 - oracle.p) * 2 / columns  # [column, x]
     sums = weights @ supports.T
     variances: F64 = sums**2 @ given - (sums @ given) ** 2

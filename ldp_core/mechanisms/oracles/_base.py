@@ -17,21 +17,19 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.consistency import Consistency, consistent
-from ldp_core.estimates.histogram import Histogram
-from ldp_core.estimates.options import Estimation, check_confidence
-from ldp_core.exact.arrays import F64
-from ldp_core.exact.probability import check_open
+from ldp_core.estimates.base import z_score
+from ldp_core.estimates.consistency import Consistency, Rates
+from ldp_core.estimates.histogram import Histogram, HistogramEstimate
+from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Outlook
+from ldp_core.parameters import check_open
 from ldp_core.tally import Tally
 
 
@@ -60,18 +58,18 @@ class FrequencyOracle(Mechanism):
         return self.domain.size
 
     @abstractmethod
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: Pr[report supports v | v is true], Pr[... | another value is]."""
 
     @property
     def p(self) -> float:
         """Pr[a report supports its own true value]."""
-        return float(self.support_probabilities()[0][-1])
+        return float(self.expected_parts()[0][-1])
 
     @property
     def q(self) -> float:
         """Pr[a report supports some other given value]."""
-        return float(self.support_probabilities()[1][-1])
+        return float(self.expected_parts()[1][-1])
 
     @property
     def parts(self) -> tuple[float, float]:
@@ -84,21 +82,16 @@ class FrequencyOracle(Mechanism):
         Where the values differ in p and q (unequal coins), ``count`` is that of the last one.
         """
         p, q = self.p, self.q
-        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / self._difference**2
+        return (count * p * (1 - p) + (n - count) * q * (1 - q)) / self.rates.difference**2
 
     @cached_property
-    def _difference(self) -> float:
-        """P - q, the same for all values, rounded once: it may be far smaller than either."""
-        p, q = self.support_probabilities()
-        return float(p[-1] - q[-1])
-
-    @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
-        """float64[d] each: Q; a / n and b of the variance a + b c of an estimated count, c the true one."""
-        exact_p, exact_q = self.support_probabilities()
+    def rates(self) -> Rates:
+        """Of estimated counts. The difference is rounded once: it may be far smaller than p and q."""
+        exact_p, exact_q = self.expected_parts()
+        difference = float(exact_p[-1] - exact_q[-1])
         q = np.array(exact_q, float)
-        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / self._difference
-        return q, q * (1 - q) / self._difference**2, b
+        b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / difference
+        return Rates(q, q * (1 - q) / difference**2, b, difference)
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
@@ -108,7 +101,7 @@ class FrequencyOracle(Mechanism):
         """
         if n < 1:
             raise ParameterError(f"n must be at least 1, got {n}")
-        return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n)) / self._difference
+        return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n)) / self.rates.difference
 
     def explain(self, n: int) -> Outlook:
         """The standard error of a value that one record in d holds."""
@@ -145,20 +138,10 @@ class FrequencyOracle(Mechanism):
             MechanismMismatchError: the tally is another mechanism's.
             ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow.
         """
-        how = Estimation(confidence, simultaneous, consistency).of(self)
-        self.check_tally(tally)
-        arrays = self.estimates(tally.n, tally.support, how)
-        return Histogram(self.domain, tally.n, *arrays, confidence, simultaneous, consistency)
-
-    def estimates(self, n: Any, support: npt.NDArray[np.int64], how: Estimation) -> tuple[F64, F64, F64, F64]:
-        """`debias`, and counts made consistent where ``how`` says so, for any number of tallies at once."""
-        counts, *rest = self.debias(n, support, confidence=how.confidence, simultaneous=how.simultaneous)
-        if how.consistency is not None:
-            counts = consistent(counts, n, how.consistency, mechanism=self)
-        return counts, rest[0], rest[1], rest[2]
+        return HistogramEstimate(confidence, simultaneous, consistency).result(self, tally)
 
     def debias(
-        self, n: Any, support: npt.NDArray[np.int64], *, confidence: float = 0.95, simultaneous: bool = False
+        self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
         """Estimated counts, their standard errors, and the low and high ends of their intervals.
 
@@ -167,26 +150,26 @@ class FrequencyOracle(Mechanism):
         score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count.
 
         Args:
-            n: number of reports, broadcast against ``support`` (int64[k, 1] for k tallies at once).
-            support: support counts, int64[..., d].
+            n: number of reports, broadcast against ``counters`` (int64[k, 1] for k tallies at once).
+            counters: of tallies, int64[..., d].
             confidence: see `estimate`.
             simultaneous: see `estimate`.
 
         Returns:
             Four arrays float64[..., d].
         """
-        check_confidence(confidence)
-        q, difference = self._rates[0], self._difference
-        counts: F64 = (support - n * q) / difference
-        return self.with_intervals(counts, n, n * self._rates[1], confidence=confidence, simultaneous=simultaneous)
+        check_open("confidence", confidence)
+        q, a, _, difference = self.rates
+        counts: F64 = (counters - n * q) / difference
+        return self.with_intervals(counts, n, n * a, confidence=confidence, simultaneous=simultaneous)
 
     def with_intervals(
         self, counts: F64, n: Any, a: Any, *, confidence: float, simultaneous: bool
     ) -> tuple[F64, F64, F64, F64]:
         """`debias` of estimated ``counts``, the variance of which is ``a`` at a true count of 0."""
-        b = self._rates[2]
+        b = self.rates.b
         errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
-        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
+        z = z_score(confidence, self.domain.size if simultaneous else 1)
         shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
         middle = counts + z * shift
         half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))

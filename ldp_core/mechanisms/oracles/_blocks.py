@@ -102,7 +102,7 @@ class BlockReports(Words, FrequencyOracle):
         mean = supports + low * in_block
         return Chances(supports, in_block, mean, supports * high**2 + (in_block - supports) * low**2 - mean**2)
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: the expected part in X of a report if the value is true, if another one is."""
         d, (own, same, _) = self.domain.size, self._chances
         return [own.mean] * d, [same.mean] * d

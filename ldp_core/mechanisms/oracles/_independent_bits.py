@@ -16,7 +16,7 @@ from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.mechanism import Native, other_type
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
 
 
 class BitVectors(FrequencyOracle):
@@ -26,7 +26,7 @@ class BitVectors(FrequencyOracle):
     the values whose bits are 1.
     """
 
-    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """See `Mechanism`: a report supports the values whose bits are 1."""
         if n_groups == 1:
             return bits.column_sums(reports, self.domain.size)[None]
@@ -75,7 +75,7 @@ class IndependentBits(BitVectors):
     def thresholds(self) -> tuple[int, int]:
         """(p, q) as integers over 2^64: p rounded down, q up."""
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: a report supports the values whose bits are 1."""
         p, q = (fraction(t) for t in self.thresholds)
         return [p] * self.domain.size, [q] * self.domain.size

@@ -31,19 +31,13 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import (
-    check_epsilon,
-    check_integer,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    fraction,
-)
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.reports.words import cell_counts
 
 
@@ -79,7 +73,7 @@ class BlockHadamardResponse(BlockReports):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, blocks: int | None = None) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         if blocks is None:
             blocks = best_blocks(self.domain.size, self.epsilon)
         object.__setattr__(self, "blocks", check_integer("blocks", blocks, 1, self.domain.size))
@@ -121,7 +115,7 @@ class BlockHadamardResponse(BlockReports):
         has is flipped if it does not support the value: a bijection between the two halves.
         """
         n, b, one = len(codes), np.uint32(self.columns), np.uint32(1)
-        force = np.unpackbits(noise.bernoulli(self._force, n, _FORCE), count=n, bitorder="little")
+        force = coins(noise, self._force, n, _FORCE)
         anywhere = noise.uniform_below(self.points, n, _COLUMN).astype(np.uint32)
         if self.domain.unmatched == "none":
             force[codes == self.domain.unmatched_code] = 0
@@ -140,7 +134,7 @@ class BlockHadamardResponse(BlockReports):
         reports: U64 = (anywhere ^ forced).astype(np.uint64)
         return reports
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """int64[n_groups, d + B]: supporters of each value, then reports in each block."""
         d = self.domain.size
         out = np.empty((n_groups, self.counters), np.int64)

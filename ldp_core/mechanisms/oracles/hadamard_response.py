@@ -24,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 from ldp_core.reports.words import Words, cell_counts, check_below
 
 
@@ -61,7 +62,7 @@ class HadamardResponse(Words, FrequencyOracle):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         check_resolved(self._agree, ONE // 2)
 
     @cached_property
@@ -75,7 +76,7 @@ class HadamardResponse(Words, FrequencyOracle):
         e = exp_below(self.epsilon)
         return floor_threshold(e / (e + 1))
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: two rows agree in half of the columns, in those that support one as in those that do not."""
         d = self.domain.size
         return [fraction(self._agree)] * d, [Fraction(1, 2)] * d
@@ -92,7 +93,7 @@ class HadamardResponse(Words, FrequencyOracle):
         flipped that the value's row has: a bijection between the two halves.
         """
         n = len(codes)
-        agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little")
+        agree = coins(noise, self._agree, n, _AGREE)
         columns = noise.uniform_below(self.columns, n, _COLUMN).astype(np.uint64)
         rows = codes.astype(np.uint64)
         rows += np.uint64(1)
@@ -103,7 +104,7 @@ class HadamardResponse(Words, FrequencyOracle):
         lowest *= flip
         return columns ^ lowest
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`. The transform of the counts of columns is, for each row, supporters less the others."""
         d = self.domain.size
         out = np.empty((n_groups, d), np.int64)

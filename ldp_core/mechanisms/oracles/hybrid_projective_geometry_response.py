@@ -22,14 +22,7 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import (
-    check_epsilon,
-    check_integer,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    fraction,
-)
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
@@ -39,7 +32,8 @@ from ldp_core.mechanisms.oracles.projective_geometry_response import (
     projective_space,
     values_of,
 )
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.reports.words import cell_counts
 
 
@@ -80,7 +74,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
         self, domain: Domain | Iterable[Label], *, epsilon: float, field: int = 5, blocks: int | None = None
     ) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         object.__setattr__(self, "field", check_field(field))
         values = values_of(self.domain)
         if blocks is None:
@@ -125,7 +119,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of all others in all blocks."""
         n, space = len(codes), self.space
-        agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little").view(bool)
+        agree = coins(noise, self._agree, n, _AGREE).view(bool)
         inside = noise.uniform_below(space.support, n, _INSIDE)
         rest = noise.uniform_below(self.points - space.support, n, _REST).astype(np.uint32)
         block, code = np.divmod(codes.astype(np.uint32), np.uint32(self._in_block))
@@ -139,7 +133,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
         reports += np.where(near, points, point)
         return reports
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """int64[n_groups, d + h]: supporters of each value, then reports in each block."""
         d = self.domain.size
         out = np.empty((n_groups, self.counters), np.int64)

@@ -28,11 +28,12 @@ import pyarrow as pa
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import I64, U32, U64, Codes
-from ldp_core.exact.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 from ldp_core.reports.words import Words
 
 Variant = Literal["optimal", "binary", "fast"]
@@ -99,7 +100,7 @@ class LocalHashing(HashedReports):
         if variant not in ("optimal", "binary", "fast"):
             raise ParameterError(f'variant must be "optimal", "binary" or "fast", got {variant!r}')
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         object.__setattr__(self, "variant", variant)
         if self._hashed > PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
             raise ParameterError(
@@ -143,7 +144,7 @@ class LocalHashing(HashedReports):
         keep = fraction(self._keep)
         return keep + (1 - keep) / self.g, (1 - keep) / self.g
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: over the random function, two values collide with the family's exact probability."""
         d = self.domain.size
         own, other = self._pair
@@ -158,7 +159,7 @@ class LocalHashing(HashedReports):
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""
         n = len(codes)
-        keep = np.unpackbits(noise.bernoulli(self._keep, n, _KEEP), count=n, bitorder="little")
+        keep = coins(noise, self._keep, n, _KEEP)
         buckets = noise.uniform_below(self.g, n, _BUCKET).astype(np.uint64)
         functions = self._family.draw(n, noise)
         own = self._family.hash(functions, codes)

@@ -27,11 +27,12 @@ import pyarrow as pa
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U32, U64, Codes
-from ldp_core.exact.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 from ldp_core.reports.words import Words, cell_counts, check_below
 
 
@@ -66,7 +67,7 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, field: int | None = None) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         values = values_of(self.domain)
         object.__setattr__(self, "field", best_field(values, self.epsilon) if field is None else check_field(field))
         check_resolved(*self._pair, " * field")
@@ -89,7 +90,7 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
         both, other = space.intersection, space.support - space.intersection
         return p, p * Fraction(both, space.support) + (1 - p) * Fraction(other, space.points - space.support)
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `FrequencyOracle`."""
         p, q = self._pair
         return [p] * self.domain.size, [q] * self.domain.size
@@ -102,12 +103,12 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of the others."""
         n, space = len(codes), self.space
-        agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little").view(bool)
+        agree = coins(noise, self._agree, n, _AGREE).view(bool)
         inside = noise.uniform_below(space.support, n, _INSIDE)
         outside = noise.uniform_below(space.points - space.support, n, _OUTSIDE)
         return space.draw(codes, agree, inside, outside).astype(np.uint64)
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`."""
         d, space = self.domain.size, self.space
         out = np.empty((n_groups, d), np.int64)

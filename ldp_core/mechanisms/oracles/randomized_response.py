@@ -19,21 +19,13 @@ import pyarrow as pa
 
 from ldp_core.errors import DomainError, ParameterError
 from ldp_core.exact.arrays import Codes
-from ldp_core.exact.probability import (
-    ceil_threshold,
-    check_epsilon,
-    check_probability,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    fraction,
-    log_above,
-)
+from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise, Randomness
+from ldp_core.noise.base import Noise, Randomness
+from ldp_core.parameters import check_epsilon, check_probability
 
 
 @dataclass(frozen=True, init=False)
@@ -62,7 +54,7 @@ class RandomizedResponse(FrequencyOracle):
     """(truth, yes) of a mechanism made by `from_coins`."""
 
     def __init__(self, domain: Domain | Iterable[Label] = (False, True), *, epsilon: float) -> None:
-        self._set(Domain.of(domain), check_epsilon(epsilon), None)
+        self._set(Domain.of(domain), check_epsilon("epsilon", epsilon), None)
         check_resolved(*self._pair, " * d")
 
     def _set(self, domain: Domain, epsilon: float, coins: tuple[float, float] | None) -> None:
@@ -126,7 +118,7 @@ class RandomizedResponse(FrequencyOracle):
         t, y = Fraction(self.coins[0]), Fraction(self.coins[1])
         return floor_threshold(t + (1 - t) * y), ceil_threshold((1 - t) * y)
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`. With unequal coins the two values differ; p - q is the same for both."""
         if self.coins is not None:
             p1, p0 = (fraction(t) for t in self._yes)
@@ -136,7 +128,7 @@ class RandomizedResponse(FrequencyOracle):
 
     def worst_ratio(self) -> Fraction:
         """See `Mechanism`: over both answers of the coins, else p / q."""
-        p, q = self.support_probabilities()
+        p, q = self.expected_parts()
         return max(a / b for a, b in zip(p[:2], q[:2], strict=True))
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
@@ -180,7 +172,7 @@ class RandomizedResponse(FrequencyOracle):
         reports[-1] &= 0xFF >> -(first + n) % 8
         return pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(reports)], offset=first)
 
-    def support_counts(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """A report supports the value that it names."""
         d = self.domain.size
         cells: npt.NDArray[Any] = reports

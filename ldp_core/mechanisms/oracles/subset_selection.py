@@ -26,18 +26,12 @@ import pyarrow as pa
 from ldp_core.errors import DomainError, ReportError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import Codes
-from ldp_core.exact.probability import (
-    check_epsilon,
-    check_integer,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    fraction,
-)
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._independent_bits import BitVectors
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon, check_integer
 
 
 @dataclass(frozen=True, init=False)
@@ -71,7 +65,7 @@ class SubsetSelection(BitVectors):
     k: int
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, k: int | None = None) -> None:
-        domain, epsilon = Domain.of(domain), check_epsilon(epsilon)
+        domain, epsilon = Domain.of(domain), check_epsilon("epsilon", epsilon)
         if domain.unmatched == "none":
             raise DomainError('subset selection has no "none": use unmatched="error" or "other"')
         d = domain.size
@@ -100,7 +94,7 @@ class SubsetSelection(BitVectors):
         rate = (k + NormalDist().inv_cdf(k / d) * deviation) / d
         return min(max(int(rate * (1 << 16)), 0), (1 << 16) - 1) << 48 or 1  # 16 bits: no machine's rounding shows
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `Mechanism`: of the k values one is the true one with probability p; the others are any of d - 1."""
         d = self.domain.size
         p = fraction(self._include)
@@ -126,7 +120,7 @@ class SubsetSelection(BitVectors):
     def _listed(self, codes: Codes, noise: Noise) -> npt.NDArray[np.uint8]:
         """Where there are few sets, all are listed: k or, beside the true value, k - 1 of the d - 1 other ones."""
         n = len(codes)
-        include = np.unpackbits(noise.bernoulli(self._include, n, _BITS), count=n, bitorder="little")
+        include = coins(noise, self._include, n, _BITS)
         with_true, without = (table[noise.uniform_below(len(table), n, lane)] for table, lane in self._tables)
         others = without ^ ((without ^ with_true) & np.negative(include.astype(np.uint32)))
         true = np.left_shift(np.uint32(1), codes, dtype=np.uint32)
@@ -161,7 +155,7 @@ class SubsetSelection(BitVectors):
         """Flip uniformly drawn bits of ``rows``, in place, until each has weight k."""
         d, width = self.domain.size, rows.shape[1]
         flat = rows.reshape(-1)
-        excess = _weights(rows) - self.k
+        excess = bits.row_weights(rows) - self.k
         at = np.flatnonzero(excess != 0)  # of Booleans, which are searched three times as fast
         excess, true, first = (
             excess[at].astype(np.int8 if max(self.k, d - self.k) <= _SMALL else np.int32),
@@ -188,7 +182,7 @@ class SubsetSelection(BitVectors):
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
         """See `Mechanism`; a vector of another weight than k is no report."""
         rows = super().from_arrow(reports, column=column)
-        wrong = int(np.count_nonzero(_weights(rows) != self.k))
+        wrong = int(np.count_nonzero(bits.row_weights(rows) != self.k))
         if wrong:
             raise ReportError(f"column {column!r}: {wrong} of {len(rows)} reports are not sets of {self.k} values")
         return rows
@@ -198,20 +192,6 @@ class SubsetSelection(BitVectors):
         return {"epsilon": self.epsilon, "k": self.k}
 
 
-def _weights(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
-    """The number of ones in each row, by its widest words; few words add up faster column by column."""
-    width = rows.shape[1]
-    ones = np.bitwise_count(rows.view(f"u{next(size for size in (8, 4, 2, 1) if width % size == 0)}"))
-    if ones.shape[1] > _FEW:
-        wide: npt.NDArray[np.int32] = ones.sum(axis=1, dtype=np.int32)
-        return wide
-    total: npt.NDArray[np.int32] = ones[:, 0].astype(np.int32)
-    for column in range(1, ones.shape[1]):
-        total += ones[:, column]
-    return total
-
-
-_FEW = 16
 _SMALL = 127  # up to this an excess fits in a byte
 _STEPS, _FEW_ROWS = 3, 1 << 12
 _BLOCK = 1 << 22  # bytes of reports made at a time: many rows share the calls of a step

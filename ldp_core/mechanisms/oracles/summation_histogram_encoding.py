@@ -35,12 +35,13 @@ import pyarrow as pa
 
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact.arrays import F64, I64, U64, Codes
-from ldp_core.exact.probability import check_epsilon, check_integer, exp_below
+from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.reports.lists import Lists
 from ldp_core.tally import Tally
 
@@ -79,7 +80,7 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unit: int = 1) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         object.__setattr__(self, "unit", check_integer("unit", unit, 1, _MOST_UNITS))
         if not self._step > 0 or math.log(1 / _RAREST) / self._step > _MOST_ENTRIES:
             raise ParameterError("epsilon is too small for this unit: it must be above about 0.0015 * unit")
@@ -143,7 +144,7 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
         mean = Fraction(sum(k * w for k, w in enumerate(weights, low)), ONE)
         return mean, Fraction(sum(k * k * w for k, w in enumerate(weights, low)), ONE) - mean**2
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: the expected entry of the value if it is true, if another one is."""
         d, mean = self.domain.size, self._moments[0]
         return [self.unit - mean] * d, [mean] * d
@@ -211,7 +212,7 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
     def _entry_of(self, words: U64) -> I64:
         return np.searchsorted(self._thresholds, words, side="right") + self.entries[0]
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """int64[n_groups, d]: the sums of the entries."""
         out = np.zeros((n_groups, self.domain.size), np.int64)
         if n_groups > 1 and np.any(groups[1:] < groups[:-1]):

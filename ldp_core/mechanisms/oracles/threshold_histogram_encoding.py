@@ -19,16 +19,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ldp_core.exact.probability import (
-    ceil_threshold,
-    check_epsilon,
-    check_probability,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-)
+from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+from ldp_core.parameters import check_epsilon, check_probability
 
 
 @dataclass(frozen=True, init=False)
@@ -62,7 +56,7 @@ class ThresholdHistogramEncoding(IndependentBits):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, theta: float | None = None) -> None:
         object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
         theta = best_theta(self.epsilon) if theta is None else float(check_probability("theta", theta, 0.5))
         object.__setattr__(self, "theta", theta)
         check_resolved(*self.thresholds)

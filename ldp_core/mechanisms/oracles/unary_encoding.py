@@ -18,18 +18,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.probability import (
-    ceil_threshold,
-    check_epsilon,
-    check_probability,
-    check_resolved,
-    exp_below,
-    floor_threshold,
-    log_above,
-)
+from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+from ldp_core.parameters import check_epsilon, check_probability
 
 Variant = Literal["optimized", "symmetric"]
 
@@ -67,7 +60,7 @@ class UnaryEncoding(IndependentBits):
     ) -> None:
         if variant not in ("optimized", "symmetric"):
             raise ParameterError(f'variant must be "optimized" or "symmetric", got {variant!r}')
-        self._set(Domain.of(domain), check_epsilon(epsilon), variant, None)
+        self._set(Domain.of(domain), check_epsilon("epsilon", epsilon), variant, None)
         check_resolved(*self.thresholds)
 
     def _set(

@@ -24,7 +24,7 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism, Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
 from ldp_core.reports.reported_by import ReportedBy
 
 
@@ -168,7 +168,7 @@ class Candidates(ReportedBy, FrequencyOracle):
     def _codes(self) -> Codes:
         return self.sketch.inputs.encode(self.domain.arrow_values)
 
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """See `FrequencyOracle`."""
         p, q = self.sketch.support_probability()
         return [p] * self.domain.size, [q] * self.domain.size
@@ -217,9 +217,9 @@ class Candidates(ReportedBy, FrequencyOracle):
         """See the sketch."""
         return self.sketch.perturb_codes(codes, noise)
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See the sketch: its counters."""
-        return self.sketch.support_counts(reports, groups, n_groups)
+        return self.sketch.count_reports(reports, groups, n_groups)
 
     @property
     def title(self) -> str:

@@ -33,7 +33,7 @@ from ldp_core.inputs.domain import Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.sketches import _bloom as bloom
 from ldp_core.mechanisms.sketches._base import Candidates
-from ldp_core.noise.fresh import Randomness
+from ldp_core.noise.base import Randomness
 from ldp_core.tally import Tally
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ class RapporCandidates(Candidates):
             raise ParameterError(f'correction must be "bonferroni" or "fdr", got {correction!r}')
         check_confidence(confidence)
         self.check_tally(tally)
-        fit, n = self.fit(tally.support), tally.n
+        fit, n = self.fit(tally.counters), tally.n
         arrays = self._intervals(n * fit.shares, n * fit.errors, confidence, False)
         histogram = Histogram(self.domain, n, *arrays, confidence, simultaneous=False)
         p = p_values(fit)

@@ -33,13 +33,14 @@ import pyarrow as pa
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, U64, Codes
-from ldp_core.exact.probability import check_integer, fraction
+from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Native, Outlook
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._base import Sketch
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_integer
 from ldp_core.reports.lists import Lists
 
 MOST_CELLS = 1 << 26
@@ -167,7 +168,7 @@ class CountMeanSketch(Lists, CountMean):
 
     >>> sketch = CountMeanSketch(epsilon=2.0, hashes=64, width=64)
     >>> tally = sketch.tally(sketch.perturb(["new york"] * 3000 + ["york"] * 1000))
-    >>> tally.n, tally.support.size
+    >>> tally.n, tally.counters.size
     (4000, 4096)
     >>> histogram = sketch.over(["york", "new york", "old york"]).estimate(tally)
     >>> histogram.values
@@ -248,7 +249,7 @@ class CountMeanSketch(Lists, CountMean):
             vectors[block] = rows
         return reports
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `Mechanism`: the sums of the bits, for each function."""
         k, m = self.hashes, self.width
         cells = groups * k

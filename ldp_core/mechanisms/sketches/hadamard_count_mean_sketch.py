@@ -22,11 +22,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import check_epsilon, check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
-from ldp_core.noise.fresh import Noise
+from ldp_core.noise.base import Noise, coins
+from ldp_core.parameters import check_epsilon
 from ldp_core.reports.words import CountedWords
 
 
@@ -50,7 +51,7 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
 
     >>> sketch = HadamardCountMeanSketch("int", epsilon=2.0)
     >>> tally = sketch.tally(sketch.perturb([17] * 3000 + [2**40] * 1000))
-    >>> tally.n, tally.support.size
+    >>> tally.n, tally.counters.size
     (4000, 131072)
     >>> sketch.over([17, 18, 2**40]).estimate(tally).values
     (17, 18, 1099511627776)
@@ -73,7 +74,7 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
         width: int = 128,
         salt: int = 0,
     ) -> None:
-        self._set(kind, check_epsilon(epsilon), hashes, width, salt)
+        self._set(kind, check_epsilon("epsilon", epsilon), hashes, width, salt)
         check_resolved(self._agree, ONE // 2)
 
     @cached_property
@@ -105,7 +106,7 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]."""
         n = len(codes)
-        agree = np.unpackbits(noise.bernoulli(self._agree, n, _AGREE), count=n, bitorder="little")
+        agree = coins(noise, self._agree, n, _AGREE)
         cells = noise.uniform_below(self.hashes * self.width, n, _CELL).astype(np.uint32)
         columns = cells.astype(np.uint16)
         columns &= np.uint16(self.width - 1)

@@ -31,14 +31,7 @@ from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bits as packing
 from ldp_core.exact.arrays import I64, U8, U64, Codes
 from ldp_core.exact.arrow import as_arrow
-from ldp_core.exact.probability import (
-    ceil_threshold,
-    check_integer,
-    check_probability,
-    floor_threshold,
-    fraction,
-    log_above,
-)
+from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
@@ -46,7 +39,8 @@ from ldp_core.mechanism import Native
 from ldp_core.mechanisms.sketches import _bloom as bloom
 from ldp_core.mechanisms.sketches._base import Sketch
 from ldp_core.mechanisms.sketches._rappor_candidates import Correction, Decoded, RapporCandidates
-from ldp_core.noise.fresh import Noise, Randomness
+from ldp_core.noise.base import Noise, Randomness
+from ldp_core.parameters import check_integer, check_probability
 from ldp_core.reports.lists import Lists
 from ldp_core.tally import Tally
 
@@ -309,7 +303,7 @@ class Rappor(Lists, Sketch):
         """M (1 + k): a row of ``n, bits`` a cohort, as in the counts files of google/rappor."""
         return self.cohorts * (1 + self.bits)
 
-    def support_counts(self, reports: Native, groups: I64, n_groups: int) -> I64:
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """See `counters`."""
         m, k = self.cohorts, self.bits
         cells = groups * m

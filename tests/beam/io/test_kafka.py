@@ -97,7 +97,7 @@ def test_a_hundred_thousand_reports_are_counted_exactly(broker, topic):
     for window in range(10):
         direct = OS.tally(reports.slice(window * 10_000, 10_000).column("os"))
         assert direct.n == 10_000
-        expected = debiased(direct.support, direct.n, OS.p, OS.q)
+        expected = debiased(direct.counters, direct.n, OS.p, OS.q)
         found = {row.value: row for row in rows if row.window_start == Timestamp(window * 10)}
         assert {row.n for row in found.values()} == {10_000}
         np.testing.assert_allclose([found[value].count for value in OS.domain.labels], expected, rtol=1e-12)
@@ -114,7 +114,7 @@ def test_from_polars_through_kafka_to_beam(broker, topic):
     histogram = ldp_beam.Histogram("os", OS, window="1d", event_time="t")
     rows = run(histogram, ReadKafka(broker.servers, topic, stop_at="latest"))
     direct = OS.tally(reports["os"].to_arrow())
-    expected = debiased(direct.support, 5000, OS.p, OS.q)
+    expected = debiased(direct.counters, 5000, OS.p, OS.q)
     np.testing.assert_allclose([row.count for row in rows], expected, rtol=1e-12)
     assert {row.n for row in rows} == {5000}
 

@@ -1,0 +1,133 @@
+"""Heavy hitters: the most frequent values, of so many that nobody can list them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables
+from ldp_core.estimates.histogram import entries_schema
+from ldp_core.exact.arrays import F64, I64
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_integer, check_open, parameter
+from ldp_core.tally import Tally
+
+MOST_CANDIDATES = 5 << 18
+"""At most so many prefixes are looked up at a level, 1.3 million, if the levels allow it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found(Result):
+    """Values in order of their estimated counts, the largest first.
+
+    Attributes:
+        values: text or integers, distinct; perhaps none.
+        n: number of reports, of all levels.
+        counts: estimated number of records, float64[k]. They are the largest of many estimates, so that those near the
+            threshold are more often too high than too low.
+        standard_errors: of ``counts``: the noise of reports, of hash collisions, and of who is at the last level.
+        low, high: estimate -+ z standard errors.
+        confidence: of each interval.
+        threshold: the least count that was taken for a value's own and not for noise.
+        candidates: how many values were looked up at the last level.
+    """
+
+    values: tuple[str | int, ...]
+    n: int
+    counts: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    confidence: float
+    threshold: float
+    candidates: int
+
+    @property
+    def frequencies(self) -> F64:
+        """``counts / n``."""
+        return self.counts / max(self.n, 1)  # without reports there are no values either
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        head = (
+            f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
+            f"reports, {self.confidence:.0%} intervals"
+        )
+        columns = (self.counts, self.standard_errors, self.low, self.high)
+        numbers = zip(self.values, *(array.tolist() for array in columns), strict=True)
+        lines = [f"{value!s}  {c:,.1f} +- {e:,.1f}  [{lo:,.1f}, {hi:,.1f}]" for value, c, e, lo, hi in numbers]
+        more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
+        return "\n".join([head, *lines[:20], *more])
+
+    def to_arrow(self) -> pa.Table:
+        """Table of columns value, count, frequency, standard_error, low, high, as of a `Histogram`."""
+        text = not self.values or isinstance(self.values[0], str)
+        numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
+        values = pa.array(self.values, pa.string() if text else pa.int64())
+        return pa.table([values, *map(pa.array, numbers)], entries_schema(values.type))
+
+
+def _check_threshold(name: str, value: float | None) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
+        raise ParameterError(f"{name} must be None or a number in [0, inf), got {value!r}")
+    return value
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """What a mechanism with heavy hitters offers."""
+
+    def search(self, tally: Tally, how: HeavyHittersEstimate) -> Found:
+        """The values found."""
+        ...
+
+
+@dataclass(frozen=True, init=False)
+class HeavyHittersEstimate(Estimate[Found]):
+    """The most frequent values, ranked by estimated count.
+
+    Args:
+        k: the most values to return.
+        confidence: of the intervals, and that no value is returned that nobody has, if ``threshold`` is None.
+        threshold: the least estimated count of what is returned. Default: what the noise of none of the candidates
+            of the last level exceeds with probability ``confidence`` (Bonferroni). 0 returns k values, found or not.
+
+    Raises:
+        ParameterError: a k, a confidence or a threshold that does not exist.
+
+    >>> HeavyHittersEstimate(k=10)
+    HeavyHittersEstimate(k=10, confidence=0.95, threshold=None)
+    """
+
+    k: int = parameter(check_integer, low=1, high=MOST_CANDIDATES)
+    confidence: float = parameter(check_open)
+    threshold: float | None = parameter(_check_threshold)
+
+    def __init__(self, k: int, confidence: float = 0.95, threshold: float | None = None) -> None:
+        self._declare(k=k, confidence=confidence, threshold=threshold)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Searching):
+            raise refuse_mechanism("a search for heavy hitters", "HeavyHitters", mechanism)
+
+    @override
+    def schema(self, mechanism: Mechanism) -> pa.Schema:
+        return entries_schema(pa.string() if mechanism.inputs.kind == "str" else pa.int64())
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Found:
+        self.check(mechanism)
+        mechanism.check_tally(tally)
+        found: Found = mechanism.search(tally, self)
+        return found
+
+    @override
+    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        return tables(self, mechanism, n, counters)

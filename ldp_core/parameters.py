@@ -1,0 +1,146 @@
+"""Declared parameters: a frozen dataclass says once how each field is checked, and every refusal is worded here.
+
+    @dataclass(frozen=True, init=False)
+    class Example(Declared):
+        domain: Domain = converted(Domain.of)
+        epsilon: float = parameter(check_epsilon)
+        k: int = parameter(check_integer, low=1, high=lambda self: self.domain.size)
+
+        def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, k: int = 1) -> None:
+            self._declare(domain=domain, epsilon=epsilon, k=k)
+
+The constructor is written out, because its signature is what type checkers, editors and `help` show: it takes more than
+the fields keep (a list where there will be a `Domain`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import field, fields
+from fractions import Fraction
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+
+T = TypeVar("T")
+
+
+class Declared:
+    """Base of value objects. `_declare` is the only way to set a field."""
+
+    def _declare(self, **values: Any) -> None:
+        """Set fields, in this order: each checked and converted as its declaration says."""
+        declarations: dict[str, Any] = getattr(self, "__dataclass_fields__", {})
+        for name, value in values.items():
+            metadata = declarations[name].metadata if name in declarations else {}
+            check = metadata.get("check")
+            if check is not None:
+                bounds = {key: b(self) if callable(b) else b for key, b in metadata["bounds"].items()}
+                value = check(name, value, **bounds)  # noqa: PLW2901 (it is what the field keeps)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _made(cls, **values: Any) -> Self:
+        """An object with these fields, for constructors other than ``__init__``."""
+        self = cls.__new__(cls)
+        self._declare(**values)
+        return self
+
+    def _declared(self) -> dict[str, Any]:
+        """The declared parameters by name, in order."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if "check" in f.metadata}  # type: ignore[arg-type]
+
+
+def parameter(check: Callable[..., Any] | None = None, **bounds: Any) -> Any:
+    """A field that keeps ``check(name, value, **bounds)``; a bound may be a function of the object so far."""
+    return field(metadata={"check": check, "bounds": bounds})
+
+
+def converted(convert: Callable[[Any], Any]) -> Any:
+    """A field that keeps ``convert(value)``, which words its own errors."""
+    return field(metadata={"check": lambda _, value: convert(value), "bounds": {}})
+
+
+def _number(name: str, value: Any, interval: str) -> float:
+    """``value`` as a float, if it is one number."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, (bool, np.bool_, str, bytes)) and np.ndim(value) == 0:
+            return float(value)
+    raise ParameterError(f"{name} must be a number in {interval}, got {type(value).__name__}")
+
+
+def check_epsilon(name: str, value: float, below: tuple[str, float] | None = None) -> float:
+    """Return ``value`` as a float.
+
+    Raises:
+        ParameterError: unless it is a finite number > 0, and less than ``below``, another parameter and its value.
+    """
+    number = _number(name, value, "(0, inf)")
+    if not (math.isfinite(number) and number > 0):
+        raise ParameterError(f"{name} must be in (0, inf), got {number!r}")
+    if below is not None and not number < below[1]:
+        raise ParameterError(f"{name} must be in (0, {below[0]} = {below[1]!r}), got {number!r}")
+    return number
+
+
+def check_integer(name: str, value: int, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int.
+
+    Raises:
+        ParameterError: unless it is an integer in [low, high], where no ``high`` is no bound.
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        permitted = f", at least {low}" if high is None else f" in [{low}, {high}]"
+        raise ParameterError(f"{name} must be an integer{permitted}, got {value!r}")
+    return int(value)
+
+
+def check_open(name: str, value: float) -> float:
+    """Return ``value`` as a float.
+
+    Raises:
+        ParameterError: unless it is a number in (0, 1).
+    """
+    number = _number(name, value, "(0, 1)")
+    if not 0 < number < 1:
+        raise ParameterError(f"{name} must be in (0, 1), got {number!r}")
+    return number
+
+
+def check_probability(name: str, value: float, least: float = 0) -> Fraction:
+    """Return ``value`` as an exact fraction.
+
+    Raises:
+        ParameterError: unless it is a number in [least, 1].
+    """
+    number = _number(name, value, f"[{least}, 1]")
+    if not least <= number <= 1:
+        raise ParameterError(f"{name} must be a probability in [{least}, 1], got {number!r}")
+    return Fraction(number)
+
+
+def check_share(name: str, value: float, least: float = 0) -> float:
+    """`check_probability`, as a float."""
+    return float(check_probability(name, value, least))
+
+
+def check_choice(name: str, value: T, among: Iterable[T]) -> T:
+    """Return ``value``.
+
+    Raises:
+        ParameterError: unless it is one of ``among``.
+
+    >>> check_choice("variant", "optimised", among=("optimized", "symmetric"))
+    Traceback (most recent call last):
+    ldp_core.errors.ParameterError: variant must be "optimized" or "symmetric", got 'optimised'
+    """
+    allowed = tuple(among)
+    if isinstance(value, str) and value in allowed:
+        return value
+    *rest, last = (f'"{one}"' for one in allowed)
+    raise ParameterError(f"{name} must be {', '.join(rest)} or {last}, got {value!r}")

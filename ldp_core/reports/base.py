@@ -1,0 +1,71 @@
+"""What a report format is: one kind of report in Arrow, in numpy, and in the layout in which mechanisms work."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.errors import ReportError
+
+Native: TypeAlias = npt.NDArray[Any]
+"""Reports in a mechanism's working layout: an array with one row (or element) a report."""
+
+
+class ReportFormat(ABC):
+    """A frozen value. Reports go out by `to_arrow` or `to_numpy`, and come in, checked, by `from_arrow`."""
+
+    nullable: ClassVar[bool] = False
+    """Whether a report may be null, or hold nulls: no answer, by a draw that no value has a part in."""
+
+    @abstractmethod
+    def arrow_type(self, *, packed: bool = False) -> pa.DataType:
+        """Arrow type of a report column. ``packed`` concerns bit vectors only."""
+
+    @abstractmethod
+    def empty(self, n: int) -> Native:
+        """Room for ``n`` reports in the working layout."""
+
+    @abstractmethod
+    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
+        """Reports as an Arrow array of `arrow_type`."""
+
+    @abstractmethod
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
+        """Inverse of `to_arrow`, in either layout.
+
+        Raises:
+            ReportError: nulls, another type or width, or what no report can be.
+        """
+
+    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
+        """Reports as a numpy array of the nearest numpy type."""
+        return reports
+
+
+def other_type(column: str, expected: object, got: object) -> ReportError:
+    """To raise for reports of another type, which may be raw values."""
+    return ReportError(
+        f"column {column!r}: reports must be {expected}, got {got}; if these are values, perturb them first"
+    )
+
+
+def refuse_nulls(reports: pa.Array, column: str) -> None:
+    """Raise `ReportError` if reports are null, or hold nulls."""
+    if pa.types.is_fixed_size_list(reports.type):
+        if reports.null_count or reports.flatten().null_count:
+            raise ReportError(
+                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
+            )
+    elif reports.null_count:
+        raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
+
+
+def refuse_from(reports: npt.NDArray[Any], limit: int, column: str) -> None:
+    """Raise `ReportError` unless all unsigned integers are below ``limit``."""
+    if len(reports) and int(reports.max()) >= limit:
+        wrong = int(np.count_nonzero(reports >= reports.dtype.type(limit)))
+        raise ReportError(f"column {column!r}: {wrong} of {len(reports)} reports are not below {limit}")
