@@ -123,20 +123,3 @@ class HadamardResponse(Words, FrequencyOracle):
 
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise
-
-
-def walsh_hadamard(counts: I64) -> I64:
-    """The transform of each row of int64[m, K], K a power of two: out[r] = sum over y of (-1)^<r, y> counts[y].
-
-    >>> walsh_hadamard(np.array([[3, 1, 0, 2]])).tolist()
-    [[6, 0, 2, 4]]
-    """
-    m, k = counts.shape
-    done = 1
-    while done < k:
-        halves = counts.reshape(m, -1, 2, done)
-        counts = np.empty_like(halves)
-        np.add(halves[:, :, 0], halves[:, :, 1], out=counts[:, :, 0])
-        np.subtract(halves[:, :, 0], halves[:, :, 1], out=counts[:, :, 1])
-        done *= 2
-    return counts.reshape(m, k)

@@ -1,0 +1,166 @@
+"""Points of a projective space over a prime field, as values and as reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.exact.arrays import I64, U32, Codes, select
+
+
+class ProjectiveSpace:
+    """Points of the projective space of dimension t - 1 over F elements, as values and as reports.
+
+    A point is a vector of t digits to the base F, up to a factor. *Reports* y are the vectors whose highest digit
+    that is not 0 is 1, numbered in their order as numbers. *Values* v are those whose lowest digit that is not 0 is 1:
+    codes below F^(t-1) are digits 1 to t - 1, digit 0 being 1; from there on digit 0 is 0, and so on with the rest.
+    So the lowest digit of v that is not 0, number j, is 1, and digit j of y follows from <v, y> and u, the other digits
+    of y. Since u comes in its own normal form, so does y: nothing is ever divided in the field.
+    """
+
+    def __init__(self, field: int, dimension: int) -> None:
+        self.field, self.dimension = field, dimension
+        self.points: int = (field**dimension - 1) // (field - 1)
+        self.support: int = (field ** (dimension - 1) - 1) // (field - 1)
+        self.intersection: int = (field ** (dimension - 2) - 1) // (field - 1)
+        self._powers = np.array([field**k for k in range(dimension)], np.uint32)
+        starts = np.cumsum(self._powers[::-1], dtype=np.uint32)  # of codes with j = 1, 2, ...
+        self._starts = starts[:-1]
+
+    def draw(self, codes: Codes, agree: npt.NDArray[np.bool_], inside: Any, outside: Any) -> U32:
+        """One report a code: of those that support it where ``agree``, of the others where not.
+
+        Args:
+            codes: values, unsigned integers below K.
+            agree: which of the next two counts.
+            inside: uniform below s.
+            outside: uniform below K - s = F^(t-1).
+
+        Returns:
+            Reports, uint32[n]: for one code, each comes from exactly one number of ``inside`` or ``outside``.
+        """
+        one, f = np.uint32(1), np.uint32(self.field)
+        digits, power = self._values(codes)
+        # Outside, <v, y> = z is one of F - 1 numbers if u goes beyond digit j; else y's digit j is 1, u any j digits.
+        rest = outside.astype(np.uint32) - power
+        others = rest // (f - one)
+        z = rest - others * (f - one) + one
+        others += (power - one) // (f - one)
+        u = self._vectors(select(agree, inside.astype(np.uint32), others))
+        z[agree] = 0
+        below = np.flatnonzero((outside < power) & ~agree)
+        u[below], z[below] = outside[below], 1
+        product = self._product(u, digits)
+        product %= f
+        z += f - product
+        np.minimum(z, z - f, out=z)  # digit j of y, modulo F: what wraps below 0 is huge
+        above = u // power
+        above *= f - one
+        above += z
+        above *= power
+        above += u
+        return self._numbers(above)
+
+    def _values(self, codes: Codes) -> tuple[U32, Any]:
+        """The digits of v beyond the lowest one, number j, that is not 0, in the places of u's; and F^j."""
+        codes = codes.astype(np.uint32)
+        if not len(codes) or codes.max() < self._starts[0]:
+            return codes, np.uint32(1)
+        power = np.ones(len(codes), np.uint32)
+        below = np.zeros(len(codes), np.uint32)
+        for j, start in enumerate(self._starts, 1):
+            there = codes >= start
+            power[there], below[there] = self._powers[j], start
+        codes -= below
+        codes *= power
+        return codes, power
+
+    def _vectors(self, numbers: U32) -> U32:
+        """Vectors from the numbers of points: digits to the base F, the highest one 1."""
+        vectors: U32 = numbers + np.uint32(1)
+        for k in range(1, self.dimension - 1):
+            vectors += (numbers >= (self.field**k - 1) // (self.field - 1)) * np.uint32(
+                self.field ** (k - 1) * (self.field - 2)
+            )
+        return vectors
+
+    def _numbers(self, vectors: U32) -> U32:
+        """Inverse of `_vectors`."""
+        numbers: U32 = vectors - np.uint32(1)
+        for k in range(1, self.dimension):
+            numbers -= (vectors >= self._powers[k]) * np.uint32(self.field ** (k - 1) * (self.field - 2))
+        return numbers
+
+    def _product(self, a: U32, b: U32) -> U32:
+        """The sum of the products of t - 1 digits: below 2^32, because F^t is below 2^31."""
+        f = np.uint32(self.field)
+        total = np.zeros(len(a), np.uint32)
+        for _ in range(self.dimension - 2):
+            next_a, next_b = a // f, b // f
+            a, b = a - next_a * f, b - next_b * f
+            a *= b
+            total += a
+            a, b = next_a, next_b
+        total += a * b
+        return total
+
+    def supporters(self, counts: I64, d: int) -> I64:
+        """int64[m, K], how often each report occurs, to int64[m, d], how many support each value.
+
+        Report 0 has digit 0 only and supports no value with digit 0. The others are u and digit 0 of y: values with
+        digit 0 are supported by one digit for each u, see `_affine`; the values without digit 0 by all, so that they
+        are the values of the space of one dimension less.
+        """
+        m, f = len(counts), self.field
+        pairs = counts[:, 1:].reshape(m, self.support, f)
+        first = f ** (self.dimension - 1)
+        if d <= first:
+            return self._affine(pairs)[:, :d]
+        out = np.empty((m, d), np.int64)
+        out[:, :first] = self._affine(pairs)
+        if self.dimension == 2:  # one value is left
+            out[:, first:] = counts[:, :1]
+        else:
+            less = ProjectiveSpace(f, self.dimension - 1)
+            out[:, first:] = less.supporters(pairs.sum(axis=2), d - first) + counts[:, :1]
+        return out
+
+    def _affine(self, pairs: I64) -> I64:
+        """int64[m, s, F] to int64[m, F^(t-1)]: for each vector w the sum over u of pairs[u, -<w, u>].
+
+        A digit at a time, as in the paper's dynamic programming and in a fast Fourier transform: for each digit w the
+        sum over the digits a of u of pairs[(u', a), z - w a], where u' is u without a. A u that has no more digits is
+        settled. About K F additions a digit.
+        """
+        m, f = len(pairs), self.field
+        w = np.arange(f)
+        sums = pairs.transpose(2, 1, 0)  # z, u, and the digits of w so far together with m
+        settled = np.zeros((1, m), np.int64)
+        while True:
+            settled = (settled + sums[-w % f, 0]).reshape(1, -1)  # u = (1): z = -w
+            if sums.shape[1] == 1:
+                by_value: I64 = settled.reshape(-1, m).T
+                return by_value
+            by_digit = sums[:, 1:].reshape(f, -1, f, settled.size // f).transpose(2, 0, 1, 3)
+            sums = _shifted_sums(by_digit.reshape(f, f, -1)).reshape(f, f, -1, settled.size // f)
+            sums = sums.transpose(1, 2, 0, 3).reshape(f, -1, settled.size)
+
+
+def _shifted_sums(rows: I64) -> I64:
+    """int64[F, F, r] to int64[F, F, r]: out[w, z] = sum over a of rows[a, z - w a]."""
+    f, _, r = rows.shape
+    twice = np.concatenate((rows, rows), axis=1).reshape(f, -1)  # so that a shifted row is a slice
+    slices = np.lib.stride_tricks.sliding_window_view(twice, f * r, axis=1)[:, ::r]
+    out = np.zeros((f, f * r), np.int64)
+    w = np.arange(f)
+    step = max(_BLOCK // (f * r), 1)
+    for first in range(0, f, step):
+        some = slice(first, first + step)
+        for a in range(f):
+            out[some] += slices[a, -w[some] * a % f]
+    return out
+
+
+_BLOCK = 1 << 15  # sums made at a time: they stay in the L2 cache

@@ -1,0 +1,45 @@
+"""Counts of cells, and the fast Walsh-Hadamard transform of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ldp_core.exact.arrays import I64
+
+
+def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
+    """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
+    step = max(_CELLS // k, 1)
+    if n_groups > step and np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        cells, groups = cells[order], groups[order]
+    for first in range(0, n_groups, step):
+        last = min(first + step, n_groups)
+        some, of = cells, groups
+        if n_groups > step:
+            start, stop = np.searchsorted(groups, (first, last))
+            some, of = cells[start:stop], groups[start:stop] - first
+        at = some if last == first + 1 else of * k + some
+        yield first, last, np.bincount(at, minlength=(last - first) * k).reshape(-1, k)
+
+
+_CELLS = 1 << 20  # counts made at a time: 8 MiB
+
+
+def walsh_hadamard(counts: I64) -> I64:
+    """The transform of each row of int64[m, K], K a power of two: out[r] = sum over y of (-1)^<r, y> counts[y].
+
+    >>> walsh_hadamard(np.array([[3, 1, 0, 2]])).tolist()
+    [[6, 0, 2, 4]]
+    """
+    m, k = counts.shape
+    done = 1
+    while done < k:
+        halves = counts.reshape(m, -1, 2, done)
+        counts = np.empty_like(halves)
+        np.add(halves[:, :, 0], halves[:, :, 1], out=counts[:, :, 0])
+        np.subtract(halves[:, :, 0], halves[:, :, 1], out=counts[:, :, 1])
+        done *= 2
+    return counts.reshape(m, k)
