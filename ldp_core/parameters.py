@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
 from fractions import Fraction
 from typing import Any, Self, TypeVar
 
@@ -55,9 +55,12 @@ class Declared:
         return {f.name: getattr(self, f.name) for f in fields(self) if "check" in f.metadata}  # type: ignore[arg-type]
 
 
-def parameter(check: Callable[..., Any] | None = None, **bounds: Any) -> Any:
-    """A field that keeps ``check(name, value, **bounds)``; a bound may be a function of the object so far."""
-    return field(metadata={"check": check, "bounds": bounds})
+def parameter(check: Callable[..., Any] | None = None, *, default: Any = MISSING, **bounds: Any) -> Any:
+    """A field that keeps ``check(name, value, **bounds)``; a bound may be a function of the object so far.
+
+    ``default`` is what objects have that another constructor has made without it.
+    """
+    return field(default=default, metadata={"check": check, "bounds": bounds})
 
 
 def converted(convert: Callable[[Any], Any]) -> Any:

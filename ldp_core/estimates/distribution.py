@@ -144,9 +144,8 @@ _SCHEMA = pa.schema([(name, pa.float64()) for name in ("left", "right", "frequen
 class Distributing(Protocol):
     """What a mechanism with distributions offers: `SquareWave`, `StochasticRounding`."""
 
-    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution:
-        """See the mechanism."""
-        ...
+    @override
+    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution: ...
 
 
 @dataclass(frozen=True, init=False)

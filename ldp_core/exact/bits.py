@@ -130,6 +130,8 @@ _FEW_WORDS = 16
 
 def grouped_column_sums(rows: U8, d: int, groups: I64, n_groups: int) -> I64:
     """Column sums of each group of rows: int64[n_groups, d]; ``groups`` gives each row's group."""
+    if n_groups == 1:
+        return column_sums(rows, d)[None]
     if not len(rows):
         return np.zeros((n_groups, d), np.int64)
     if rows.shape[1] <= _NARROW and n_groups <= len(rows) // 8:

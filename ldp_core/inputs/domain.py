@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from ldp_core.errors import DomainError, DtypeError, ReportError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, filled_indices, null_count
+from ldp_core.parameters import Declared
 
 Label: TypeAlias = bool | int | str
 Unmatched: TypeAlias = Literal["error", "other", "none"]
@@ -24,7 +25,7 @@ _TOO_FEW = "a domain needs at least two values, got one"
 _KINDS: dict[type, Any] = {bool: "bool", int: "int", str: "str"}
 
 
-class Domain:
+class Domain(Declared):
     """Ordered, distinct, declared labels, and what to do with values that are not among them.
 
     Args:
@@ -65,9 +66,7 @@ class Domain:
             raise DomainError(_TOO_FEW)
         if len(items) >= 2**31:
             raise DomainError("a domain may have at most 2**31 - 1 labels")
-        object.__setattr__(self, "labels", items)
-        object.__setattr__(self, "unmatched", unmatched)
-        object.__setattr__(self, "kind", kind)
+        self._declare(labels=items, unmatched=unmatched, kind=kind)
 
     @classmethod
     def of(cls, domain: Domain | Iterable[Label]) -> Domain:

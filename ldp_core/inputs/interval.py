@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import as_floats
+from ldp_core.parameters import Declared
 
 STEPS = 1 << 24
 """Grid steps in an interval: a number moves by at most half a step, 3e-8 of the interval's length."""
@@ -21,7 +23,7 @@ _LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Declared):
     """The numbers from ``low`` to ``high``, both included.
 
     Args:
@@ -50,8 +52,7 @@ class Interval:
             raise DomainError("an interval goes from a finite number low to a greater one, high")
         if self.unmatched not in ("error", "clip"):
             raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
+        self._declare(low=float(self.low), high=float(self.high))
         length = self.high - self.low
         if not (math.isfinite(length) and math.isfinite(STEPS / length)):
             raise DomainError("an interval must have a finite length, and one that floats can divide: above 1e-300")
@@ -66,8 +67,8 @@ class Interval:
         raise DomainError(f"an interval is a pair of numbers (low, high), got {type(interval).__name__}")
 
     @property
+    @override
     def summary(self) -> str:
-        """See `Inputs`."""
         return f"[{self.low:g}, {self.high:g}]"
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
@@ -100,8 +101,8 @@ class Interval:
             'them null or nan); declare a wider interval or unmatched="clip", and fill nulls before'
         )
 
+    @override
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        """See `Inputs`."""
         return self._refused(as_floats(values, column=column))
 
     def _refused(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
@@ -114,7 +115,7 @@ class Interval:
         """Shares of the way from ``low`` to ``high`` as numbers."""
         return self.low + (self.high - self.low) * np.asarray(shares, float)
 
+    @override
     def to_dict(self) -> dict[str, Any]:
-        """See `Inputs`."""
         policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}
         return {"domain": {"low": self.low, "high": self.high}, **policy}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import Codes
@@ -57,8 +58,8 @@ class OpenDomain:
         raise DomainError(f'an open domain is of kind "str" or "int", got {type(kind).__name__}')
 
     @property
+    @override
     def summary(self) -> str:
-        """See `Inputs`."""
         return "any text" if self.kind == "str" else "any integer"
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
@@ -85,16 +86,16 @@ class OpenDomain:
         high, low = id_words(array, _PUBLIC_KEY)
         return _mixed(high) if low is None else high ^ low
 
+    @override
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        """See `Inputs`."""
         array = as_arrow(values, self.kind, column=column)
         missing: npt.NDArray[np.bool_] = pc.is_null(
             array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         ).to_numpy(zero_copy_only=False)
         return missing
 
+    @override
     def to_dict(self) -> dict[str, Any]:
-        """See `Inputs`."""
         return {"domain": {"kind": self.kind}}
 
 

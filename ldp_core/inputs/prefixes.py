@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import U64, Bools, Codes
@@ -75,19 +76,20 @@ class Prefixes:
         return self.length * self.symbol_bits
 
     @property
+    @override
     def kind(self) -> str:
-        """See `Inputs`."""
         return "int" if self.alphabet is None else "str"
 
     @property
+    @override
     def summary(self) -> str:
-        """See `Inputs`."""
         if self.alphabet is None:
             return f"{self.length} bits"
         return f"{self.length} of {len(self.alphabet)} characters"
 
+    @override
     def to_dict(self) -> dict[str, Any]:
-        """See `Inputs`; the alphabet and the length are parameters of the mechanism."""
+        """The alphabet and the length are parameters of the mechanism."""
         return {"domain": {"kind": self.kind}}
 
     # ---- values to codes
@@ -112,8 +114,8 @@ class Prefixes:
             )
         return _scrambled(codes) if self.bits > _KEYED_BITS else codes
 
+    @override
     def refuses(self, values: Any, *, column: str = "values") -> Bools:
-        """See `Inputs`."""
         return self._codes(values, column)[1]
 
     def plain(self, codes: Codes) -> U64:

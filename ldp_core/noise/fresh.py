@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from typing_extensions import override
 
 from ldp_core.exact import bits, sampling
 
@@ -58,39 +59,39 @@ class Keystream:
         """Itself: whatever comes next is the noise of the next records."""
         return self
 
+    @override
     def bernoulli(self, threshold: int, n: int, lane: int = 0) -> npt.NDArray[np.uint8]:
-        """See `Noise`."""
         return sampling.bernoulli_bits(threshold, -(-n // 8), self)
 
+    @override
     def words(self, n: int, lane: int = 0) -> npt.NDArray[np.uint64]:
-        """See `Noise`."""
         return self.bytes(8 * n).view(np.uint64).copy()
 
+    @override
     def head_rows(self, n: int, width: int, lane: int = 0) -> npt.NDArray[np.uint16]:
-        """See `Noise`."""
         return self.bytes(2 * n * width).view(np.uint16).reshape(n, width)
 
+    @override
     def tails(
         self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int = 0
     ) -> npt.NDArray[np.uint64]:
-        """See `Noise`."""
         return self.words(len(rows)) >> np.uint64(16)
 
+    @override
     def one_hot_rows(
         self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int = 0
     ) -> npt.NDArray[np.uint8]:
-        """See `Noise`."""
         n = len(position)
         rows = sampling.bernoulli_bits(q, n * width, self).reshape(n, width)
         bits.overwrite_bit(rows, position, np.unpackbits(self.bernoulli(p, n), count=n, bitorder="little"))
         return rows
 
+    @override
     def uniform_below(self, d: int, n: int, lane: int = 0) -> npt.NDArray[Any]:
-        """See `Noise`."""
         return sampling.uniform_below(d, n, self)
 
+    @override
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int = 0, lane: int = 0) -> npt.NDArray[Any]:
-        """See `Noise`."""
         return sampling.uniform_below(d, len(rows), self)
 
     def of_persons(self) -> Keystream:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import CipherContext
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import U8, U64
@@ -106,23 +107,24 @@ class KeyedRows:
         self._cipher, self._high, self._low, self._codes, self._again = cipher, high, low, codes, again
         self._drawn: tuple[int, U64] | None = None
 
+    @override
     def rows(self, start: int, stop: int) -> KeyedRows:
-        """See `Noise`."""
         low = None if self._low is None else self._low[start:stop]
         return KeyedRows(self._cipher, self._high[start:stop], low, self._codes[start:stop], self._again)
 
+    @override
     def instantaneous(self) -> Noise:
-        """See `Noise`: fresh, unless the secret is a seed."""
+        """Fresh, unless the secret is a seed."""
         if self._again is None:
             return Keystream()
         return KeyedRows(self._again, self._high, self._low, self._codes)
 
+    @override
     def of_persons(self) -> KeyedRows:
-        """See `Noise`."""
         return self.with_codes(np.zeros(len(self._codes), np.uint8))
 
+    @override
     def with_codes(self, codes: npt.NDArray[Any]) -> KeyedRows:
-        """See `Noise`."""
         return KeyedRows(self._cipher, self._high, self._low, codes, self._again)
 
     def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> U64:
@@ -153,29 +155,32 @@ class KeyedRows:
             self._drawn = pair, drawn[: _AES_BLOCK * n].view(np.uint64).reshape(n, 2)
         return self._drawn[1][:, lane & 1]
 
+    @override
     def words(self, n: int, lane: int) -> U64:
-        """See `Noise`."""
         return self._words(lane)
 
+    @override
     def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
-        """See `Noise`."""
         counters = np.arange(-(-width // 8), dtype=np.uint64)
         low = self._places(_place(lane, _HEADS))
         blocks = self._blocks(self._high[:, None], low[:, None] ^ counters)
         return blocks.view(np.uint16).reshape(n, 8 * len(counters))[:, :width]
 
+    @override
     def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> U64:
-        """See `Noise`. A block of its own for each."""
+        """A block of its own for each."""
         low = self._places(columns.astype(np.uint64) | np.uint64(_place(lane, _TAILS)), rows)
         tails: U64 = self._blocks(self._high[rows], low).view(np.uint64)[:, 0] >> np.uint64(16)
         return tails
 
+    @override
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
-        """See `Noise`. A word of 64 bits, compared exactly."""
+        """A word of 64 bits, compared exactly."""
         return np.packbits(self._words(lane) < np.uint64(threshold), bitorder="little")
 
+    @override
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
-        """See `Noise`. A byte a decision settles all but 1 in 256; a block of its own settles each of those."""
+        """A byte a decision settles all but 1 in 256; a block of its own settles each of those."""
         n = len(position)
         out = np.empty((n, width), np.uint8)
         step = max(_CHUNK * _AES_BLOCK // (8 * width), 1)
@@ -221,8 +226,9 @@ class KeyedRows:
         less: npt.NDArray[np.bool_] = more < np.uint64(tail)
         return less
 
+    @override
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
-        """See `Noise`. Multiply and shift on 32 bits; what is rejected draws again, on the next level."""
+        """Multiply and shift on 32 bits; what is rejected draws again, on the next level."""
         out: npt.NDArray[Any] = np.empty(n, np.uint8 if d <= _BYTE else np.uint32)
         rejected = _scaled(self._words(lane), d, out)
         level = 1
@@ -235,8 +241,8 @@ class KeyedRows:
             level += 1
         return out
 
+    @override
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
-        """See `Noise`."""
         out: npt.NDArray[Any] = np.empty(len(rows), np.uint8 if d <= _BYTE else np.uint32)
         at = np.arange(len(rows))
         count = step << _STEP_SHIFT

@@ -27,9 +27,10 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Native
@@ -37,13 +38,18 @@ from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import Keyed
-from ldp_core.reports.reported_by import ReportedBy
+from ldp_core.parameters import check_integer, parameter
+from ldp_core.reports import ReportFormat
 
-Mask = npt.NDArray[np.bool_]
+
+def _check_answer(name: str, value: FrequencyOracle) -> FrequencyOracle:
+    if not isinstance(value, FrequencyOracle) or isinstance(value, DrawnColumn):
+        raise ParameterError(f"a drawn column is answered by a frequency oracle, got {type(value).__name__}")
+    return value
 
 
 @dataclass(frozen=True, init=False)
-class DrawnColumn(ReportedBy, FrequencyOracle):
+class DrawnColumn(FrequencyOracle):
     """One of ``columns`` columns of which a record answers one.
 
     Args:
@@ -54,19 +60,19 @@ class DrawnColumn(ReportedBy, FrequencyOracle):
         ParameterError: fewer than two columns, or no frequency oracle.
     """
 
-    inner: FrequencyOracle
-    columns: int
+    inner: FrequencyOracle = parameter(_check_answer)
+    columns: int = parameter(check_integer, low=2, high=(1 << 16) - 1)
 
     def __init__(self, inner: FrequencyOracle, *, columns: int) -> None:
-        if not isinstance(inner, FrequencyOracle) or isinstance(inner, DrawnColumn):
-            raise ParameterError(f"a drawn column is answered by a frequency oracle, got {type(inner).__name__}")
-        if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or not 2 <= columns < 2**16:
-            raise ParameterError(f"columns must be an integer in [2, 65536), got {columns!r}")
-        object.__setattr__(self, "inner", inner)
-        object.__setattr__(self, "columns", int(columns))
+        self._declare(inner=inner, columns=columns)
+
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        return self.inner.reports
 
     @abstractmethod
-    def perturb_drawn(self, codes: Codes, drawn: Mask, randomness: Randomness) -> Native:
+    def perturb_drawn(self, codes: Codes, drawn: Bools, randomness: Randomness) -> Native:
         """Reports of n records, of which those that are ``drawn`` answer this column."""
 
     # ---- what is the inner mechanism's
@@ -110,11 +116,6 @@ class DrawnColumn(ReportedBy, FrequencyOracle):
         """The inner mechanism's, and that it is one column of several."""
         return f"{self.inner.title} (1 of {self.columns})"
 
-    @property
-    def reporter(self) -> Mechanism:
-        """The inner mechanism."""
-        return self.inner
-
     # ---- alone it does not perturb
 
     def check_noise(self, *, keyed: bool) -> NoReturn:
@@ -124,7 +125,8 @@ class DrawnColumn(ReportedBy, FrequencyOracle):
             "with the plan (PrivacyPlan.perturb, .ldp.perturb(plan), ldp_beam.Perturb(plan)), not one column"
         )
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> NoReturn:
         """Raise `ParameterError`; see `check_noise`."""
         self.check_noise(keyed=False)
 
@@ -136,13 +138,14 @@ class DrawnColumn(ReportedBy, FrequencyOracle):
         declared: dict[str, Any] = {k: answer.pop(k) for k in ("domain", "unmatched") if k in answer}
         return {"mechanism": self.name, **self.parameters(), "answer": answer, **declared}
 
+    @override
     def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`; without the inner mechanism."""
+        """Without the inner mechanism."""
         return {"columns": self.columns}
 
     @classmethod
+    @override
     def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> DrawnColumn:
-        """See `Mechanism`."""
         rest = dict(parameters)
         answer = rest.pop("answer", None)
         if not isinstance(answer, Mapping):

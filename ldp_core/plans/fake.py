@@ -41,9 +41,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanism import Native
@@ -51,7 +52,7 @@ from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.plans.drawn import DrawnColumn, Mask
+from ldp_core.plans.drawn import DrawnColumn
 
 Fake = Literal["uniform", "none"]
 
@@ -107,13 +108,13 @@ class FakeDataColumn(DrawnColumn):
             raise ParameterError(f'fake must be "uniform" or "none", got {fake!r}')
         if fake == "none" and not can_be_none:
             raise ParameterError(f'{inner.name} has no report of no value: use fake="uniform"')
-        object.__setattr__(self, "fake", fake)
-        object.__setattr__(self, "prior", None if prior is None else _weights(prior, inner.domain.size))
+        self._declare(fake=fake, prior=None if prior is None else _weights(prior, inner.domain.size))
 
     # ---- reports
 
-    def perturb_drawn(self, codes: Codes, drawn: Mask, randomness: Randomness) -> Native:
-        """See `DrawnColumn`: fake values take the place of those that are not drawn, and all are perturbed alike."""
+    @override
+    def perturb_drawn(self, codes: Codes, drawn: Bools, randomness: Randomness) -> Native:
+        """Fake values take the place of those that are not drawn, and all are perturbed alike."""
         noise = randomness.bind(f"fake data {self.fingerprint}", np.zeros(len(codes), np.uint8)).of_persons()
         answers = np.where(drawn, codes, self._fakes(len(codes), noise))
         if self.fake != "none":  # reports may have the codes' dtype (that of no value can be one past its end)
@@ -159,15 +160,16 @@ class FakeDataColumn(DrawnColumn):
             shares = [fraction(end - start) for start, end in pairwise(ends)]
         return [share * (pv - qv) + qv for share, pv, qv in zip(shares, p, q, strict=True)]
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `FrequencyOracle`: (p*, q*)."""
+        """(p*, q*)."""
         p, q = self.inner.expected_parts()
         fakes = [phi * (self.columns - 1) for phi in self.fake_support]
         starred = [[(s + phi) / self.columns for s, phi in zip(side, fakes, strict=True)] for side in (p, q)]
         return starred[0], starred[1]
 
+    @override
     def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
         how = {"fake": self.fake} if self.prior is None else {"prior": list(self.prior)}
         return {**super().parameters(), **how}
 

@@ -20,6 +20,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
+from ldp_core.parameters import Declared
 from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.provenance import is_report
@@ -29,7 +30,7 @@ METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
 
 
-class PrivacyPlan:
+class PrivacyPlan(Declared):
     """What one record reveals: a mechanism for each column that leaves perturbed, and the columns kept as they are.
 
     Args:
@@ -81,13 +82,11 @@ class PrivacyPlan:
             raise PlanError(f"seed must be an integer or None, got {type(seed).__name__}")
         drawn = tuple((name, m) for name, m in columns.items() if isinstance(m, DrawnColumn))
         try:
-            object.__setattr__(self, "drawn", DrawnColumns(drawn) if drawn else None)
+            all_drawn = DrawnColumns(drawn) if drawn else None
         except ParameterError as error:
             raise PlanError(str(error)) from None
-        object.__setattr__(self, "seed", seed)
-        object.__setattr__(self, "_items", tuple(columns.items()))
-        object.__setattr__(self, "columns", MappingProxyType(columns))
-        object.__setattr__(self, "keep", keep)
+        items = tuple(columns.items())
+        self._declare(columns=MappingProxyType(columns), keep=keep, seed=seed, drawn=all_drawn, _items=items)
 
     @classmethod
     def split(
@@ -305,7 +304,10 @@ class PrivacyPlan:
     def schema(self, source: pa.Schema, *, packed: bool = True) -> pa.Schema:
         """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
         self.check_columns(source.names)
-        fields = [pa.field(name, m.report_type(packed=packed), nullable=m.nullable) for name, m in self.columns.items()]
+        fields = [
+            pa.field(name, m.reports.arrow_type(packed=packed), nullable=m.reports.nullable)
+            for name, m in self.columns.items()
+        ]
         return pa.schema(
             [*fields, *(source.field(name) for name in self.keep)], metadata={METADATA_KEY: self.to_json()}
         )

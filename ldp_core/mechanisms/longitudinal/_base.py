@@ -22,13 +22,17 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
-from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import log_above
 from ldp_core.mechanism import Native
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports.reported_by import ReportedBy
+from ldp_core.mechanisms.oracles._base import FrequencyOracle, codes_of
+from ldp_core.reports import ReportFormat
+
+
+def below_infinity(mechanism: Longitudinal) -> tuple[str, float]:
+    """The bound of epsilon_1, for `check_epsilon`."""
+    return "epsilon_infinity", mechanism.epsilon_infinity
 
 
 class Longitudinal(FrequencyOracle):
@@ -59,7 +63,7 @@ class Longitudinal(FrequencyOracle):
     @property
     def permanent_answers(self) -> int:
         """How many permanent answers a person can come to give, if the value changes and changes again."""
-        return self.domain.size + (self.domain.unmatched == "none")
+        return codes_of(self.domain)
 
     @property
     def epsilon_total(self) -> float:
@@ -70,7 +74,7 @@ class Longitudinal(FrequencyOracle):
         return self.permanent_answers * self.epsilon_infinity
 
 
-class Chain(ReportedBy, Longitudinal):
+class Chain(Longitudinal):
     """One pure protocol on the answers of another; a report is one of the second's."""
 
     @property
@@ -83,38 +87,27 @@ class Chain(ReportedBy, Longitudinal):
     def instantaneous(self) -> FrequencyOracle:
         """The second round."""
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: the chain's p and q."""
+        """The chain's p and q."""
         first, second = self.permanent.expected_parts(), self.instantaneous.expected_parts()
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
 
+    @override
     def permanent_ratio(self) -> Fraction:
-        """See `Longitudinal`."""
         return self.permanent.worst_ratio()
 
-    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        """See `Mechanism`."""
-        return self.instantaneous.count_reports(reports, groups, n_groups)
-
     @property
-    def reporter(self) -> FrequencyOracle:
-        """The second round."""
-        return self.instantaneous
+    @override
+    def reports(self) -> ReportFormat:
+        return self.instantaneous.reports
+
+    @override
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        return self.instantaneous.count_reports(reports, groups, n_groups)
 
 
 def chained(supports: Fraction, p2: Fraction, q2: Fraction) -> Fraction:
     """Pr[the report supports a value], if the permanent answer does with probability ``supports``."""
     return supports * p2 + (1 - supports) * q2
-
-
-def check_epsilon_1(epsilon_1: float, epsilon_infinity: float) -> float:
-    """Return ``epsilon_1`` as a float.
-
-    Raises:
-        ParameterError: unless it is a number in (0, epsilon_infinity).
-    """
-    value = check_epsilon("epsilon_1", epsilon_1)
-    if not value < epsilon_infinity:
-        raise ParameterError(f"epsilon_1 must be in (0, epsilon_infinity = {epsilon_infinity!r}), got {value!r}")
-    return value

@@ -21,9 +21,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.errors import ReportError
+from ldp_core.estimates.consistency import Rates
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
@@ -32,12 +33,12 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Longitudinal
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.reports.lists import Lists
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.reports import Row
 
 
 @dataclass(frozen=True, init=False)
-class DBitFlip(Lists, Longitudinal):
+class DBitFlip(Longitudinal):
     """Report d permanent bits of the value's one-hot vector, at places that are the person's own for ever.
 
     Args:
@@ -65,16 +66,18 @@ class DBitFlip(Lists, Longitudinal):
 
     name: ClassVar[str] = "d_bit_flip"
 
-    domain: Domain
-    epsilon_infinity: float
-    bits: int
+    domain: Domain = converted(Domain.of)
+    epsilon_infinity: float = parameter(check_epsilon)
+    bits: int = parameter(check_integer, low=1, high=lambda self: min(self.domain.size, _MOST_BITS))
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
-        most = min(self.domain.size, _MOST_BITS)
-        object.__setattr__(self, "bits", check_integer("bits", bits, 1, most))
+        self._declare(domain=domain, epsilon_infinity=epsilon_infinity, bits=bits)
         check_resolved(self._keep, ONE // 2, name="epsilon_infinity")
+
+    @property
+    @override
+    def reports(self) -> _BucketBits:
+        return _BucketBits(np.dtype(self._dtype), self.bits, self.domain.size)
 
     @property
     def epsilon_1(self) -> float:  # type: ignore[override]
@@ -82,8 +85,9 @@ class DBitFlip(Lists, Longitudinal):
         return self.epsilon_infinity
 
     @property
+    @override
     def permanent_answers(self) -> int:
-        """See `Longitudinal`: one for each of the d buckets, and one for the others, if there are any."""
+        """One for each of the d buckets, and one for the others, if there are any."""
         return min(self.bits + 1, super().permanent_answers)
 
     @property
@@ -102,24 +106,27 @@ class DBitFlip(Lists, Longitudinal):
         """D / b: how likely a person's bits are to include a given bucket's."""
         return Fraction(self.bits, self.domain.size)
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: a report supports the buckets of which it says 1."""
+        """A report supports the buckets of which it says 1."""
         b, p = self.domain.size, fraction(self._keep)
         return [self._rate * p] * b, [self._rate * (1 - p)] * b
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: which buckets does not depend on the value; two values differ in two bits, or in the one."""
+        """Which buckets does not depend on the value; two values differ in two bits, or in the one."""
         p = fraction(self._keep)
         return (p / (1 - p)) ** min(self.bits, 2)
 
+    @override
     def permanent_ratio(self) -> Fraction:
-        """See `Longitudinal`: a report is a permanent answer."""
+        """A report is a permanent answer."""
         return self.worst_ratio()
 
+    @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """See `FrequencyOracle`; of the paper's estimator, which knows how many reports were about a bucket."""
-        _, a, b = self._rates
-        return a[0] * n + b[0] * count
+        """Of the paper's estimator, which knows how many reports were about a bucket."""
+        return self.rates.a[0] * n + self.rates.b[0] * count
 
     @property
     def parts(self) -> tuple[float, float]:
@@ -128,35 +135,41 @@ class DBitFlip(Lists, Longitudinal):
         return -less, 1 - less
 
     @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
+    @override
+    def rates(self) -> Rates:
         size, p = self.domain.size, fraction(self._keep)
         per_report = p * (1 - p) / (2 * p - 1) ** 2 / self._rate
-        q = np.array(self.expected_parts()[1], float)
-        return q, np.full(size, float(per_report)), np.full(size, float(1 / self._rate - 1))
+        yes, no = self.expected_parts()
+        return Rates(
+            np.array(no, float),
+            np.full(size, float(per_report)),
+            np.full(size, float(1 / self._rate - 1)),
+            float(yes[0] - no[0]),
+        )
 
+    @override
     def debias(
-        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+        self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """See `FrequencyOracle`; ``support`` are the counters, int64[..., 2 b].
+        """The estimator of any pure protocol, of a tally's int64[..., 2 b] counters.
 
-        The estimator of any pure protocol, once the 1s of a bucket are corrected for how many more or fewer than
-        n d / b reports were about it.
+        The 1s of a bucket are first corrected for how many more or fewer than n d / b reports were about it.
         """
-        said = support.reshape(*support.shape[:-1], self.domain.size, 2)
+        said = counters.reshape(*counters.shape[:-1], self.domain.size, 2)
         about, q = said.sum(axis=-1), float(1 - fraction(self._keep))
         ones = said[..., 1] + q * (n * float(self._rate) - about)
         return super().debias(n, ones, confidence=confidence, simultaneous=simultaneous)
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint16[n, d] or uint32[n, d]."""
-        reports = np.empty((len(codes), self.bits), self._dtype)
-        step = max(_BLOCK // self.bits, 1)
-        for start in range(0, len(codes), step):
-            stop = min(start + step, len(codes))
-            self._perturb_block(codes[start:stop], noise.rows(start, stop), reports[start:stop])
-        return reports
+    @property
+    @override
+    def block(self) -> int:
+        """2^17 bits of reports: their buckets stay in the L2 cache."""
+        return max((1 << 17) // self.bits, 1)
 
-    def _perturb_block(self, codes: Codes, noise: Noise, out: Native) -> None:
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
+        """Codes to uint16[n, d] or uint32[n, d]."""
+        out = self.reports.empty(len(codes))
         width = bits.row_bytes(self.bits)
         buckets = self._buckets(len(codes), noise.of_persons())
         none = np.min_scalar_type(8 * width).type(8 * width)
@@ -170,6 +183,7 @@ class DBitFlip(Lists, Longitudinal):
             report <<= 1
             report |= rows[:, k >> 3] >> np.uint8(k & 7) & np.uint8(1)
             out[:, k] = report
+        return out
 
     def _buckets(self, n: int, noise: Noise) -> npt.NDArray[Any]:
         """The d different buckets of each of n persons, [d, n]: every set of them is equally likely.
@@ -196,48 +210,45 @@ class DBitFlip(Lists, Longitudinal):
     def _dtype(self) -> type[np.unsignedinteger[Any]]:
         return np.uint16 if self.counters <= 1 << 16 else np.uint32
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: counts of each bucket's 0s and 1s."""
+        """Counts of each bucket's 0s and 1s."""
         cells = reports if n_groups == 1 else groups[:, None] * self.counters + reports
         counts = np.bincount(cells.reshape(-1), minlength=n_groups * self.counters)
         return counts.reshape(n_groups, self.counters)
 
+    @override
     def is_possible(self, n: int, counts: I64) -> bool:
-        """See `Mechanism`: each report says something of d buckets, at most once of each."""
+        """Each report says something of d buckets, at most once of each."""
         about = counts.reshape(-1, 2).sum(axis=1)
         return super().is_possible(n, counts) and bool(about.max() <= n and about.sum() == n * self.bits)
 
-    @property
-    def row(self) -> tuple[np.dtype[Any], int]:
-        """See `Lists`: twice a bucket, and what the report says of it."""
-        return np.dtype(self._dtype), self.bits
 
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        rows = super().from_arrow(reports, column=column)
-        step = max(_BLOCK // self.bits, 1)
+@dataclass(frozen=True)
+class _BucketBits(Row):
+    """Rows of numbers 2 bucket + bit, of different buckets."""
+
+    buckets: int
+
+    @override
+    def check(self, rows: Native, column: str) -> None:
+        step = max((1 << 17) // self.size, 1)
         wrong = sum(self._count_wrong(rows[start : start + step]) for start in range(0, len(rows), step))
         if wrong:
             raise ReportError(
-                f"column {column!r}: {wrong} of {len(rows)} reports are not of {self.bits} different buckets"
+                f"column {column!r}: {wrong} of {len(rows)} reports are not of {self.size} different buckets"
             )
-        return rows
 
-    def _count_wrong(self, reports: npt.NDArray[Any]) -> int:
+    def _count_wrong(self, rows: Native) -> int:
         """How many reports are about a bucket that does not exist, or about one twice."""
-        buckets = np.ascontiguousarray(reports.T) >> 1
-        wrong = (buckets >= self.domain.size).any(axis=0)
-        for k in range(1, self.bits):
+        buckets = np.ascontiguousarray(rows.T) >> 1
+        wrong = (buckets >= self.buckets).any(axis=0)
+        for k in range(1, self.size):
             wrong |= (buckets[:k] == buckets[k]).any(axis=0)
         return int(np.count_nonzero(wrong))
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon_infinity": self.epsilon_infinity, "bits": self.bits}
-
 
 _MOST_BITS = 1 << 16  # steps that `Noise.uniform_again` has
-_BLOCK = 1 << 17  # bits of reports made at a time: their buckets stay in the L2 cache
 
 _BITS, _MORE_PLACES, _PLACES = range(3)  # lanes of noise; places take the rest
 _LANES = 16 - _PLACES

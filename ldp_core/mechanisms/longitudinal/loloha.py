@@ -20,29 +20,42 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import U64, Codes
+from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.longitudinal._base import Longitudinal, check_epsilon_1
+from ldp_core.mechanism import Native
+from ldp_core.mechanisms.longitudinal._base import Longitudinal, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
-from ldp_core.mechanisms.oracles.local_hashing import (
+from ldp_core.mechanisms.oracles._base import codes_of
+from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
     MOST_BUCKETS,
     PRIME,
     SMALL_PRIMES,
     AffineFamily,
-    HashedReports,
+    HashedWord,
     HashFamily,
     LinearFamily,
 )
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon
+from ldp_core.parameters import check_epsilon, converted, parameter
+
+
+def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
+    if value == "binary":
+        return 2
+    if value == "optimal":
+        return min(round(exp_below(epsilon_1)) + 1, MOST_BUCKETS)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 2 <= value <= MOST_BUCKETS:
+        raise ParameterError(f'{name} must be "optimal", "binary" or an integer in [2, {MOST_BUCKETS}], got {value!r}')
+    return int(value)
 
 
 @dataclass(frozen=True, init=False)
-class Loloha(HashedReports, Longitudinal):
+class Loloha(Longitudinal):
     """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
 
     Args:
@@ -69,10 +82,10 @@ class Loloha(HashedReports, Longitudinal):
 
     name: ClassVar[str] = "loloha"
 
-    domain: Domain
-    epsilon_infinity: float
-    epsilon_1: float
-    g: int
+    domain: Domain = converted(Domain.of)
+    epsilon_infinity: float = parameter(check_epsilon)
+    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
+    g: int = parameter(_check_buckets, epsilon_1=lambda self: self.epsilon_1)
 
     def __init__(
         self,
@@ -82,22 +95,20 @@ class Loloha(HashedReports, Longitudinal):
         epsilon_1: float,
         g: int | Literal["optimal", "binary"] = "optimal",
     ) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
-        object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
-        object.__setattr__(self, "g", _buckets(g, self.epsilon_1))
-        if self._hashed > PRIME:
+        self._declare(domain=domain, epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1, g=g)
+        if codes_of(self.domain) > PRIME:
             raise ParameterError(f"local hashing takes at most {PRIME} values")
         _ = self._rounds.instantaneous  # which refuses what is too small
 
     @property
-    def _hashed(self) -> int:
-        """Number of codes that may have to be hashed."""
-        return self.domain.size + (self.domain.unmatched == "none")
+    @override
+    def reports(self) -> HashedWord:
+        return HashedWord(self.family)
 
     @cached_property
-    def _family(self) -> HashFamily:  # type: ignore[override]
-        return LinearFamily(self.g, self._hashed) if self.g in SMALL_PRIMES else AffineFamily(self.g)
+    def family(self) -> HashFamily:
+        """The hash functions."""
+        return LinearFamily(self.g, codes_of(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
     def _rounds(self) -> LongitudinalRandomizedResponse:
@@ -107,41 +118,35 @@ class Loloha(HashedReports, Longitudinal):
         )
 
     @property
+    @override
     def permanent_answers(self) -> int:
-        """See `Longitudinal`: one a bucket."""
+        """One a bucket."""
         return min(self.g, super().permanent_answers)
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: over the random function, two values collide with the family's exact probability."""
-        d, c = self.domain.size, self._family.collision
+        """Over the random function, two values collide with the family's exact probability."""
+        d, c = self.domain.size, self.family.collision
         own, other = (rates[0] for rates in self._rounds.expected_parts())
         return [own] * d, [own * c + other * (1 - c)] * d
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: the function does not depend on the value, the bucket is a randomized response."""
+        """The function does not depend on the value, the bucket is a randomized response."""
         return self._rounds.worst_ratio()
 
+    @override
     def permanent_ratio(self) -> Fraction:
-        """See `Longitudinal`."""
         return self._rounds.permanent_ratio()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""
-        functions = self._family.draw(len(codes), noise.of_persons())
-        own = self._family.hash(functions, codes).astype(self._rounds.domain.code_dtype)
+        functions = self.family.draw(len(codes), noise.of_persons())
+        own = self.family.hash(functions, codes).astype(self._rounds.domain.code_dtype)
         buckets = self._rounds.perturb_codes(own, noise.with_codes(own)).astype(np.uint64)
         return buckets << BUCKET_SHIFT | functions
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1, "g": self.g}
-
-
-def _buckets(g: Any, epsilon_1: float) -> int:
-    if g == "binary":
-        return 2
-    if g == "optimal":
-        return min(round(exp_below(epsilon_1)) + 1, MOST_BUCKETS)
-    if isinstance(g, bool) or not isinstance(g, (int, np.integer)) or not 2 <= g <= MOST_BUCKETS:
-        raise ParameterError(f'g must be "optimal", "binary" or an integer in [2, {MOST_BUCKETS}], got {g!r}')
-    return int(g)
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """A report supports the values that its function hashes to its bucket."""
+        return self.family.support_counts(reports, groups, n_groups, self.domain.size)

@@ -7,16 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from typing_extensions import override
 
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
-from ldp_core.mechanisms.longitudinal._base import Chain, check_epsilon_1
+from ldp_core.mechanisms.longitudinal._base import Chain, below_infinity
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon
+from ldp_core.parameters import check_epsilon, converted, parameter
 
 _STEP = Fraction(1, 1 << 53)
 
@@ -50,14 +52,12 @@ class LongitudinalRandomizedResponse(Chain):
 
     name: ClassVar[str] = "longitudinal_randomized_response"
 
-    domain: Domain
-    epsilon_infinity: float
-    epsilon_1: float
+    domain: Domain = converted(Domain.of)
+    epsilon_infinity: float = parameter(check_epsilon)
+    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, epsilon_1: float) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
-        object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
+        self._declare(domain=domain, epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
     @cached_property
@@ -74,15 +74,13 @@ class LongitudinalRandomizedResponse(Chain):
         # Below ln(1 + d keep / (1 - keep)), whose exp `exp_below` takes to be less by more than `log_above` added.
         return RandomizedResponse(self.domain, epsilon=math.nextafter(log_above(1 + d * keep / (1 - keep)), 0))
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: p / q, as of the randomized response that the chain is."""
+        """P / q, as of the randomized response that the chain is."""
         p, q = self.expected_parts()
         return p[0] / q[0]
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes in, codes out, of the same dtype."""
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
+        """Codes in, codes out."""
         return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1}

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact import bits
@@ -16,12 +17,12 @@ from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
-from ldp_core.mechanisms.longitudinal._base import Chain, chained, check_epsilon_1
+from ldp_core.mechanisms.longitudinal._base import Chain, below_infinity, chained
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon
+from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
 
-Variant = Literal["OSUE", "SUE", "OUE", "SOUE"]
+Variant: TypeAlias = Literal["OSUE", "SUE", "OUE", "SOUE"]
 
 
 @dataclass(frozen=True, init=False)
@@ -52,10 +53,10 @@ class LongitudinalUnaryEncoding(Chain):
 
     name: ClassVar[str] = "longitudinal_unary_encoding"
 
-    domain: Domain
-    epsilon_infinity: float
-    epsilon_1: float
-    variant: Variant
+    domain: Domain = converted(Domain.of)
+    epsilon_infinity: float = parameter(check_epsilon)
+    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
+    variant: Variant = parameter(check_choice, among=get_args(Variant))
 
     def __init__(
         self,
@@ -65,12 +66,7 @@ class LongitudinalUnaryEncoding(Chain):
         epsilon_1: float,
         variant: Variant = "OSUE",
     ) -> None:
-        if variant not in ("OSUE", "SUE", "OUE", "SOUE"):
-            raise ParameterError(f'variant must be "OSUE", "SUE", "OUE" or "SOUE", got {variant!r}')
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon_infinity", check_epsilon("epsilon_infinity", epsilon_infinity))
-        object.__setattr__(self, "epsilon_1", check_epsilon_1(epsilon_1, self.epsilon_infinity))
-        object.__setattr__(self, "variant", variant)
+        self._declare(variant=variant, domain=domain, epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
     @cached_property
@@ -113,43 +109,38 @@ class LongitudinalUnaryEncoding(Chain):
         p, q = chained(p1, p2, q2), chained(q1, p2, q2)
         return p * (1 - q) / ((1 - p) * q)
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: inputs that differ in two bits."""
+        """Inputs that differ in two bits."""
         p2, q2 = (rates[0] for rates in self.instantaneous.expected_parts())
         return self._ratio_with(p2, q2)
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+    @property
+    @override
+    def block(self) -> int:
+        """2^18 bytes of reports: permanent and instantaneous bits stay in the L2 cache."""
+        return max((1 << 18) // bits.row_bytes(self.domain.size), 1)
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to rows of bytes, uint8[n, ceil(d / 8)]: bits with p2 where the permanent ones are 1, q2 where 0."""
-        n, d = len(codes), self.domain.size
+        d = self.domain.size
         width = bits.row_bytes(d)
         p2, q2 = self.instantaneous.thresholds
-        symmetric = self.variant in ("OSUE", "SUE")
-        fresh = noise.instantaneous()
-        rows = np.empty((n, width), np.uint8)
-        step = max(_BLOCK // width, 1)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            again, beyond = fresh.rows(start, stop), np.full(stop - start, 8 * width, np.uint32)
-            block = self.permanent.perturb_codes(codes[start:stop], noise.rows(start, stop))
-            zeros = again.one_hot_rows(q2, q2, beyond, width, _ZEROS)
-            if symmetric:  # q2 is the probability of a flip
-                block ^= zeros
-            else:
-                block &= again.one_hot_rows(p2, p2, beyond, width, _ONES) ^ zeros
-                block ^= zeros
-            rows[start:stop] = block
+        again, beyond = noise.instantaneous(), np.full(len(codes), 8 * width, np.uint32)
+        rows = self.permanent.perturb_codes(codes, noise)
+        zeros = again.one_hot_rows(q2, q2, beyond, width, _ZEROS)
+        if self.variant in ("OSUE", "SUE"):  # q2 is the probability of a flip
+            rows ^= zeros
+        else:
+            rows &= again.one_hot_rows(p2, p2, beyond, width, _ONES) ^ zeros
+            rows ^= zeros
         bits.clear_padding(rows, d)
         return rows
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon_infinity": self.epsilon_infinity, "epsilon_1": self.epsilon_1, "variant": self.variant}
 
 
 _STEPS = 1 << 53
 _STEP = Fraction(1, _STEPS)
-
-_BLOCK = 1 << 18  # bytes of reports made at a time: permanent and instantaneous bits stay in the L2 cache
 
 _ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise
 

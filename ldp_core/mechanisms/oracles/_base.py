@@ -17,11 +17,11 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ldp_core.errors import ParameterError
+from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
@@ -59,7 +59,11 @@ class FrequencyOracle(Mechanism):
 
     @abstractmethod
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Exact (p, q) of each value: Pr[report supports v | v is true], Pr[... | another value is]."""
+        """Exact (p, q) of each value: what a report adds on average to the number that is debiased.
+
+        First if the value is the true one, then if another one is. In a pure protocol these are the probabilities that
+        the report supports the value.
+        """
 
     @property
     def p(self) -> float:
@@ -75,6 +79,23 @@ class FrequencyOracle(Mechanism):
     def parts(self) -> tuple[float, float]:
         """The least and the greatest that one report adds to the number that is debiased."""
         return 0.0, 1.0
+
+    knows_sums: ClassVar[bool] = False
+    """Whether there is a `sum_variance`."""
+
+    def sum_variance(self, weights: F64) -> F64:
+        """Var[sum over v of w_v S_v | x] for each x, S_v being whether a report of x supports v.
+
+        Args:
+            weights: float64[m, d].
+
+        Returns:
+            float64[m, d], [i, x] for weights i.
+
+        Raises:
+            ParameterError: how the S_v of one report hang together is not known.
+        """
+        raise ParameterError(f"the error of a sum of frequencies is not known for {self.name}")
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).
@@ -174,3 +195,20 @@ class FrequencyOracle(Mechanism):
         middle = counts + z * shift
         half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
         return counts, errors, middle - half, middle + half
+
+
+def check_reported(name: str, value: Any, what: str) -> Domain:
+    """A domain for a mechanism whose every report speaks for some value.
+
+    Raises:
+        DomainError: see `Domain.of`; or ``unmatched="none"``.
+    """
+    made = Domain.of(value)
+    if made.unmatched == "none":
+        raise DomainError(f'{what} has no "none": use unmatched="error" or "other"')
+    return made
+
+
+def codes_of(domain: Domain) -> int:
+    """Number of codes that a mechanism tells apart: the values, and one more for none of them."""
+    return domain.size + (domain.unmatched == "none")

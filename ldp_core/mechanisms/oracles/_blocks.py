@@ -20,13 +20,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.estimates.options import check_confidence
+from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.reports.words import Words, check_below
+from ldp_core.parameters import check_open
+from ldp_core.reports import Word
 
 
 class Block(NamedTuple):
@@ -46,7 +46,7 @@ class Chances(NamedTuple):
     variance: Fraction
 
 
-class BlockReports(Words, FrequencyOracle):
+class BlockReports(FrequencyOracle):
     """A mechanism whose reports are below h b: block * b + point.
 
     ``p`` and ``q`` are the *expected parts* in X of a report of the value and of another one. A tally has d + h
@@ -69,6 +69,11 @@ class BlockReports(Words, FrequencyOracle):
     @abstractmethod
     def block_of(self) -> I64:
         """int64[d]: of each value."""
+
+    @property
+    @override
+    def reports(self) -> Word:
+        return Word(self.points)
 
     @property
     def points(self) -> int:
@@ -108,47 +113,48 @@ class BlockReports(Words, FrequencyOracle):
         return [own.mean] * d, [same.mean] * d
 
     @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
+    @override
+    def rates(self) -> Rates:
         """Of records spread evenly over the other values; see `debias` for those that are not."""
-        own, same, other = (float(x.variance) / self._difference**2 for x in self._chances)
-        d = self.domain.size
+        d, (own, same, other) = self.domain.size, self._chances
+        difference = float(own.mean - same.mean)
+        variances = [float(x.variance) / difference**2 for x in (own, same, other)]
         near = (float(np.mean(np.bincount(self.block_of)[self.block_of])) - 1) / (d - 1)
-        a = near * same + (1 - near) * other
-        return np.full(d, self.q), np.full(d, a), np.full(d, own - same)
+        a = near * variances[1] + (1 - near) * variances[2]
+        return Rates(np.full(d, self.q), np.full(d, a), np.full(d, variances[0] - variances[1]), difference)
 
     @property
     def parts(self) -> tuple[float, float]:
         """Of X: of a report in the block that does not support the value, of one that does."""
         return -float(self._less), 1 - float(self._less)
 
+    @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """See `FrequencyOracle`; the other records are spread evenly over the other values."""
-        a = float(self._rates[1][0])
-        return n * a + count * (float(self._chances[0].variance) / self._difference**2 - a)
+        """The other records are spread evenly over the other values."""
+        a = float(self.rates.a[0])
+        return n * a + count * (float(self._chances[0].variance) / self.rates.difference**2 - a)
 
+    @override
     def debias(
-        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+        self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """See `FrequencyOracle`; ``support`` are counters, int64[..., d + h].
+        """``counters`` are int64[..., d + h].
 
         The variance of an estimate depends also on how many records have a value of the same block, which is
         estimated from the reports in the block.
         """
-        check_confidence(confidence)
+        check_open("confidence", confidence)
         d, (_, same, other) = self.domain.size, self._chances
-        in_block = support[..., d:][..., self.block_of]
-        x = support[..., :d] - in_block * float(self._less)
-        counts = (x - n * self.q) / self._difference
+        in_block = counters[..., d:][..., self.block_of]
+        x = counters[..., :d] - in_block * float(self._less)
+        counts = (x - n * self.q) / self.rates.difference
         near = (in_block - n * float(other.in_block)) / float(same.in_block - other.in_block)
         near = np.clip(near, 0, n)
-        a = (near * float(same.variance) + (n - near) * float(other.variance)) / self._difference**2
+        a = (near * float(same.variance) + (n - near) * float(other.variance)) / self.rates.difference**2
         return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: a point has the probability of one of s, or that of one of the h b - s others."""
+        """A point has the probability of one of s, or that of one of the h b - s others."""
         s = self.block.support
         return self.own * (self.points - s) / ((1 - self.own) * s)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        return check_below(super().from_arrow(reports, column=column), self.points, column)

@@ -25,20 +25,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, isqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.reports.words import cell_counts
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 
 
 @dataclass(frozen=True, init=False)
@@ -67,16 +67,13 @@ class BlockHadamardResponse(BlockReports):
 
     name: ClassVar[str] = "block_hadamard_response"
 
-    domain: Domain
-    epsilon: float
-    blocks: int
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
+    blocks: int = parameter(check_integer, low=1, high=lambda self: self.domain.size)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, blocks: int | None = None) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        if blocks is None:
-            blocks = best_blocks(self.domain.size, self.epsilon)
-        object.__setattr__(self, "blocks", check_integer("blocks", blocks, 1, self.domain.size))
+        self._declare(domain=domain, epsilon=epsilon)
+        self._declare(blocks=best_blocks(self.domain.size, self.epsilon) if blocks is None else blocks)
         if self.points > 1 << 31:
             raise ParameterError(f"blocks must be an integer with which there are at most 2**31 columns, got {blocks}")
         check_resolved(self._force, 0, " * blocks")
@@ -87,13 +84,14 @@ class BlockHadamardResponse(BlockReports):
         return 1 << (-(-self.domain.size // self.blocks)).bit_length()
 
     @property
+    @override
     def block(self) -> Block:
-        """See `BlockReports`."""
         return Block(self.columns, self.columns // 2, Fraction(self.columns, 4))
 
     @cached_property
+    @override
     def block_of(self) -> I64:
-        """See `BlockReports`. Neighbours are in different blocks, where values are often listed by frequency."""
+        """Neighbours are in different blocks, where values are often listed by frequency."""
         return np.arange(self.domain.size) % self.blocks
 
     @cached_property
@@ -103,8 +101,9 @@ class BlockHadamardResponse(BlockReports):
         return floor_threshold((e - 1) / (e - 1 + 2 * self.blocks))
 
     @property
+    @override
     def own(self) -> Fraction:
-        """See `BlockReports`: of all K columns b/2 support a value."""
+        """Of all K columns b/2 support a value."""
         t = fraction(self._force)
         return t + (1 - t) / (2 * self.blocks)
 
@@ -144,10 +143,6 @@ class BlockHadamardResponse(BlockReports):
             out[first:last, :d] = supporters.transpose(0, 2, 1).reshape(last - first, -1)[:, :d]
             out[first:last, d:] = sums[..., 0]
         return out
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "blocks": self.blocks}
 
 
 _FORCE, _COLUMN = 0, 1  # lanes of noise

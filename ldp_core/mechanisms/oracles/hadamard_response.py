@@ -18,24 +18,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports.words import Words, cell_counts, check_below
+from ldp_core.parameters import check_epsilon, converted, parameter
+from ldp_core.reports import Word
 
 
 @dataclass(frozen=True, init=False)
-class HadamardResponse(Words, FrequencyOracle):
+class HadamardResponse(FrequencyOracle):
     """Report one of K columns: with probability p one of the half that supports the true value.
 
     Args:
@@ -57,13 +58,17 @@ class HadamardResponse(Words, FrequencyOracle):
 
     name: ClassVar[str] = "hadamard_response"
 
-    domain: Domain
-    epsilon: float
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
+        self._declare(domain=domain, epsilon=epsilon)
         check_resolved(self._agree, ONE // 2)
+
+    @property
+    @override
+    def reports(self) -> Word:
+        return Word(self.columns)
 
     @cached_property
     def columns(self) -> int:
@@ -76,13 +81,15 @@ class HadamardResponse(Words, FrequencyOracle):
         e = exp_below(self.epsilon)
         return floor_threshold(e / (e + 1))
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: two rows agree in half of the columns, in those that support one as in those that do not."""
+        """Two rows agree in half of the columns, in those that support one as in those that do not."""
         d = self.domain.size
         return [fraction(self._agree)] * d, [Fraction(1, 2)] * d
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: a column has probability p or 1 - p, over K / 2 (1 / K for a value that is none)."""
+        """A column has probability p or 1 - p, over K / 2 (1 / K for a value that is none)."""
         p = fraction(self._agree)
         return p / (1 - p)
 
@@ -104,8 +111,9 @@ class HadamardResponse(Words, FrequencyOracle):
         lowest *= flip
         return columns ^ lowest
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`. The transform of the counts of columns is, for each row, supporters less the others."""
+        """The transform of the counts of columns is, for each row, supporters less the others."""
         d = self.domain.size
         out = np.empty((n_groups, d), np.int64)
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.columns):
@@ -113,13 +121,17 @@ class HadamardResponse(Words, FrequencyOracle):
             out[first:last] = (sums[:, :1] + sums[:, 1 : d + 1]) >> 1
         return out
 
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        return check_below(super().from_arrow(reports, column=column), self.columns, column)
+    knows_sums: ClassVar[bool] = True
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon}
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        """Over all columns: uniform among those that support x with p, else among the others."""
+        columns = self.columns
+        supports = self.count_reports(np.arange(columns, dtype=np.uint64), np.arange(columns), columns)
+        given = np.where(supports, self.p, 1 - self.p) * 2 / columns  # [column, x]
+        sums = weights @ supports.T
+        variances: F64 = sums**2 @ given - (sums @ given) ** 2
+        return variances
 
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise

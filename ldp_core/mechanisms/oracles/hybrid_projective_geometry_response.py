@@ -16,25 +16,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.projective import ProjectiveSpace
+from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
+from ldp_core.mechanisms.oracles._base import codes_of
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
-    ProjectiveSpace,
     check_field,
     projective_space,
-    values_of,
 )
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.reports.words import cell_counts
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 
 
 @dataclass(frozen=True, init=False)
@@ -65,21 +66,18 @@ class HybridProjectiveGeometryResponse(BlockReports):
 
     name: ClassVar[str] = "hybrid_projective_geometry_response"
 
-    domain: Domain
-    epsilon: float
-    field: int
-    blocks: int
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
+    field: int = parameter(check_field)
+    blocks: int = parameter(check_integer, low=1, high=lambda self: codes_of(self.domain))
 
     def __init__(
         self, domain: Domain | Iterable[Label], *, epsilon: float, field: int = 5, blocks: int | None = None
     ) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        object.__setattr__(self, "field", check_field(field))
-        values = values_of(self.domain)
+        self._declare(domain=domain, epsilon=epsilon, field=field)
         if blocks is None:
-            blocks = min(ceil((exp_below(self.epsilon) + 1) / field), values)
-        object.__setattr__(self, "blocks", check_integer("blocks", blocks, 1, values))
+            blocks = min(ceil((exp_below(self.epsilon) + 1) / field), codes_of(self.domain))
+        self._declare(blocks=blocks)
         if self.points >= 1 << 31:
             raise ParameterError(f"a field of {field} elements and {blocks} blocks make 2**31 points or more")
         own, same, _ = self._chances
@@ -93,16 +91,17 @@ class HybridProjectiveGeometryResponse(BlockReports):
     @cached_property
     def _in_block(self) -> int:
         """How many values are dealt to a block; the next ones are the next block's."""
-        return -(-values_of(self.domain) // self.blocks)
+        return -(-codes_of(self.domain) // self.blocks)
 
     @property
+    @override
     def block(self) -> Block:
-        """See `BlockReports`: a space."""
+        """A space."""
         return Block(self.space.points, self.space.support, self.space.intersection)
 
     @cached_property
+    @override
     def block_of(self) -> I64:
-        """See `BlockReports`."""
         return np.arange(self.domain.size) // self._in_block
 
     @cached_property
@@ -112,8 +111,8 @@ class HybridProjectiveGeometryResponse(BlockReports):
         return floor_threshold(e * s / ((e - 1) * s + self.points))
 
     @property
+    @override
     def own(self) -> Fraction:
-        """See `BlockReports`."""
         return fraction(self._agree)
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
@@ -143,10 +142,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
             out[first:last, :d] = supporters.reshape(last - first, -1)[:, :d]
             out[first:last, d:] = blocks.sum(axis=1).reshape(last - first, -1)
         return out
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "field": self.field, "blocks": self.blocks}
 
 
 _AGREE, _INSIDE, _REST = 0, 1, 2  # lanes of noise

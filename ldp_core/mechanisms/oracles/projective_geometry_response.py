@@ -18,26 +18,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U32, U64, Codes
+from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.projective import ProjectiveSpace
+from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles._base import FrequencyOracle, codes_of
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports.words import Words, cell_counts, check_below
+from ldp_core.parameters import check_epsilon, converted, parameter
+from ldp_core.reports import Word
+
+_MOST_ELEMENTS = 1 << 15
+
+
+def check_field(name: str, value: int) -> int:
+    """Return ``value``; raise `ParameterError` unless it is a prime."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value not in primes_to(_MOST_ELEMENTS):
+        raise ParameterError(f"{name} must be a prime number in [2, {_MOST_ELEMENTS}], got {value!r}")
+    return int(value)
 
 
 @dataclass(frozen=True, init=False)
-class ProjectiveGeometryResponse(Words, FrequencyOracle):
+class ProjectiveGeometryResponse(FrequencyOracle):
     """Report one of K points: with probability p one of the s that support the true value.
 
     Args:
@@ -61,21 +72,24 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
 
     name: ClassVar[str] = "projective_geometry_response"
 
-    domain: Domain
-    epsilon: float
-    field: int
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
+    field: int = parameter(check_field)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, field: int | None = None) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        values = values_of(self.domain)
-        object.__setattr__(self, "field", best_field(values, self.epsilon) if field is None else check_field(field))
+        self._declare(domain=domain, epsilon=epsilon)
+        self._declare(field=best_field(codes_of(self.domain), self.epsilon) if field is None else field)
         check_resolved(*self._pair, " * field")
+
+    @property
+    @override
+    def reports(self) -> Word:
+        return Word(self.space.points)
 
     @cached_property
     def space(self) -> ProjectiveSpace:
         """The points, and which support which."""
-        return projective_space(self.field, values_of(self.domain))
+        return projective_space(self.field, codes_of(self.domain))
 
     @cached_property
     def _agree(self) -> int:
@@ -90,13 +104,14 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
         both, other = space.intersection, space.support - space.intersection
         return p, p * Fraction(both, space.support) + (1 - p) * Fraction(other, space.points - space.support)
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `FrequencyOracle`."""
         p, q = self._pair
         return [p] * self.domain.size, [q] * self.domain.size
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: a point has probability p over s, or 1 - p over K - s."""
+        """A point has probability p over s, or 1 - p over K - s."""
         p, space = fraction(self._agree), self.space
         return p * (space.points - space.support) / ((1 - p) * space.support)
 
@@ -108,39 +123,19 @@ class ProjectiveGeometryResponse(Words, FrequencyOracle):
         outside = noise.uniform_below(space.points - space.support, n, _OUTSIDE)
         return space.draw(codes, agree, inside, outside).astype(np.uint64)
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`."""
         d, space = self.domain.size, self.space
         out = np.empty((n_groups, d), np.int64)
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, space.points):
             out[first:last] = space.supporters(counts, d)
         return out
 
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        return check_below(super().from_arrow(reports, column=column), self.space.points, column)
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "field": self.field}
-
 
 _AGREE, _INSIDE, _OUTSIDE = 0, 1, 2  # lanes of noise
 
 
 # ---- which field
-
-
-def values_of(domain: Domain) -> int:
-    """Number of codes that need a point of their own."""
-    return domain.size + (domain.unmatched == "none")
-
-
-def check_field(field: int) -> int:
-    """Return ``field``; raise `ParameterError` unless it is a prime."""
-    if isinstance(field, bool) or not isinstance(field, (int, np.integer)) or field not in primes_to(_MOST_ELEMENTS):
-        raise ParameterError(f"field must be a prime number in [2, {_MOST_ELEMENTS}], got {field!r}")
-    return int(field)
 
 
 def projective_space(field: int, values: int) -> ProjectiveSpace:
@@ -192,7 +187,6 @@ def _dimension(field: int, values: int) -> int:
     return t
 
 
-_MOST_ELEMENTS = 1 << 15
 _MOST_VECTORS = 1 << 31  # so that 32 bits hold a vector, and the product of two
 _AFFORDABLE = 1 << 30
 _FINE = 1 << 20

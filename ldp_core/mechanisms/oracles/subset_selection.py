@@ -17,25 +17,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.errors import DomainError, ReportError
 from ldp_core.exact import bits
-from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
-from ldp_core.mechanisms.oracles._independent_bits import BitVectors
+from ldp_core.mechanisms.oracles._base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon, check_integer
+from ldp_core.parameters import check_epsilon, check_integer, parameter
+from ldp_core.reports import Bits
 
 
 @dataclass(frozen=True, init=False)
-class SubsetSelection(BitVectors):
+class SubsetSelection(FrequencyOracle):
     """Report a random set of k values: with probability p one of those that hold the true value.
 
     Args:
@@ -60,21 +60,19 @@ class SubsetSelection(BitVectors):
 
     name: ClassVar[str] = "subset_selection"
 
-    domain: Domain
-    epsilon: float
-    k: int
+    domain: Domain = parameter(check_reported, what="subset selection")
+    epsilon: float = parameter(check_epsilon)
+    k: int = parameter(check_integer, low=1, high=lambda self: self.domain.size - 1)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, k: int | None = None) -> None:
-        domain, epsilon = Domain.of(domain), check_epsilon("epsilon", epsilon)
-        if domain.unmatched == "none":
-            raise DomainError('subset selection has no "none": use unmatched="error" or "other"')
-        d = domain.size
-        if k is None:
-            k = max(round(d / (exp_below(epsilon) + 1)), 1)
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "k", check_integer("k", k, 1, d - 1))
-        check_resolved(fraction(self._include), Fraction(self.k, d), " * d")
+        self._declare(domain=domain, epsilon=epsilon)
+        self._declare(k=max(round(self.domain.size / (exp_below(self.epsilon) + 1)), 1) if k is None else k)
+        check_resolved(fraction(self._include), Fraction(self.k, self.domain.size), " * d")
+
+    @property
+    @override
+    def reports(self) -> Bits:
+        return Bits(self.domain.size, ones=self.k)
 
     @cached_property
     def _include(self) -> int:
@@ -84,7 +82,7 @@ class SubsetSelection(BitVectors):
 
     @cached_property
     def _start(self) -> int:
-        """With what probability, over 2^64, each other bit is set to begin with; see `perturb_codes`.
+        """With what probability, over 2^64, each other bit is set to begin with; see `_repaired`.
 
         Any number is right. This one makes few repairs: a bit too many costs d / k tries and one too few
         d / (d - k), so that Pr[too many] should be k / d, as it is for a mean this many standard deviations below k.
@@ -94,35 +92,40 @@ class SubsetSelection(BitVectors):
         rate = (k + NormalDist().inv_cdf(k / d) * deviation) / d
         return min(max(int(rate * (1 << 16)), 0), (1 << 16) - 1) << 48 or 1  # 16 bits: no machine's rounding shows
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `Mechanism`: of the k values one is the true one with probability p; the others are any of d - 1."""
+        """Of the k values one is the true one with probability p; the others are any of d - 1."""
         d = self.domain.size
         p = fraction(self._include)
         return [p] * d, [(self.k - p) / (d - 1)] * d
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: p / C(d - 1, k - 1) for a set that holds the value, (1 - p) / C(d - 1, k) for another."""
+        """P / C(d - 1, k - 1) for a set that holds the value, (1 - p) / C(d - 1, k) for another."""
         p = fraction(self._include)
         return p * (self.domain.size - self.k) / ((1 - p) * self.k)
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+    @property
+    @override
+    def block(self) -> int:
+        """Listed, records whose words and tables stay in the L2 cache; repaired, many rows share the calls of a step."""
+        return 1 << 15 if self._is_listed else max((1 << 22) // bits.row_bytes(self.domain.size), 1)
+
+    @property
+    def _is_listed(self) -> bool:
+        return self.domain.size <= _LISTED
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to rows of bytes, uint8[n, ceil(d / 8)], with k ones each."""
-        n, d = len(codes), self.domain.size
-        width = bits.row_bytes(d)
-        rows = np.empty((n, width), np.uint8)
-        listed = d <= _LISTED
-        make, step = (self._listed, _ROWS) if listed else (self._repaired, max(_BLOCK // width, 1))
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            rows[start:stop] = make(codes[start:stop], noise.rows(start, stop))
-        return rows
+        return self._listed(codes, noise) if self._is_listed else self._repaired(codes, noise)
 
     def _listed(self, codes: Codes, noise: Noise) -> npt.NDArray[np.uint8]:
         """Where there are few sets, all are listed: k or, beside the true value, k - 1 of the d - 1 other ones."""
         n = len(codes)
         include = coins(noise, self._include, n, _BITS)
         with_true, without = (table[noise.uniform_below(len(table), n, lane)] for table, lane in self._tables)
-        others = without ^ ((without ^ with_true) & np.negative(include.astype(np.uint32)))
+        others = select(include, with_true, without)
         true = np.left_shift(np.uint32(1), codes, dtype=np.uint32)
         below = others & (true - np.uint32(1))
         others += others - below  # the bits from the true value's place on move up by one
@@ -179,24 +182,26 @@ class SubsetSelection(BitVectors):
                 left = np.flatnonzero(excess != 0)
                 at, first, excess, true = at[left], first[left], excess[left], true[left]
 
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`; a vector of another weight than k is no report."""
-        rows = super().from_arrow(reports, column=column)
-        wrong = int(np.count_nonzero(bits.row_weights(rows) != self.k))
-        if wrong:
-            raise ReportError(f"column {column!r}: {wrong} of {len(rows)} reports are not sets of {self.k} values")
-        return rows
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        """A report supports the values whose bits are 1."""
+        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "k": self.k}
+    knows_sums: ClassVar[bool] = True
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        """Of the others, k - 1 are drawn without replacement if x is in the subset, else k."""
+        others, k, p = weights.shape[1] - 1, self.k, self.p
+        mean = (weights.sum(axis=1, keepdims=True) - weights) / others
+        variance = ((weights**2).sum(axis=1, keepdims=True) - weights**2) / others - mean**2
+        drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
+        variances: F64 = drawn * variance + p * (1 - p) * (weights - mean) ** 2
+        return variances
 
 
 _SMALL = 127  # up to this an excess fits in a byte
 _STEPS, _FEW_ROWS = 3, 1 << 12
-_BLOCK = 1 << 22  # bytes of reports made at a time: many rows share the calls of a step
-
-_ROWS = 1 << 15  # records at a time: words and tables stay in the L2 cache
 _LISTED = 18  # up to this many values all sets are listed: 2^17 words to choose them from
 
 _BITS, _PICKS, _WITH, _WITHOUT = range(4)  # lanes of noise

@@ -32,22 +32,24 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.exact.arrays import F64, I64, U64, Codes
+from ldp_core.estimates.consistency import Rates
+from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.reports.lists import Lists
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.reports import Row
 from ldp_core.tally import Tally
 
 
 @dataclass(frozen=True, init=False)
-class SummationHistogramEncoding(Lists, FrequencyOracle):
+class SummationHistogramEncoding(FrequencyOracle):
     """Report the one-hot vector with discrete Laplace noise on each of its d entries.
 
     It is no pure protocol, but the same estimator serves: ``p`` and ``q`` are the *expected entries* of the true value
@@ -74,16 +76,20 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
 
     name: ClassVar[str] = "summation_histogram_encoding"
 
-    domain: Domain
-    epsilon: float
-    unit: int
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
+    unit: int = parameter(check_integer, low=1, high=64)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unit: int = 1) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        object.__setattr__(self, "unit", check_integer("unit", unit, 1, _MOST_UNITS))
+        self._declare(domain=domain, epsilon=epsilon, unit=unit)
         if not self._step > 0 or math.log(1 / _RAREST) / self._step > _MOST_ENTRIES:
             raise ParameterError("epsilon is too small for this unit: it must be above about 0.0015 * unit")
+
+    @cached_property
+    @override
+    def reports(self) -> _Entries:
+        dtype = np.result_type(np.min_scalar_type(self.entries[0] - 1), np.min_scalar_type(-self.entries[1] - 1))
+        return _Entries(dtype, self.domain.size, *self.entries)
 
     @property
     def _step(self) -> float | Fraction:
@@ -121,10 +127,10 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
         """Cumulative weights: a word that is at least i of them is entry number i."""
         return np.cumsum(np.array(self._weights[1][:-1], np.uint64), dtype=np.uint64)
 
-    @cached_property
+    @property
     def _dtype(self) -> np.dtype[Any]:
         """The narrowest that holds the entries, and one number that is none."""
-        return np.result_type(np.min_scalar_type(self.entries[0] - 1), np.min_scalar_type(-self.entries[1] - 1))
+        return self.reports.dtype
 
     @cached_property
     def _open(self) -> int:
@@ -154,14 +160,18 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
         """The least and the greatest entry."""
         return float(self.entries[0]), float(self.entries[1])
 
+    @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """See `FrequencyOracle`: the same for every true count."""
-        return n * float(self._moments[1]) / self._difference**2 + 0 * count
+        """The same for every true count."""
+        return n * self.rates.a[0] + 0 * count
 
     @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
-        d = self.domain.size
-        return np.full(d, self.q), np.full(d, self.variance(1)), np.zeros(d)
+    @override
+    def rates(self) -> Rates:
+        p, q = self.expected_parts()
+        d, difference = self.domain.size, float(p[0] - q[0])
+        variance = float(self._moments[1]) / difference**2
+        return Rates(np.full(d, float(q[0])), np.full(d, variance), np.zeros(d), difference)
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
@@ -173,36 +183,40 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
         logarithm = math.log(2 / beta)
         linear = (self.entries[1] - self.entries[0]) * logarithm / 3
         sum_error = linear + math.sqrt(linear**2 + 2 * n * float(self._moments[1]) * logarithm)
-        return sum_error / (n * self._difference)
+        return sum_error / (n * self.rates.difference)
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: two entries differ, one each way (with ``unmatched="none"`` also one, which is less)."""
+        """Two entries differ, one each way (with ``unmatched="none"`` also one, which is less)."""
         weights = self._weights[1]
         return max(Fraction(x, y) for x, y in zip(weights[::-1], weights, strict=True)) ** 2
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
+    @property
+    @override
+    def block(self) -> int:
+        """2^17 entries: 256 KiB of leading bits."""
+        return max((1 << 17) // self.domain.size, 1)
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to int8[n, d] (or wider); `unmatched_code` under ``"none"`` has no true entry."""
         n, d = len(codes), self.domain.size
-        memory = pa.allocate_buffer(n * d * self._dtype.itemsize)  # Arrow's pool hands out pages again, numpy new ones
-        reports: Native = np.ndarray((n, d), self._dtype, memory)
-        step = max(_BLOCK // d, 1)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            entries = self._draw_entries(stop - start, noise.rows(start, stop), reports[start:stop].reshape(-1))
-            true = np.arange(0, len(entries), d)
-            true += codes[start:stop]
-            if self.domain.unmatched == "none":
-                true = true[codes[start:stop] < d]
-            entries[true] = self.unit - entries[true]  # the mirror image
-        return reports
+        entries = self._draw_entries(n, noise)
+        true = np.arange(0, len(entries), d)
+        true += codes
+        if self.domain.unmatched == "none":
+            true = true[codes < d]
+        entries[true] = self.unit - entries[true]  # the mirror image
+        return entries.reshape(n, d)
 
-    def _draw_entries(self, n: int, noise: Noise, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Entries where 0 is true, into ``out``, by inversion of the cumulative distribution of a 64-bit word.
+    def _draw_entries(self, n: int, noise: Noise) -> npt.NDArray[Any]:
+        """Entries where 0 is true, by inversion of the cumulative distribution of a 64-bit word.
 
         Its leading 16 bits settle nearly all; the others are drawn for the rest.
         """
         heads = noise.head_rows(n, self.domain.size, _ENTRIES).reshape(-1)
-        out[:] = pa.array(self._by_head).take(pa.array(heads)).to_numpy()  # np.take would make int64 of the heads
+        # (np.take would make int64 of the heads.)
+        out: npt.NDArray[Any] = pa.array(self._by_head).take(pa.array(heads)).to_numpy().copy()
         still = np.flatnonzero(out == self._open)
         words = heads[still].astype(np.uint64) << _TAIL_BITS
         words |= noise.tails(*np.divmod(still, self.domain.size), _ENTRIES)
@@ -227,53 +241,54 @@ class SummationHistogramEncoding(Lists, FrequencyOracle):
                 out[of[first]] += np.add.reduceat(np.ascontiguousarray(block.T), first, axis=1, dtype=np.int64).T
         return out
 
+    @override
     def is_possible(self, n: int, counts: I64) -> bool:
-        """See `Mechanism`: n entries each."""
+        """N entries each."""
         low, high = self.entries
         return not counts.size or bool(n * low <= counts.min() and counts.max() <= n * high)
 
-    @property
-    def row(self) -> tuple[np.dtype[Any], int]:
-        """See `Lists`: an entry a value."""
-        return self._dtype, self.domain.size
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        rows = super().from_arrow(reports, column=column)
-        self._greatest(rows, column)
-        return rows
-
-    def _greatest(self, rows: Native, column: str) -> int:
-        """The greatest absolute value of an entry; raises `ReportError` if one is out of range."""
-        low, high = self.entries
-        least, most = (int(rows.min()), int(rows.max())) if rows.size else (0, 0)
-        if not low <= least <= most <= high:
-            raise ReportError(f"column {column!r}: entries must be in [{low}, {high}]")
-        return max(-least, most)
-
+    @override
     def tally(self, reports: Any, *, column: str = "reports") -> Tally:
-        """See `Mechanism`; checks and adds up block by block, which reads the reports from memory once."""
-        rows = super().from_arrow(self._reports_as_arrow(reports, column), column=column)
+        """As of any mechanism, but checks and adds up block by block, which reads the reports from memory once."""
+        rows = self.reports.rows(self._reports_as_arrow(reports, column), column)
         sums = np.zeros(self.domain.size, np.int64)
         step = max(_TALLIED // self.domain.size, 1)
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            sums += _sums(block, self._greatest(block, column))
+            sums += _sums(block, self.reports.greatest(block, column))
         return Tally(len(rows), sums, self.fingerprint)
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "unit": self.unit}
+
+@dataclass(frozen=True)
+class _Entries(Row):
+    """Rows of integers from ``low`` to ``high``."""
+
+    low: int
+    high: int
+
+    @override
+    def empty(self, n: int) -> Native:
+        memory = pa.allocate_buffer(n * self.size * self.dtype.itemsize)  # Arrow hands out pages again, numpy new ones
+        return np.ndarray((n, self.size), self.dtype, memory)
+
+    @override
+    def check(self, rows: Native, column: str) -> None:
+        self.greatest(rows, column)
+
+    def greatest(self, rows: Native, column: str) -> int:
+        """The greatest absolute value of an entry; raises `ReportError` if one is out of range."""
+        least, most = (int(rows.min()), int(rows.max())) if rows.size else (0, 0)
+        if not self.low <= least <= most <= self.high:
+            raise ReportError(f"column {column!r}: entries must be in [{self.low}, {self.high}]")
+        return max(-least, most)
 
 
-_MOST_UNITS = 64
 _MOST_ENTRIES = 1 << 15
 _SATURATED = 36  # epsilon / 2 = 18: the rarest entry that privacy needs still has a weight of 2^30
 _RAREST = Fraction(1, 1 << 34)
 _FIXED = 256  # bits of the fixed-point numbers that weights are made of
 _BITS = 64
 _ONE, _TAIL_BITS = np.uint64(1), np.uint64(48)
-_BLOCK = 1 << 17  # entries drawn at a time: 256 KiB of leading bits
 _ROWS = 1 << 12  # reports added up at a time
 _TALLIED = 1 << 19  # entries that are checked and added up at a time
 _PARTS = 1 << 6  # rows whose 8-bit sums are added in 16 bits, at most 2^8

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from typing_extensions import override
 
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
-from ldp_core.parameters import check_epsilon, check_probability
+from ldp_core.parameters import check_epsilon, check_share, converted, parameter
 
 
 @dataclass(frozen=True, init=False)
@@ -50,27 +52,21 @@ class ThresholdHistogramEncoding(IndependentBits):
 
     name: ClassVar[str] = "threshold_histogram_encoding"
 
-    domain: Domain
-    epsilon: float
-    theta: float
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
+    theta: float = parameter(check_share, least=0.5)
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, theta: float | None = None) -> None:
-        object.__setattr__(self, "domain", Domain.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        theta = best_theta(self.epsilon) if theta is None else float(check_probability("theta", theta, 0.5))
-        object.__setattr__(self, "theta", theta)
+        self._declare(domain=domain, epsilon=epsilon)
+        self._declare(theta=best_theta(self.epsilon) if theta is None else theta)
         check_resolved(*self.thresholds)
 
     @cached_property
+    @override
     def thresholds(self) -> tuple[int, int]:
-        """(p, q) as integers over 2^64: p rounded down, q up."""
         half, theta = Fraction(self.epsilon) / 2, Fraction(self.theta)
         p = 1 - 1 / (2 * exp_below(half * (1 - theta)))
         return floor_threshold(p), ceil_threshold(1 / (2 * exp_below(half * theta)))
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "theta": self.theta}
 
 
 _DIGITS = Context(prec=50)

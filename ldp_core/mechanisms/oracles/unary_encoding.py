@@ -12,17 +12,19 @@ because two inputs differ in two bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
+
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
-from ldp_core.parameters import check_epsilon, check_probability
+from ldp_core.parameters import check_choice, check_epsilon, check_probability, converted, parameter
 
 Variant = Literal["optimized", "symmetric"]
 
@@ -49,27 +51,15 @@ class UnaryEncoding(IndependentBits):
 
     name: ClassVar[str] = "unary_encoding"
 
-    domain: Domain
-    epsilon: float
-    variant: Variant | None
-    probabilities: tuple[float, float] | None = field(init=False)
-    """(p, q) of a mechanism made by `from_probabilities`."""
+    domain: Domain = converted(Domain.of)
+    epsilon: float = parameter(check_epsilon)
+    variant: Variant | None = parameter(check_choice, default=None, among=get_args(Variant))
+    probabilities: tuple[float, float] | None = None
+    """(p, q) of a mechanism made by `from_probabilities`, which has no variant."""
 
-    def __init__(
-        self, domain: Domain | Iterable[Label], *, epsilon: float, variant: Variant | None = "optimized"
-    ) -> None:
-        if variant not in ("optimized", "symmetric"):
-            raise ParameterError(f'variant must be "optimized" or "symmetric", got {variant!r}')
-        self._set(Domain.of(domain), check_epsilon("epsilon", epsilon), variant, None)
+    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, variant: Variant = "optimized") -> None:
+        self._declare(variant=variant, domain=domain, epsilon=epsilon)
         check_resolved(*self.thresholds)
-
-    def _set(
-        self, domain: Domain, epsilon: float, variant: Variant | None, probabilities: tuple[float, float] | None
-    ) -> None:
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "variant", variant)
-        object.__setattr__(self, "probabilities", probabilities)
 
     @classmethod
     def from_probabilities(cls, domain: Domain | Iterable[Label], *, p: float, q: float) -> UnaryEncoding:
@@ -82,8 +72,7 @@ class UnaryEncoding(IndependentBits):
         if not 0 < exact_q < exact_p < 1:
             raise ParameterError(f"p and q must satisfy 0 < q < p < 1, got p={float(p)!r} and q={float(q)!r}")
         epsilon = log_above(exact_p * (1 - exact_q) / ((1 - exact_p) * exact_q))
-        self = cls.__new__(cls)
-        self._set(Domain.of(domain), epsilon, None, (float(p), float(q)))
+        self = cls._made(domain=domain, epsilon=epsilon, probabilities=(float(p), float(q)))
         if not self.thresholds[0] > self.thresholds[1]:
             raise ParameterError("p and q are too close: they must differ by more than 64-bit probabilities resolve")
         return self
@@ -100,15 +89,15 @@ class UnaryEncoding(IndependentBits):
             return keep, ONE - keep
         return ONE // 2, ceil_threshold(1 / (exp_below(self.epsilon) + 1))
 
+    @override
     def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
         if self.probabilities is not None:
             return {"p": self.probabilities[0], "q": self.probabilities[1]}
         return {"epsilon": self.epsilon, "variant": self.variant}
 
     @classmethod
+    @override
     def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> UnaryEncoding:
-        """See `Mechanism`."""
         if "p" in parameters or "q" in parameters:
             return cls.from_probabilities(domain, **parameters)
         return cls(domain, **parameters)

@@ -1,0 +1,253 @@
+"""Numbered hash functions from codes to few buckets, and reports of a function and a bucket.
+
+Two families, each with the exact probability that two given codes collide: `AffineFamily` for any number of buckets,
+`LinearFamily` for a prime number of them, with so few functions that the server counts reports before it hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from typing_extensions import override
+
+from ldp_core.errors import ReportError
+from ldp_core.exact import bits
+from ldp_core.exact.arrays import I64, U32, U64, Bools, Codes
+from ldp_core.exact.primes import primes_to
+from ldp_core.noise.base import Noise
+from ldp_core.reports import Word
+
+BUCKET_SHIFT = np.uint64(48)
+"""A report is bucket << 48 | function."""
+FUNCTION = np.uint64((1 << 48) - 1)
+MOST_BUCKETS = 1 << 15
+"""So that a report is below 2^63, and fits where there are no unsigned integers."""
+
+FIRST, SECOND = 2, 3
+"""Lanes of noise that draw functions."""
+
+
+class HashFamily(Protocol):
+    """Numbered hash functions from codes to range(g)."""
+
+    g: int
+    """Number of buckets."""
+    size: int
+    """Number of functions."""
+    collision: Fraction
+    """Pr[two given codes have one hash], over the functions: the same for any two."""
+
+    def draw(self, n: int, noise: Noise) -> U64:
+        """Numbers of ``n`` functions, uniform."""
+        ...
+
+    def hash(self, functions: U64, codes: Codes) -> U64:
+        """The hash of each code under its function."""
+        ...
+
+    def exists(self, functions: U64) -> Bools:
+        """Whether these are numbers of functions."""
+        ...
+
+    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        """int64[n_groups, d]: in each group, how many reports support each code below d."""
+        ...
+
+
+PRIME = (1 << 24) - 3
+_HALF = np.uint64(24)
+
+
+class AffineFamily:
+    """Code v to floor(g ((a v + b) mod P) / P), for the P^2 pairs a, b below a prime P = 2^24 - 3.
+
+    J. L. Carter, M. N. Wegman, "Universal Classes of Hash Functions", JCSS 18(2), 1979: for v and w that differ
+    modulo P, (a v + b, a w + b) takes each pair of residues for exactly one (a, b). So two codes collide with
+    probability exactly the sum over the buckets of (size / P)^2: 1 / g + r (g - r) / (g P^2), r = P mod g.
+    """
+
+    def __init__(self, g: int) -> None:
+        self.g, self.size = g, PRIME**2
+        edges = -(-np.arange(g + 1, dtype=np.int64) * PRIME // g)
+        self._low, self._width = edges[:-1].astype(np.uint32), np.diff(edges).astype(np.uint32)
+        remainder = PRIME % g
+        self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * PRIME**2)
+
+    def draw(self, n: int, noise: Noise) -> U64:
+        a = noise.uniform_below(PRIME, n, FIRST).astype(np.uint64)
+        functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, SECOND)
+        return functions
+
+    def hash(self, functions: U64, codes: Codes) -> U64:
+        a, b = self._split(functions)
+        residues: U64 = a * codes.astype(np.uint64)
+        residues += b
+        residues %= np.uint64(PRIME)
+        residues *= np.uint64(self.g)
+        residues //= np.uint64(PRIME)
+        return residues
+
+    def exists(self, functions: U64) -> Bools:
+        a, b = self._split(functions)
+        good: Bools = np.maximum(a, b) < np.uint64(PRIME)
+        return good
+
+    def _split(self, functions: U64) -> tuple[U64, U64]:
+        return functions >> _HALF, functions & np.uint64((1 << 24) - 1)
+
+    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+
+    def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
+        """A residue is in the bucket if, counted from the bucket's first one, it is below the bucket's width."""
+        a, b = (part.astype(np.uint32) for part in self._split(reports & FUNCTION))
+        bucket = reports >> BUCKET_SHIFT
+        width, prime = self._width[bucket], np.uint32(PRIME)
+        residue = b + (prime - self._low[bucket])
+        np.minimum(residue, residue - prime, out=residue)  # modulo P: what wraps below 0 is huge
+        less, reduced = np.empty(len(a), bool), np.empty(len(a), np.uint32)
+        for _ in range(d):
+            yield np.less(residue, width, out=less)
+            residue += a
+            np.subtract(residue, prime, out=reduced)
+            np.minimum(residue, reduced, out=residue)
+
+
+SMALL_PRIMES = primes_to(255)
+"""Numbers of buckets for which there is a `LinearFamily`."""
+
+
+class LinearFamily:
+    """Code v to <a, v> mod g: a and v as m digits to the base g, a prime; K = g^m functions, the least power >= d.
+
+    For v != w the differences of their digits are not all 0 modulo g, so that <a, v - w> takes each value for exactly
+    g^(m-1) of the a: two codes collide with probability exactly 1 / g. (Random functions, as in the paper's FLH, do
+    so only on average over the choice of the functions: given them, estimates would be biased.)
+    """
+
+    def __init__(self, g: int, codes: int) -> None:
+        self.g, self.digits = g, 1
+        while g**self.digits < codes:
+            self.digits += 1
+        self.size = g**self.digits
+        self.collision = Fraction(1, g)
+
+    def draw(self, n: int, noise: Noise) -> U64:
+        return noise.uniform_below(self.size, n, FIRST).astype(np.uint64)
+
+    def hash(self, functions: U64, codes: Codes) -> U64:
+        return self._product(self._digits(functions), self._digits(codes.astype(np.uint64))).astype(np.uint64)
+
+    def _digits(self, numbers: U64) -> list[U32]:
+        """The m digits, the last one first."""
+        out = []
+        for _ in range(self.digits):
+            numbers, digit = np.divmod(numbers, np.uint64(self.g))
+            out.append(digit.astype(np.uint32))
+        return out
+
+    def _product(self, a: list[U32], v: list[U32]) -> U32:
+        total = a[0] * v[0]
+        for x, y in zip(a[1:], v[1:], strict=True):
+            total += x * y
+        total %= np.uint32(self.g)
+        return total
+
+    def exists(self, functions: U64) -> Bools:
+        return functions < np.uint64(self.size)
+
+    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        cells = self.size * self.g
+        if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper
+            return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+        out = np.empty((n_groups, d), np.int64)
+        at = (groups * self.size + (reports & FUNCTION).view(np.int64)) * self.g
+        at += (reports >> BUCKET_SHIFT).view(np.int64)
+        step = max(_CELLS // cells, 1)
+        for first in range(0, n_groups, step):
+            last = min(first + step, n_groups)
+            some = at if step >= n_groups else at[(groups >= first) & (groups < last)] - first * cells
+            counts = np.bincount(some, minlength=(last - first) * cells)
+            out[first:last] = self._transform(counts.reshape(-1, self.size, self.g))[:, :d]
+        return out
+
+    def _transform(self, counts: I64) -> I64:
+        """int64[groups, a, bucket] to int64[groups, v]: the sum over a of counts[a, <a, v>].
+
+        A digit at a time, as in the fast Walsh-Hadamard transform (g = 2): the last digit of a becomes that of v,
+        s'[v, y] = sum over a of s[a, y + a v], and moves to the front. K g^2 log_g(K) additions.
+        """
+        n, g = len(counts), self.g
+        a, y = np.divmod(np.arange(g * g), g)
+        for _ in range(self.digits):
+            pairs = counts.reshape(n, -1, g * g)
+            after = np.empty((n, g, pairs.shape[1], g), np.int64)
+            for v in range(g):
+                shifted = pairs[:, :, a * g + (y + a * v) % g]
+                shifted.reshape(n, -1, g, g).sum(axis=2, out=after[:, v])
+            counts = after
+        return counts.reshape(n, self.size, g)[:, :, 0]
+
+    def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
+        """The next value has the last digit one higher, unless that is 0 again."""
+        g = np.uint16(self.g)
+        bucket = (reports >> BUCKET_SHIFT).astype(np.uint16)
+        digits = self._digits(reports & FUNCTION)
+        last = digits[0].astype(np.uint16)
+        for first in range(0, d, self.g):
+            hashed = self._product(digits, self._digits(np.array([first], np.uint64))).astype(np.uint16)
+            for _ in range(first, min(first + self.g, d)):
+                yield hashed == bucket
+                hashed += last
+                np.minimum(hashed, hashed - g, out=hashed)
+
+
+_CELLS = 1 << 22  # counts of reports made at a time: 32 MiB
+_ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
+
+
+def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported: Any) -> I64:
+    """Support counts from one column of Booleans a value, for a block of reports at a time."""
+    out = np.zeros((n_groups, d), np.int64)
+    if n_groups > 1 and np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        reports, groups = reports[order], groups[order]
+    for start in range(0, len(reports), _ROWS):
+        block, of_row = reports[start : start + _ROWS], groups[start : start + _ROWS]
+        first, last = int(of_row[0]), int(of_row[-1]) + 1
+        if last == first + 1:
+            out[first] += [np.count_nonzero(column) for column in supported(block, d)]
+            continue
+        rows = np.empty((len(block), bits.row_bytes(d)), np.uint8)
+        for v, column in enumerate(supported(block, d)):
+            if v % 8 == 0:
+                byte = column.astype(np.uint8)
+            else:
+                byte |= column.view(np.uint8) << np.uint8(v % 8)
+            if v % 8 == 7 or v == d - 1:
+                rows[:, v // 8] = byte
+        out[first:last] += bits.grouped_column_sums(rows, d, of_row - first, last - first)
+    return out
+
+
+class HashedWord(Word):
+    """A ``uint64``: the bucket in the high 16 bits, the function's number in the low 48."""
+
+    def __init__(self, family: HashFamily) -> None:
+        super().__init__(family.g << 48)
+        self._declare(family=family)
+
+    family: HashFamily
+
+    @override
+    def check(self, numbers: U64, column: str) -> None:
+        good = self.family.exists(numbers & FUNCTION) & (numbers < np.uint64(self.limit))
+        if not good.all():
+            wrong = len(numbers) - int(np.count_nonzero(good))
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(numbers)} reports name a hash function or a bucket that this "
+                "mechanism does not have"
+            )
