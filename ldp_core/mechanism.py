@@ -90,7 +90,7 @@ class Mechanism(Declared, ABC):
         """What reports look like."""
 
     @property
-    def block(self) -> int:
+    def block_size(self) -> int:
         """How many records are perturbed at a time, so that the intermediate arrays stay in a cache."""
         return 1 << 16
 
@@ -112,8 +112,7 @@ class Mechanism(Declared, ABC):
 
     def parameters(self) -> dict[str, Any]:
         """JSON-able constructor arguments other than the inputs: the declared parameters."""
-        declared = self._declared()
-        return {name: declared[name] for name in declared if name != "domain"}
+        return {name: value for name, value in self._parameters().items() if name != "domain"}
 
     @classmethod
     def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Self:
@@ -167,7 +166,7 @@ class Mechanism(Declared, ABC):
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """One report for each code, in the working layout: `perturb_block`, a block at a time."""
-        n, step = len(codes), self.block
+        n, step = len(codes), self.block_size
         reports = self.reports.empty(n)
         for start in range(0, n, step):
             stop = min(start + step, n)

@@ -50,7 +50,7 @@ class Declared:
         self._declare(**values)
         return self
 
-    def _declared(self) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, Any]:
         """The declared parameters by name, in order."""
         return {f.name: getattr(self, f.name) for f in fields(self) if "check" in f.metadata}  # type: ignore[arg-type]
 

@@ -144,8 +144,9 @@ _SCHEMA = pa.schema([(name, pa.float64()) for name in ("left", "right", "frequen
 class Distributing(Protocol):
     """What a mechanism with distributions offers: `SquareWave`, `StochasticRounding`."""
 
-    @override
-    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution: ...
+    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution:
+        """Which share of the numbers lies in each bucket."""
+        ...
 
 
 @dataclass(frozen=True, init=False)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
-from ldp_core.estimates.consistency import Consistency, check_method, consistent
+from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
@@ -96,15 +96,8 @@ class Histogram(Result):
 
 
 @runtime_checkable
-class Counting(Protocol):
+class Counting(Noisy, Protocol):
     """What a mechanism with histograms offers: a `FrequencyOracle`."""
-
-    domain: Domain
-
-    @property
-    def exhaustive(self) -> bool:
-        """Whether each record holds one of the domain's values, so that the true counts add up to n."""
-        ...
 
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False

@@ -6,7 +6,8 @@ out.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +15,21 @@ import numpy.typing as npt
 from ldp_core.exact.arrays import Codes
 
 
-class Inputs(Protocol):
+class Inputs(ABC):
     """What values may be perturbed, and the codes that stand for them."""
 
-    @property
-    def kind(self) -> str:
-        """Of the values: ``"bool"``, ``"int"``, ``"str"`` or ``"float"``."""
-        ...
+    kind: str
+    """Of the values: ``"bool"``, ``"int"``, ``"str"`` or ``"float"``."""
+
+    unmatched: str
+    """What becomes of values that are not among these, nulls included."""
 
     @property
-    def unmatched(self) -> str:
-        """What becomes of values that are not among these, nulls included."""
-        ...
-
-    @property
+    @abstractmethod
     def summary(self) -> str:
         """A few characters for a table."""
-        ...
 
+    @abstractmethod
     def encode(self, values: Any, *, column: str = "values") -> Codes:
         """Codes of ``values``, unsigned integers.
 
@@ -39,16 +37,15 @@ class Inputs(Protocol):
             DomainError: values are refused.
             DtypeError: the values are of another kind.
         """
-        ...
 
+    @abstractmethod
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         """Bool[n]: which values `encode` would refuse.
 
         Raises:
             DtypeError: the values are of another kind.
         """
-        ...
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form: ``domain``, and ``unmatched`` where it is not ``"error"``."""
-        ...

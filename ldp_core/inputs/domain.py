@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from ldp_core.errors import DomainError, DtypeError, ReportError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, filled_indices, null_count
+from ldp_core.inputs.base import Inputs
 from ldp_core.parameters import Declared
 
 Label: TypeAlias = bool | int | str
@@ -25,7 +26,7 @@ _TOO_FEW = "a domain needs at least two values, got one"
 _KINDS: dict[type, Any] = {bool: "bool", int: "int", str: "str"}
 
 
-class Domain(Declared):
+class Domain(Declared, Inputs):
     """Ordered, distinct, declared labels, and what to do with values that are not among them.
 
     Args:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from typing_extensions import override
 from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import as_floats
+from ldp_core.inputs.base import Inputs
 from ldp_core.parameters import Declared
 
 STEPS = 1 << 24
@@ -23,7 +24,7 @@ _LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
-class Interval(Declared):
+class Interval(Declared, Inputs):
     """The numbers from ``low`` to ``high``, both included.
 
     Args:
@@ -43,7 +44,7 @@ class Interval(Declared):
     high: float
     unmatched: Literal["error", "clip"] = "error"
 
-    kind: ClassVar[Literal["float"]] = "float"
+    kind: Literal["float"] = field(default="float", init=False, repr=False)
 
     def __post_init__(self) -> None:
         good = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (self.low, self.high))

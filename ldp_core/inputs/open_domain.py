@@ -15,13 +15,14 @@ from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import as_arrow, filled_indices, is_text, null_count
 from ldp_core.exact.hashing import id_words
+from ldp_core.inputs.base import Inputs
 
 _PUBLIC_KEY = b"ldp: codes of an open domain    "
 """Not a secret: clients and server must agree on the codes."""
 
 
 @dataclass(frozen=True)
-class OpenDomain:
+class OpenDomain(Inputs):
     """Any text, or any 64-bit integer.
 
     Args:

@@ -19,6 +19,7 @@ from typing_extensions import override
 from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import U64, Bools, Codes
 from ldp_core.exact.arrow import as_arrow, filled_indices
+from ldp_core.inputs.base import Inputs
 
 Outside: TypeAlias = Literal["error", "cut"]
 
@@ -27,7 +28,7 @@ _MOST_BITS = 63  # of an integer, so that it has an Arrow int64
 
 
 @dataclass(frozen=True)
-class Prefixes:
+class Prefixes(Inputs):
     """Text of up to ``length`` characters of ``alphabet``, or integers of ``length`` bits; all that may be found.
 
     Args:
@@ -77,7 +78,7 @@ class Prefixes:
 
     @property
     @override
-    def kind(self) -> str:
+    def kind(self) -> str:  # type: ignore[override]
         return "int" if self.alphabet is None else "str"
 
     @property

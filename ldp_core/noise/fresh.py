@@ -16,12 +16,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from typing_extensions import override
 
 from ldp_core.exact import bits, sampling
+from ldp_core.noise.base import Noise, Randomness
 
 _ZEROS = bytes(1 << 22)  # what a block of decisions takes at once; never written, so it is one page of memory
 _AES_BLOCK = 16
 
 
-class Keystream:
+class Keystream(Noise, Randomness):
     """The AES-256-CTR keystream under ``key``; without one, under a fresh key from the OS.
 
     A fixed key makes the output reproducible. That is for tests and simulation:

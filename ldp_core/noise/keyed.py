@@ -23,12 +23,12 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import U8, U64
 from ldp_core.exact.hashing import aes, encrypt, id_words
-from ldp_core.noise.base import Noise
+from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.secret import Secret
 
 
-class Keyed:
+class Keyed(Randomness):
     """Keyed noise for the records of one call: pass it as ``randomness``.
 
     Args:
@@ -91,7 +91,7 @@ _AES_BLOCK = 16
 _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
 
-class KeyedRows:
+class KeyedRows(Noise):
     """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
 
     __slots__ = ("_again", "_cipher", "_codes", "_drawn", "_high", "_low")

@@ -18,7 +18,8 @@ from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
-from ldp_core.mechanisms.oracles.local_hashing import MOST_BUCKETS, SMALL_PRIMES, LocalHashing
+from ldp_core.mechanisms.oracles.hash_families import MOST_BUCKETS, SMALL_PRIMES
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
     ProjectiveGeometryResponse,
     best_field,

@@ -33,13 +33,13 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import Keyed
 from ldp_core.parameters import check_integer, parameter
-from ldp_core.reports import ReportFormat
+from ldp_core.reports import Native, ReportFormat
 
 
 def _check_answer(name: str, value: FrequencyOracle) -> FrequencyOracle:
@@ -207,7 +207,7 @@ class DrawnColumns:
         for position, (name, column) in enumerate(self.columns):
             source = Keystream() if keyed is None else keyed.named(_tagged(tag, name))
             native = column.perturb_drawn(codes[position], drawn == position, source)
-            reports.append(column.to_arrow(native, packed=packed))
+            reports.append(column.reports.to_arrow(native, packed=packed))
         return reports
 
 

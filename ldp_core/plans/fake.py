@@ -47,12 +47,12 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.reports import Native
 
 Fake = Literal["uniform", "none"]
 
@@ -83,8 +83,8 @@ class FakeDataColumn(DrawnColumn):
 
     name: ClassVar[str] = "fake_data_column"
 
-    fake: Fake | None
-    prior: tuple[float, ...] | None
+    fake: Fake | None = None
+    prior: tuple[float, ...] | None = None
 
     def __init__(
         self,

@@ -27,11 +27,10 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
-from ldp_core.mechanism import Native
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
-from ldp_core.reports import Nullable
+from ldp_core.reports import Native, Nullable
 from ldp_core.tally import Tally
 
 

@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.errors import ReportError
+from ldp_core.parameters import Declared
 
 Native: TypeAlias = npt.NDArray[Any]
 """Reports in a mechanism's working layout: an array with one row (or element) a report."""
 
 
-class ReportFormat(ABC):
+class ReportFormat(Declared, ABC):
     """A frozen value. Reports go out by `to_arrow` or `to_numpy`, and come in, checked, by `from_arrow`."""
 
     nullable: ClassVar[bool] = False

@@ -25,9 +25,8 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from ldp_core.exact.probability import log_above
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle, codes_of
-from ldp_core.reports import ReportFormat
+from ldp_core.reports import Native, ReportFormat
 
 
 def below_infinity(mechanism: Longitudinal) -> tuple[str, float]:

@@ -30,11 +30,10 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Longitudinal
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
-from ldp_core.reports import Row
+from ldp_core.reports import Native, Row
 
 
 @dataclass(frozen=True, init=False)
@@ -162,7 +161,7 @@ class DBitFlip(Longitudinal):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         """2^17 bits of reports: their buckets stay in the L2 cache."""
         return max((1 << 17) // self.bits, 1)
 

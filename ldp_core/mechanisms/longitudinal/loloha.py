@@ -26,7 +26,6 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Longitudinal, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
 from ldp_core.mechanisms.oracles._base import codes_of
@@ -42,6 +41,7 @@ from ldp_core.mechanisms.oracles.hash_families import (
 )
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, converted, parameter
+from ldp_core.reports import Native
 
 
 def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:

@@ -16,11 +16,11 @@ from ldp_core.exact import bits
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.longitudinal._base import Chain, below_infinity, chained
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
+from ldp_core.reports import Native
 
 Variant: TypeAlias = Literal["OSUE", "SUE", "OUE", "SOUE"]
 
@@ -117,7 +117,7 @@ class LongitudinalUnaryEncoding(Chain):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         """2^18 bytes of reports: permanent and instantaneous bits stay in the L2 cache."""
         return max((1 << 18) // bits.row_bytes(self.domain.size), 1)
 

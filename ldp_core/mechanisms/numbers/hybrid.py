@@ -24,12 +24,12 @@ from ldp_core.exact.arrays import F64, Codes
 from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS, Interval
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.numbers._base import LANE_ROUND, Symbols, raised
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon
+from ldp_core.reports import Native
 
 _TURN = 0.61098
 """Eps*, cut to five digits: ln((-5 + 2 (6353 - 405 sqrt(241))^(1/3) + 2 (6353 + 405 sqrt(241))^(1/3)) / 27)."""

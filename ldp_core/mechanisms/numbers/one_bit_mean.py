@@ -29,10 +29,10 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import Interval
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon
+from ldp_core.reports import Native
 
 
 @dataclass(frozen=True, init=False)

@@ -25,7 +25,7 @@ from ldp_core.estimates.options import check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.numbers._base import Numeric, normal_interval, round_to_points
 from ldp_core.mechanisms.numbers.square_wave import check_buckets
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
@@ -35,6 +35,7 @@ from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon
+from ldp_core.reports import Native
 from ldp_core.reports.reported_by import ReportedBy
 from ldp_core.tally import Tally
 

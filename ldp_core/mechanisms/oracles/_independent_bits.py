@@ -11,10 +11,9 @@ from typing_extensions import override
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise
-from ldp_core.reports import Bits
+from ldp_core.reports import Bits, Native
 
 
 class IndependentBits(FrequencyOracle):
@@ -44,7 +43,7 @@ class IndependentBits(FrequencyOracle):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         """2^19 bytes of reports: the random bits are still in a cache when the true one is drawn."""
         return max((1 << 19) // bits.row_bytes(self.domain.size), 1)
 

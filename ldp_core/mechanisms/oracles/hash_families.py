@@ -61,7 +61,7 @@ PRIME = (1 << 24) - 3
 _HALF = np.uint64(24)
 
 
-class AffineFamily:
+class AffineFamily(HashFamily):
     """Code v to floor(g ((a v + b) mod P) / P), for the P^2 pairs a, b below a prime P = 2^24 - 3.
 
     J. L. Carter, M. N. Wegman, "Universal Classes of Hash Functions", JCSS 18(2), 1979: for v and w that differ
@@ -76,11 +76,13 @@ class AffineFamily:
         remainder = PRIME % g
         self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * PRIME**2)
 
+    @override
     def draw(self, n: int, noise: Noise) -> U64:
         a = noise.uniform_below(PRIME, n, FIRST).astype(np.uint64)
         functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, SECOND)
         return functions
 
+    @override
     def hash(self, functions: U64, codes: Codes) -> U64:
         a, b = self._split(functions)
         residues: U64 = a * codes.astype(np.uint64)
@@ -90,6 +92,7 @@ class AffineFamily:
         residues //= np.uint64(PRIME)
         return residues
 
+    @override
     def exists(self, functions: U64) -> Bools:
         a, b = self._split(functions)
         good: Bools = np.maximum(a, b) < np.uint64(PRIME)
@@ -98,6 +101,7 @@ class AffineFamily:
     def _split(self, functions: U64) -> tuple[U64, U64]:
         return functions >> _HALF, functions & np.uint64((1 << 24) - 1)
 
+    @override
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
         return _counts_of_rows(reports, groups, n_groups, d, self._supported)
 
@@ -120,7 +124,7 @@ SMALL_PRIMES = primes_to(255)
 """Numbers of buckets for which there is a `LinearFamily`."""
 
 
-class LinearFamily:
+class LinearFamily(HashFamily):
     """Code v to <a, v> mod g: a and v as m digits to the base g, a prime; K = g^m functions, the least power >= d.
 
     For v != w the differences of their digits are not all 0 modulo g, so that <a, v - w> takes each value for exactly
@@ -135,9 +139,11 @@ class LinearFamily:
         self.size = g**self.digits
         self.collision = Fraction(1, g)
 
+    @override
     def draw(self, n: int, noise: Noise) -> U64:
         return noise.uniform_below(self.size, n, FIRST).astype(np.uint64)
 
+    @override
     def hash(self, functions: U64, codes: Codes) -> U64:
         return self._product(self._digits(functions), self._digits(codes.astype(np.uint64))).astype(np.uint64)
 
@@ -156,9 +162,11 @@ class LinearFamily:
         total %= np.uint32(self.g)
         return total
 
+    @override
     def exists(self, functions: U64) -> Bools:
         return functions < np.uint64(self.size)
 
+    @override
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
         cells = self.size * self.g
         if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper

@@ -27,7 +27,6 @@ from ldp_core.exact.probability import check_resolved, exp_below, floor_threshol
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import codes_of
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
@@ -36,6 +35,7 @@ from ldp_core.mechanisms.oracles.projective_geometry_response import (
 )
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.reports import Native
 
 
 @dataclass(frozen=True, init=False)

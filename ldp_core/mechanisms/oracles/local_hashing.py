@@ -28,7 +28,6 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
@@ -42,6 +41,7 @@ from ldp_core.mechanisms.oracles.hash_families import (
 )
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
+from ldp_core.reports import Native
 
 Variant: TypeAlias = Literal["optimal", "binary", "fast"]
 

@@ -23,11 +23,11 @@ from ldp_core.exact.arrays import F64, Codes, select
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, Randomness, coins
 from ldp_core.parameters import check_epsilon, check_probability, parameter
 from ldp_core.reports import Label as LabelReports
+from ldp_core.reports import Native
 
 
 @dataclass(frozen=True, init=False)
@@ -135,7 +135,7 @@ class RandomizedResponse(FrequencyOracle):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         return 1 << 18
 
     @override

@@ -40,11 +40,10 @@ from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
-from ldp_core.reports import Row
+from ldp_core.reports import Native, Row
 from ldp_core.tally import Tally
 
 
@@ -193,7 +192,7 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         """2^17 entries: 256 KiB of leading bits."""
         return max((1 << 17) // self.domain.size, 1)
 

@@ -22,9 +22,10 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Mechanism, Native
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.noise.base import Noise
+from ldp_core.reports import Native
 from ldp_core.reports.reported_by import ReportedBy
 
 

@@ -30,10 +30,10 @@ from ldp_core.estimates.options import check_confidence
 from ldp_core.exact import linear_algebra
 from ldp_core.exact.arrays import F64, I64, Bools
 from ldp_core.inputs.domain import Label
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.sketches import _bloom as bloom
 from ldp_core.mechanisms.sketches._base import Candidates
 from ldp_core.noise.base import Randomness
+from ldp_core.reports import Native
 from ldp_core.tally import Tally
 
 if TYPE_CHECKING:

@@ -35,12 +35,12 @@ from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Native
 from ldp_core.mechanisms.sketches import _bloom as bloom
 from ldp_core.mechanisms.sketches._base import Sketch
 from ldp_core.mechanisms.sketches._rappor_candidates import Correction, Decoded, RapporCandidates
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_integer, check_probability
+from ldp_core.reports import Native
 from ldp_core.reports.lists import Lists
 from ldp_core.tally import Tally
 
