@@ -11,10 +11,9 @@ from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
 from ldp_beam import DeadLetter
+from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import WatchFolder, files
-from ldp_beam.io.files import NOT_A_LINE, UNREADABLE
 from ldp_beam.io.folder import Poll
-from ldp_beam.io.messages import NOT_A_RECORD
 from ldp_core import InputError, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result

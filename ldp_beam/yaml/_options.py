@@ -23,7 +23,7 @@ from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Duration
 
-from ldp_beam.elements.windows import Window, seconds
+from ldp_beam.elements.windows import WindowLike, seconds
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.estimates.options import check_confidence
 
@@ -302,9 +302,9 @@ def _secret(secret: Any) -> Callable[[], Secret] | None:
     return typing.cast(Callable[[], Secret], function)
 
 
-def _window(window: Any) -> Window:
+def _window(window: Any) -> WindowLike:
     if not isinstance(window, Mapping):
-        return typing.cast(Window, window)
+        return typing.cast(WindowLike, window)
     lengths = {name: _length(value, name) for name, value in window.items() if name != "type"}
     kinds: dict[str, tuple[type, set[str]]] = {
         "fixed": (FixedWindows, {"size"}),
@@ -317,7 +317,7 @@ def _window(window: Any) -> Window:
     kind, needed = kinds[window["type"]]
     if set(lengths) != needed:
         raise ParameterError(f"a window of type {window['type']} has {sorted(needed)}, got {sorted(lengths)}")
-    return typing.cast(Window, kind(*(lengths[name] for name in ("size", "period", "gap") if name in needed)))
+    return typing.cast(WindowLike, kind(*(lengths[name] for name in ("size", "period", "gap") if name in needed)))
 
 
 def _length(value: Any, name: str) -> Duration:

@@ -43,16 +43,16 @@ def check_there(names: Sequence[str | None], fields: Fields) -> None:
 
 def check_type(name: str, mechanism: Mechanism, fields: Fields) -> None:
     """Raise `DtypeError` if values of the column's type cannot be the mechanism's; types that do not tell pass."""
-    kind = fields[name]
-    several = [t for t in typing.get_args(kind) if t is not type(None)]
-    if len(several) == 1 and type(None) in typing.get_args(kind):
-        kind = several[0]
+    declared = fields[name]
+    several = [t for t in typing.get_args(declared) if t is not type(None)]
+    if len(several) == 1 and type(None) in typing.get_args(declared):
+        declared = several[0]
     of_labels = mechanism.inputs.kind
-    if isinstance(kind, type) and issubclass(kind, _SCALARS) and kind not in PYTHON_TYPES[of_labels]:
-        raise DtypeError(f"column {name!r}: {mechanism.name} needs {of_labels} values, not {kind.__name__}")
+    if isinstance(declared, type) and issubclass(declared, _SCALARS) and declared not in PYTHON_TYPES[of_labels]:
+        raise DtypeError(f"column {name!r}: {mechanism.name} needs {of_labels} values, not {declared.__name__}")
 
 
-def python_type(kind: pa.DataType, nullable: bool = False) -> Any:
+def python_type(arrow_type: pa.DataType, nullable: bool = False) -> Any:
     """What a Beam schema calls an Arrow type of reports, which may be null, or lists of nulls.
 
     Raises:
@@ -62,23 +62,23 @@ def python_type(kind: pa.DataType, nullable: bool = False) -> Any:
     typing.Sequence[int]
     """
     if nullable:
-        return typing.Optional[python_type(kind)]  # noqa: UP045 (Beam reads this one)
-    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind):
-        return typing.Sequence[python_type(kind.value_type)]  # type: ignore[misc]
-    if pa.types.is_dictionary(kind):
-        return python_type(kind.value_type)
-    if pa.types.is_boolean(kind):
+        return typing.Optional[python_type(arrow_type)]  # noqa: UP045 (Beam reads this one)
+    if pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list(arrow_type):
+        return typing.Sequence[python_type(arrow_type.value_type)]  # type: ignore[misc]
+    if pa.types.is_dictionary(arrow_type):
+        return python_type(arrow_type.value_type)
+    if pa.types.is_boolean(arrow_type):
         return bool
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(arrow_type):
         return int
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return str
-    raise ParameterError(f"reports of type {kind} do not fit into a Beam row; use Arrow batches (LdpReadParquet)")
+    raise ParameterError(f"reports of type {arrow_type} do not fit into a Beam row; use Arrow batches (LdpReadParquet)")
 
 
-def is_words(kind: pa.DataType) -> bool:
+def is_words(arrow_type: pa.DataType) -> bool:
     """Whether reports are lists of unsigned words."""
-    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_uint64(kind.value_type))
+    return bool(pa.types.is_fixed_size_list(arrow_type) and pa.types.is_uint64(arrow_type.value_type))
 
 
 def signed(report: Any, columns: tuple[str, ...]) -> Row:

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core import InputError
+from ldp_core.exact.arrays import U64, Bools
 
-U64 = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.unsignedinteger]
-Mask = npt.NDArray[np.bool_]
 
 MOST = 2**62
 """Limits above this are as good as this."""
@@ -47,7 +46,7 @@ class Seen(NamedTuple):
         """The empty table, for counts up to ``limit``."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.min_scalar_type(min(limit, MOST))))
 
-    def admit(self, hashes: U64, limit: int) -> tuple[Mask, Seen]:
+    def admit(self, hashes: U64, limit: int) -> tuple[Bools, Seen]:
         """Let the first ``limit`` records of each hash through, those of earlier calls included.
 
         Args:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.window import WindowFn
@@ -16,15 +15,14 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.elements.batches import Batch, Part, as_reports, check_times
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, NOT_A_REPORT, WRONG_TYPE, Faults, check_reports, check_values
-from ldp_beam.elements.keys import NoiseKey
+from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.elements.windows import Groups, group, slots
 from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
+from ldp_core.exact.arrays import I64
 from ldp_core.mechanism import Native
 from ldp_core.plans.plan import plan_of, refuse_reports
 from ldp_core.plans.provenance import check_made_by
-
-I64 = npt.NDArray[np.int64]
 
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 

@@ -29,7 +29,7 @@ CHECK_PATIENCE_SECONDS = 1.0
 """How long that question may take; it holds up reading."""
 
 
-def client(kind: str, config: Mapping[str, Any]) -> Any:
+def client(name: str, config: Mapping[str, Any]) -> Any:
     """A ``confluent_kafka.Consumer`` or ``Producer``.
 
     Raises:
@@ -38,7 +38,7 @@ def client(kind: str, config: Mapping[str, Any]) -> Any:
     kafka = need("confluent_kafka", "kafka")
     reason = None
     try:
-        return getattr(kafka, kind)(dict(config))
+        return getattr(kafka, name)(dict(config))
     except kafka.KafkaException as error:
         reason = error.args[0].str()
     raise InputError(f"Kafka's client refuses its configuration: {reason}")
@@ -272,8 +272,8 @@ class KafkaReader(UnboundedReader):
             raise InputError(f"Kafka: topic {self._source.topic!r}: {error.str()}")
 
     def _time(self, message: Any) -> Timestamp:
-        kind, millis = message.timestamp()
-        if kind == self._kafka.TIMESTAMP_NOT_AVAILABLE:
+        meaning, millis = message.timestamp()
+        if meaning == self._kafka.TIMESTAMP_NOT_AVAILABLE:
             return Timestamp.now()
         return Timestamp(micros=min(max(1000 * millis, MIN_TIMESTAMP.micros), MAX_TIMESTAMP.micros))
 

@@ -12,17 +12,14 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 
+from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.io.messages import NOT_A_RECORD
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError
 
-UNREADABLE = "not a readable file"
-"""Reason of a `DeadLetter`: a file, or the rest of one, is corrupt or lacks a column of the schema."""
-
 BATCH_ROWS = 1 << 16
-FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+_FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
 def file_format(path: str) -> str | None:
@@ -32,24 +29,24 @@ def file_format(path: str) -> str | None:
     ('ndjson', None)
     """
     name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
-    return next((kind for suffix, kind in FORMATS.items() if name.endswith(suffix)), None)
+    return next((found for suffix, found in _FORMATS.items() if name.endswith(suffix)), None)
 
 
-def read_file(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
+def _read_file(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
     """Batches of a file, and how many of its records are unusable.
 
     Args:
         path: on any file system that Beam knows.
         schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
     """
-    kind = file_format(path)
+    form = file_format(path)
     readable = True
     try:
         with FileSystems.open(path) as stream:
-            if kind == "parquet":
+            if form == "parquet":
                 yield from _parquet(stream, schema)
             elif schema is not None:
-                yield from (_ndjson if kind == "ndjson" else _csv)(stream, schema)
+                yield from (_ndjson if form == "ndjson" else _csv)(stream, schema)
             else:
                 readable = False
     except Exception:  # Arrow's, which quote the file, and each decompressor's own
@@ -104,10 +101,6 @@ def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadL
         yield DeadLetter("", NOT_A_LINE, bad_lines)
 
 
-NOT_A_LINE = "not a line of the schema"
-"""Reason of a `DeadLetter`: a line of a CSV file has another number of fields, or one that does not convert."""
-
-
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
     """Text columns as the schema has them; where one does not convert, each half by itself."""
     try:
@@ -141,7 +134,7 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in read_file(path, self._schema):
+        for item in _read_file(path, self._schema):
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:

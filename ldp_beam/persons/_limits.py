@@ -19,7 +19,6 @@ from typing import Any, TypedDict
 
 import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from apache_beam.metrics.metric import Metrics
@@ -35,11 +34,11 @@ from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, WRONG_TYPE, Faults
 from ldp_beam.elements.ids import IdHash, check_person_ids
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.elements.windows import Window, group, seconds, slots, window_fn
-from ldp_beam.persons.seen import U64, Seen
+from ldp_beam.elements.windows import WindowLike, group, seconds, slots, window_fn
+from ldp_beam.persons._seen import Seen
 from ldp_core import DtypeError, ParameterError, PlanError, Secret
+from ldp_core.exact.arrays import I64, U64
 
-I64 = npt.NDArray[np.int64]
 SHARDS = 16
 _MOST_SHARDS = 1 << 16
 _TINY = 1 << 16  # below it numpy sorts by radix
@@ -261,7 +260,7 @@ class LimitTransform(RecordsTransform):
         records: int,
         reason: str,
         counter: str,
-        window: Window,
+        window: WindowLike,
         event_time: str | None = None,
         drop_id: bool = True,
         shards: int = SHARDS,

@@ -14,14 +14,13 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from ldp_beam.elements.keys import noise_key
+from ldp_beam.elements.ids import noise_key
 from ldp_beam.elements.records import RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.elements.windows import Window, seconds, window_fn
+from ldp_beam.elements.windows import WindowLike, seconds, window_fn
+from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
+from ldp_beam.estimates._partials import PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
-from ldp_beam.estimates.fill import EmptyTallies, Fill
-from ldp_beam.estimates.late import LateRecords, knows_late
-from ldp_beam.estimates.partials import PartialTallies, PerturbAndTally, TallyReports
 from ldp_core import Mechanism, ParameterError, Secret, Tally
 
 Keyed = tuple[tuple[str, ...], Tally]
@@ -32,7 +31,7 @@ Head: TypeAlias = tuple[Any, ...]
 class TallyingOptions(TypedDict, total=False):
     """Keyword arguments that all aggregating transforms take; see `Histogram`."""
 
-    window: Window
+    window: WindowLike
     event_time: str | None
     by: Iterable[str]
     trigger: TriggerFn | None
@@ -50,7 +49,7 @@ class Tallying(RecordsTransform):
         column: str,
         mechanism: Mechanism,
         *,
-        window: Window = None,
+        window: WindowLike = None,
         event_time: str | None = None,
         by: Iterable[str] = (),
         trigger: TriggerFn | None = None,
