@@ -21,9 +21,7 @@ from ldp_beam.estimates.distribution import Distribution, DistributionRow, Priva
 from ldp_beam.estimates.heavy_hitters import HeavyHitters, PrivateHeavyHitters
 from ldp_beam.estimates.histogram import Histogram, PrivateHistogram
 from ldp_beam.estimates.mean import Mean, MeanRow, PrivateMean
-from ldp_beam.persons.contributions import BoundContributions
-from ldp_beam.persons.deduplicate import Deduplicate
-from ldp_beam.persons.ledger import PrivacyLedger
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 
 __all__ = [

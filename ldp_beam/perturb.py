@@ -14,7 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from ldp_beam.elements.batches import Batch, Lot, Part
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
-from ldp_beam.elements.keys import NoiseKey, noise_key
+from ldp_beam.elements.ids import NoiseKey, noise_key
 from ldp_beam.elements.records import (
     NAMESPACE,
     FlushedAtOnce,

@@ -23,7 +23,7 @@ def arrow(values: pl.Series) -> pa.Array:
 
 def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
     """Dtype of a column of reports: text is an Enum of the domain's values."""
-    kind = mechanism.report_type(packed=packed)
+    kind = mechanism.reports.arrow_type(packed=packed)
     if pa.types.is_dictionary(kind):
         if not isinstance(mechanism, FrequencyOracle):
             raise DtypeError(f"there is no Polars dtype for reports of type {kind}")

@@ -30,7 +30,7 @@ from ldp_core import (
     Secret,
 )
 from ldp_core.exact.arrow import as_arrow
-from ldp_core.noise.keyed import id_words
+from ldp_core.exact.hashing import id_words
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
 from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema, with_json_types
 

@@ -92,7 +92,7 @@ def test_days_of_reports_of_one_person_say_the_permanent_answer():
     m, secret, days = MECHANISMS["L-SOUE wide"], Secret.generate(), 60
     frame = pl.DataFrame({"x": [3] * 50, "id": ["ann"] * 50})
     perturb = pl.col("x").ldp.perturb(m, key=secret, id="id")
-    rows = np.vstack([m.from_arrow(frame.select(perturb)["x"].to_arrow()) for _ in range(days)])
+    rows = np.vstack([m.reports.from_arrow(frame.select(perturb)["x"].to_arrow()) for _ in range(days)])
     codes = np.array([3], np.uint8)
     noise = Keyed(secret, ["ann"], column="x").bind(m.fingerprint, codes)
     permanent = np.unpackbits(m.permanent.perturb_codes(codes, noise)[0], count=70, bitorder="little")

@@ -59,7 +59,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "HPGR wide": HybridProjectiveGeometryResponse(WIDE, epsilon=2.0, field=3),
 }
 # "OLH", which has but one kind of report, stands for all those to which ``packed`` makes no difference.
-PACKED = {n for n, m in MECHANISMS.items() if m.report_type() != m.report_type(packed=True)} | {"OLH"}
+PACKED = {n for n, m in MECHANISMS.items() if m.reports.arrow_type() != m.reports.arrow_type(packed=True)} | {"OLH"}
 N = 30_000
 each = pytest.mark.parametrize("name", MECHANISMS)
 each_type = pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_reports_that_are_none_become_dead_letters(name):
     reports = m.perturb(events(m, 100)["x"].to_arrow()).to_pylist()
     # Neither entries, nor a bucket, a column or a point.
     reports[7] = [m.entries[1] + 1] * 70 if name == "SHE wide" else 2**64 - 1
-    check_dead_letter(ldp_beam.Histogram("x", m), pa.array(reports, m.report_type()))
+    check_dead_letter(ldp_beam.Histogram("x", m), pa.array(reports, m.reports.arrow_type()))

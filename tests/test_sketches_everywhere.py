@@ -155,7 +155,7 @@ def test_reports_that_are_none_become_dead_letters(name):
     m = SKETCHES[name]
     reports = m.perturb(events(m).head(100)["x"].to_arrow()).to_pylist()
     reports[7] = 2**64 - 1 if name == "HCMS" else [m.hashes, 0]
-    check_dead_letter(ldp_beam.Histogram("x", candidates(m)), pa.array(reports, m.report_type()))
+    check_dead_letter(ldp_beam.Histogram("x", candidates(m)), pa.array(reports, m.reports.arrow_type()))
 
 
 def test_a_histogram_needs_candidates():

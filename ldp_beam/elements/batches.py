@@ -14,11 +14,9 @@ import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from ldp_beam.elements.faults import Mask
 from ldp_core import DtypeError, InputError, Mechanism, PlanError, ReportError
+from ldp_core.exact.arrays import I64, Bools
 from ldp_core.exact.arrow import plain
-
-I64 = npt.NDArray[np.int64]
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -90,9 +88,9 @@ class Batch:
         """The column of reports."""
         return self.column(name)
 
-    def event_times(self, name: str) -> tuple[I64, Mask | None]:
-        """See `event_times`."""
-        return event_times(self.required(name), name)
+    def event_times(self, name: str) -> tuple[I64, Bools | None]:
+        """See `_event_times`."""
+        return _event_times(self.required(name), name)
 
     def stamps(self) -> I64:
         """The element timestamp of each record, int64[n] microseconds."""
@@ -102,7 +100,7 @@ class Batch:
         """The element window of each record, as numbers int64[n], and the windows."""
         return np.zeros(len(self), np.int64), [self.window]
 
-    def take(self, rows: Mask) -> Batch:
+    def take(self, rows: Bools) -> Batch:
         """The records where ``rows`` is true."""
         return Batch(self.table.filter(pa.array(rows)), self.timestamp, self.window)
 
@@ -123,11 +121,11 @@ class Lot:
     def __init__(self, records: list[Record]) -> None:
         self.records = records
         self.window: Any = records[-1].window if records else None
-        for kind in {type(record.element) for record in records}:
-            if not (issubclass(kind, (Mapping, Row)) or hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)):
+        for cls in {type(record.element) for record in records}:
+            if not (issubclass(cls, (Mapping, Row)) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)):
                 raise DtypeError(
                     "elements must be pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple, "
-                    f"got {kind.__name__}"
+                    f"got {cls.__name__}"
                 )
 
     def __len__(self) -> int:
@@ -150,8 +148,8 @@ class Lot:
         """The reports of this name; see `as_reports`."""
         return as_reports(self.column(name), mechanism, name)
 
-    def event_times(self, name: str) -> tuple[I64, Mask | None]:
-        """Times as `event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or seconds."""
+    def event_times(self, name: str) -> tuple[I64, Bools | None]:
+        """Times as `_event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or seconds."""
         micros = [_micros(value) for value in self.column(name)]
         bad = np.array([m is None for m in micros], bool)
         return np.array([m or 0 for m in micros], np.int64), bad if bad.any() else None
@@ -166,7 +164,7 @@ class Lot:
         codes = [numbers.setdefault(record.window, len(numbers)) for record in self.records]
         return np.array(codes, np.int64), list(numbers)
 
-    def take(self, rows: Mask) -> Lot:
+    def take(self, rows: Bools) -> Lot:
         """See `Batch.take`."""
         return Lot([self.records[i] for i in np.flatnonzero(rows)])
 
@@ -174,7 +172,7 @@ class Lot:
 Part: TypeAlias = Batch | Lot
 
 
-def event_times(column: pa.Array, name: str) -> tuple[I64, Mask | None]:
+def _event_times(column: pa.Array, name: str) -> tuple[I64, Bools | None]:
     """Event times in microseconds since the epoch.
 
     Args:
@@ -186,24 +184,24 @@ def event_times(column: pa.Array, name: str) -> tuple[I64, Mask | None]:
     Raises:
         DtypeError: another type.
     """
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+    arrow_type = column.type
+    if pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type):
         missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        storage = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        storage = pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()
         raw: npt.NDArray[Any] = _filled(column.view(storage))
-        if pa.types.is_date32(kind):
+        if pa.types.is_date32(arrow_type):
             return raw * np.int64(_DAY), missing
-        per_second = _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 10**3
+        per_second = _PER_SECOND[arrow_type.unit] if pa.types.is_timestamp(arrow_type) else 10**3
         if per_second > 10**6:
             return raw // (per_second // 10**6), missing
         if per_second == 10**6:
             return _in_range(raw, raw, _FIRST, _LAST, missing)
         scale = 10**6 // per_second
         return _in_range(raw, raw * scale, _FIRST // scale, _LAST // scale, missing)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
         missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         raw = _filled(column)
-        if pa.types.is_floating(kind):
+        if pa.types.is_floating(arrow_type):
             raw = raw.astype(np.float64)
             odd = ~np.isfinite(raw)
             if odd.any():
@@ -211,11 +209,11 @@ def event_times(column: pa.Array, name: str) -> tuple[I64, Mask | None]:
                 raw = np.where(odd, 0.0, raw)
             micros = raw * 1e6
             return _in_range(micros, micros.clip(_FIRST, _LAST).astype(np.int64), _FIRST, _LAST, missing)
-        if pa.types.is_uint64(kind):
+        if pa.types.is_uint64(arrow_type):
             raw = np.minimum(raw, np.uint64(2**63 - 1))
         raw = raw.astype(np.int64)
         return _in_range(raw, raw * 10**6, _FIRST // 10**6, _LAST // 10**6, missing)
-    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or seconds, got {kind}")
+    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or seconds, got {arrow_type}")
 
 
 def _filled(column: pa.Array) -> npt.NDArray[Any]:
@@ -226,8 +224,8 @@ def _filled(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def _in_range(
-    raw: npt.NDArray[Any], micros: I64, first: int, last: int, missing: Mask | None
-) -> tuple[I64, Mask | None]:
+    raw: npt.NDArray[Any], micros: I64, first: int, last: int, missing: Bools | None
+) -> tuple[I64, Bools | None]:
     """``micros``, and ``missing`` together with the rows whose ``raw`` is out of [first, last]."""
     if len(raw) and (raw.min() < first or raw.max() > last):
         outside = (raw < first) | (raw > last)
@@ -252,7 +250,7 @@ def _micros(value: Any) -> int | None:
     return micros if micros is not None and _FIRST <= micros <= _LAST else None
 
 
-def check_times(missing: Mask | None, name: str) -> None:
+def check_times(missing: Bools | None, name: str) -> None:
     """Raise `InputError` if there are event times ``missing``."""
     if missing is not None:
         raise InputError(
@@ -275,14 +273,14 @@ def as_reports(values: list[Any], mechanism: Mechanism, column: str) -> pa.Array
         array = _converted(values, mechanism)
     if array is None:
         raise ReportError(
-            f"column {column!r}: reports must be of type {mechanism.report_type()} or "
-            f"{mechanism.report_type(packed=True)}, as the mechanism makes them"
+            f"column {column!r}: reports must be of type {mechanism.reports.arrow_type()} or "
+            f"{mechanism.reports.arrow_type(packed=True)}, as the mechanism makes them"
         )
     return array
 
 
 def _converted(values: list[Any], mechanism: Mechanism) -> pa.Array:
-    plain, packed = mechanism.report_type(), mechanism.report_type(packed=True)
+    plain, packed = mechanism.reports.arrow_type(), mechanism.reports.arrow_type(packed=True)
     if not (pa.types.is_fixed_size_list(plain) and pa.types.is_boolean(plain.value_type)):
         return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
     are_bits = [v is not None and len(v) == plain.list_size for v in values]

@@ -1,4 +1,4 @@
-"""Which records cannot be used, and why, without a word about their values."""
+"""Which records cannot be used or may not pass, and why, without a word about their values."""
 
 from __future__ import annotations
 
@@ -11,19 +11,28 @@ import pyarrow as pa
 
 from ldp_beam.elements.rows import DeadLetter
 from ldp_core import Domain, DtypeError, FrequencyOracle, LdpError, Mechanism
+from ldp_core.exact.arrays import Bools
 from ldp_core.exact.arrow import PYTHON_TYPES
 from ldp_core.inputs.base import Inputs
 
+# The reasons of a `DeadLetter`. Of a record:
 NULL = "null"
 UNDECLARED = "not in the domain"
 WRONG_TYPE = "wrong type"
 NO_COLUMN = "no such column"
 NO_TIME = "no event time"
 NOT_A_REPORT = "not a report of this mechanism"
-LATE = "late"
 OTHER_PLAN = "its metadata name another plan, or none that can be read"
-
-Mask = npt.NDArray[np.bool_]
+LATE = "late"
+# of one that a limit keeps back,
+OVER_LIMIT = "over the limit"
+DUPLICATE = "duplicate"
+BUDGET_SPENT = "budget spent"
+# and of what is read from outside: a message, a line of one or of a file, a file or the rest of one.
+NOT_A_BATCH = "not a batch"
+NOT_A_RECORD = "not a JSON object of the schema"
+NOT_A_LINE = "not a line of the schema"
+UNREADABLE = "not a readable file"
 
 
 class Faults:
@@ -41,7 +50,7 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
         self.first = np.full(n, -1, np.int64)
         self._kinds: list[tuple[str, str]] = []
 
-    def add(self, column: str, reason: str, rows: Mask) -> None:
+    def add(self, column: str, reason: str, rows: Bools) -> None:
         """Note a fault of ``rows``, bool[n]; records that have one already keep that."""
         new = rows & (self.first < 0)
         if new.any():
@@ -49,7 +58,7 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
             self._kinds.append((column, reason))
 
     @property
-    def good(self) -> Mask:
+    def good(self) -> Bools:
         """bool[n]: records without fault."""
         return self.first < 0
 
@@ -88,7 +97,7 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
     faults.add(column, UNDECLARED, refused)
 
 
-def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Mask]:
+def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
     """``values`` with None for those of another type than ``kind``; and which these are."""
     types = PYTHON_TYPES[kind]
     if kind == "int":
@@ -108,10 +117,10 @@ def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, f
         faults.add(column, WRONG_TYPE, np.ones(n, bool))
         return
     missing = reports.is_null().to_numpy(zero_copy_only=False)
-    if not mechanism.nullable:
+    if not mechanism.reports.nullable:
         faults.add(column, NULL, missing)
     # Where a report is a value: look it up.
-    if isinstance(mechanism, FrequencyOracle) and mechanism.report_type() == mechanism.domain.report_type:
+    if isinstance(mechanism, FrequencyOracle) and mechanism.reports.arrow_type() == mechanism.domain.report_type:
         declared = Domain(mechanism.domain.arrow_values.to_pylist(), unmatched="none")
         faults.add(column, NOT_A_REPORT, (declared.encode(reports) == declared.unmatched_code) & ~missing)
         return
@@ -122,7 +131,7 @@ def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, f
 
 def _readable(reports: pa.Array, mechanism: Mechanism) -> bool:
     try:
-        mechanism.from_arrow(reports)
+        mechanism.reports.from_arrow(reports)
     except LdpError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Whose record: ids of persons, devices or records, hashed, so that no state holds them."""
+"""Whose record: ids of persons, devices or records, as hashes for what is remembered, and as keys of keyed noise."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from ldp_beam.elements.batches import Batch, Part
 from ldp_beam.elements.faults import NO_COLUMN, NULL, WRONG_TYPE, Faults
-from ldp_beam.persons.seen import U64
-from ldp_core import DtypeError, InputError, ParameterError, Secret
-from ldp_core.noise.keyed import id_words
+from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
+from ldp_core.exact.arrays import U64
+from ldp_core.exact.hashing import aes, encrypt, id_words
 
 _PUBLIC = Secret(b"ldp-telemetry: hash of ids without a secret, version 1")
 
@@ -84,8 +83,7 @@ class IdHash:
         blocks[:, 0] = high
         if low is not None:
             blocks[:, 1] = low
-        cipher = Cipher(algorithms.AES(secret.derive("seen")), modes.ECB()).encryptor()  # noqa: S305 (a hash)
-        return np.frombuffer(cipher.update(blocks.tobytes()), np.uint64)[::2].copy()
+        return encrypt(aes(secret.derive("seen")), blocks).view(np.uint64)[:, 0].copy()
 
 
 def check_person_ids(ids: Any, column: str, faults: Faults) -> None:
@@ -167,3 +165,45 @@ def _bytes(text: str | bytes) -> bytes:
 def _integers(numbers: list[int]) -> pa.Array:
     """Integers modulo 2^64, as Arrow's integers of every width come out of `id_words`."""
     return pa.array(np.array([number % 2**64 for number in numbers], np.uint64))
+
+
+@dataclass(frozen=True)
+class NoiseKey:
+    """A secret, or a function that gets it on the worker, and the name of the id column."""
+
+    source: Secret | Callable[[], Secret]
+    id: str
+
+    @property
+    def secret(self) -> Secret:
+        """The secret itself."""
+        return self.source if isinstance(self.source, Secret) else self.source()
+
+    def ids(self, part: Part) -> Any:
+        """The ids of the records, one each.
+
+        Raises:
+            PlanError: a batch has no such column.
+        """
+        return part.required(self.id) if isinstance(part, Batch) else part.column(self.id)
+
+    def randomness(self, part: Part, column: str) -> Keyed:
+        """The noise of the records for one column."""
+        return Keyed(self.secret, self.ids(part), column=column)
+
+    def find_faults(self, part: Part, faults: Faults) -> None:
+        """Note the records that have no usable id."""
+        check_noise_ids(part.column(self.id), self.id, faults)
+
+
+def noise_key(key: Secret | Callable[[], Secret] | None, id_column: str | None) -> NoiseKey | None:
+    """What ``key=`` and ``id=`` of a transform ask for; None for fresh noise.
+
+    Raises:
+        ParameterError: one without the other, or a key that is none.
+    """
+    if key is None and id_column is None:
+        return None
+    if not isinstance(id_column, str) or not (isinstance(key, Secret) or callable(key)):
+        raise ParameterError("keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name")
+    return NoiseKey(key.shared() if isinstance(key, Secret) else key, id_column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import apache_beam as beam
 import numpy as np
@@ -157,16 +157,13 @@ def _same(element: Any) -> Any:
     return element
 
 
-Configured = TypeVar("Configured", bound="RecordsTransform")
-
-
 class RecordsTransform(beam.PTransform[Any, Any]):
     """Base of the transforms: configuration, and the choice of what to do with unusable records."""
 
     _dead_letter_tag: str | None = None
     _main_tag: str = "good"
 
-    def with_exception_handling(self: Configured, main_tag: str = "good", dead_letter_tag: str = "bad") -> Configured:
+    def with_exception_handling(self, main_tag: str = "good", dead_letter_tag: str = "bad") -> Self:
         """A copy of this transform that returns ``(good, dead_letters)`` and goes on without unusable records.
 
         Unlike ``ParDo.with_exception_handling`` it works row by row inside batches, and a

@@ -14,14 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Duration
 
 from ldp_core import ParameterError
+from ldp_core.exact.arrays import I64
 
-I64 = npt.NDArray[np.int64]
-Window: TypeAlias = WindowFn | float | str | None
+WindowLike: TypeAlias = WindowFn | float | str | None
 """A Beam WindowFn; or the length of fixed windows, in seconds or as text like ``"15m"``; or None."""
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -50,7 +49,7 @@ def seconds(length: float | str | Duration, *, name: str = "window") -> float:
     return float(length)
 
 
-def window_fn(window: Window) -> WindowFn | None:
+def window_fn(window: WindowLike) -> WindowFn | None:
     """The WindowFn that ``window`` stands for.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Unpack
 import apache_beam as beam
 
 from ldp_beam.elements.rows import HistogramRow
-from ldp_beam.estimates.tallying import Head, Perturbing, Tallying, TallyingOptions
+from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import HeavyHitters as Mechanism
 from ldp_core import ParameterError, Secret, Tally
 

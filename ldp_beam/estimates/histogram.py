@@ -10,8 +10,8 @@ from typing import Unpack
 import apache_beam as beam
 
 from ldp_beam.elements.rows import HistogramRow
+from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_beam.estimates.combine import estimation
-from ldp_beam.estimates.tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import FrequencyOracle, Secret, Tally
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.options import Estimation

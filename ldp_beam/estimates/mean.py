@@ -11,7 +11,7 @@ from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
-from ldp_beam.estimates.tallying import Head, Perturbing, Tallying, TallyingOptions
+from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import Numeric, Secret, Tally
 from ldp_core.estimates.options import check_confidence
 from ldp_core.mechanisms.numbers._base import check_numeric

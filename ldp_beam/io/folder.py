@@ -16,7 +16,7 @@ from apache_beam.utils.timestamp import Timestamp
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.windows import seconds
-from ldp_beam.io.files import ReadFileDoFn, file_format
+from ldp_beam.io._files import ReadFileDoFn, file_format
 from ldp_core import ParameterError
 
 
@@ -31,7 +31,7 @@ class WatchFolder(RecordsTransform):
     A batch's timestamp, and the watermark, are the time of the poll that found its file, less ``max_delay``.
 
     With `with_exception_handling`: ``(batches, dead_letters)``; a line, or a whole file, that cannot be read is
-    counted as `DeadLetter`, with a reason of `ldp_beam.io.files` or `ldp_beam.io.messages`.
+    counted as `DeadLetter`, with a reason of `ldp_beam.elements.faults`.
 
     Args:
         pattern: a glob, on any file system that Beam knows.
@@ -66,9 +66,9 @@ class WatchFolder(RecordsTransform):
             raise ParameterError(f"pattern must be text, got {type(pattern).__name__}")
         if schema is not None and not isinstance(schema, pa.Schema):
             raise ParameterError(f"schema must be a pyarrow.Schema, got {type(schema).__name__}")
-        kind = file_format(pattern)
-        if schema is None and kind not in (None, "parquet"):
-            raise ParameterError(f"files of {kind} need schema=, a pyarrow.Schema: types are declared, not guessed")
+        form = file_format(pattern)
+        if schema is None and form not in (None, "parquet"):
+            raise ParameterError(f"files of {form} need schema=, a pyarrow.Schema: types are declared, not guessed")
         self._pattern = pattern
         self._interval = seconds(poll_interval, name="poll_interval")
         if not self._interval:
@@ -120,14 +120,14 @@ class Poll(PollFn):
         time.sleep(max(0.0, self._last + self._interval - time.monotonic()))
         self._last = time.monotonic()
         when = Timestamp.now() - self._max_delay  # before looking: a file that comes now is found later
-        return PollResult.incomplete(list(complete_files(element)), timestamp=when).with_watermark(when)
+        return PollResult.incomplete(list(_complete_files(element)), timestamp=when).with_watermark(when)
 
     def default_output_coder(self) -> beam.coders.Coder:
         """Of paths."""
         return beam.coders.StrUtf8Coder()
 
 
-def complete_files(pattern: str) -> Iterator[str]:
+def _complete_files(pattern: str) -> Iterator[str]:
     """Paths of the files that match ``pattern`` and have a finished file's name."""
     for file in FileSystems.match([pattern])[0].metadata_list:
         name = FileSystems.split(file.path)[1]

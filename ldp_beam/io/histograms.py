@@ -25,7 +25,7 @@ from ldp_beam.elements.rows import HistogramRow, is_histogram_row
 from ldp_beam.elements.stable import Stable
 from ldp_core import DtypeError, ParameterError
 
-FileFormat: TypeAlias = Literal["parquet", "ndjson"]
+_FileFormat: TypeAlias = Literal["parquet", "ndjson"]
 
 HISTOGRAM_SCHEMA = pa.schema(
     [
@@ -125,14 +125,14 @@ def bigquery_schema(schema: pa.Schema) -> dict[str, Any]:
     return {"fields": [_bigquery_field(field.name, field.type) for field in schema]}
 
 
-def _bigquery_field(name: str, kind: pa.DataType) -> dict[str, Any]:
-    if pa.types.is_map(kind):
-        fields = [_bigquery_field("key", kind.key_type), _bigquery_field("value", kind.item_type)]
+def _bigquery_field(name: str, arrow_type: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_map(arrow_type):
+        fields = [_bigquery_field("key", arrow_type.key_type), _bigquery_field("value", arrow_type.item_type)]
         return {"name": name, "type": "RECORD", "mode": "REPEATED", "fields": fields}
-    for is_kind, bigquery_type in _BIGQUERY_TYPES:
-        if is_kind(kind):
+    for is_type, bigquery_type in _BIGQUERY_TYPES:
+        if is_type(arrow_type):
             return {"name": name, "type": bigquery_type, "mode": "NULLABLE"}
-    raise DtypeError(f"field {name!r}: {kind} has no counterpart in BigQuery here")
+    raise DtypeError(f"field {name!r}: {arrow_type} has no counterpart in BigQuery here")
 
 
 BIGQUERY_SCHEMA = bigquery_schema(HISTOGRAM_SCHEMA)
@@ -200,10 +200,10 @@ def _ndjson(rows: Sequence[HistogramRow]) -> bytes:
     return "".join(histogram_line(row) + "\n" for row in rows).encode()
 
 
-_FILES: dict[FileFormat, Callable[[Sequence[HistogramRow]], bytes]] = {"parquet": _parquet, "ndjson": _ndjson}
+_FILES: dict[_FileFormat, Callable[[Sequence[HistogramRow]], bytes]] = {"parquet": _parquet, "ndjson": _ndjson}
 
 
-def _file(rows: Sequence[HistogramRow], format: FileFormat) -> tuple[str, bytes]:  # noqa: A002
+def _file(rows: Sequence[HistogramRow], format: _FileFormat) -> tuple[str, bytes]:  # noqa: A002
     """Name and content of the file of one window's rows."""
     content = _FILES[format](rows)
     ends = [_micros(time) for time in (rows[0].window_start, rows[0].window_end)]
@@ -249,7 +249,7 @@ class WriteHistograms(beam.PTransform[Any, Any]):
     ldp_core.errors.ParameterError: format must be one of ['parquet', 'ndjson'], got 'csv'
     """
 
-    def __init__(self, path: str, format: FileFormat = "parquet") -> None:  # noqa: A002 (as in DecodeMessages)
+    def __init__(self, path: str, format: _FileFormat = "parquet") -> None:  # noqa: A002 (as in DecodeMessages)
         super().__init__()
         if format not in _FILES:
             raise ParameterError(f"format must be one of {list(_FILES)}, got {format!r}")

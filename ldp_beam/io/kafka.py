@@ -13,8 +13,8 @@ from apache_beam.pvalue import PBegin, PCollection
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.stable import Stable
 from ldp_beam.elements.windows import seconds
+from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
 from ldp_beam.io.extras import need
-from ldp_beam.io.kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import LdpError, ParameterError
 

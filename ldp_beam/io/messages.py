@@ -16,6 +16,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
 from ldp_beam.elements.coders import arrow_stream
+from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_histogram_row
 from ldp_beam.io.histograms import histogram_line
@@ -23,11 +24,6 @@ from ldp_beam.io.ndjson import parse_lines
 from ldp_core import DtypeError, InputError, ParameterError
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
-
-NOT_A_BATCH = "not a batch"
-"""Reason of a `DeadLetter`: a message is not an Arrow IPC stream of one batch."""
-NOT_A_RECORD = "not a JSON object of the schema"
-"""Reason of a `DeadLetter`: a line of a message."""
 
 _REASONS: dict[Format, str] = {"arrow": NOT_A_BATCH, "ndjson": NOT_A_RECORD}
 
@@ -147,18 +143,18 @@ class Decoder:
         strangers = len(messages) - len(texts)
         if self.format == "arrow":
             found = [batch for batch in map(_decoded, texts) if batch is not None]
-            return Decoded(concatenated(found), len(messages) - len(found), len(messages))
+            return Decoded(_concatenated(found), len(messages) - len(found), len(messages))
         lines = [line for text in texts for line in bytes(text).split(b"\n")]
         batches, bad = parse_lines(lines, self.schema)
         total = sum(batch.num_rows for batch in batches) + bad + strangers
-        return Decoded(concatenated(batches), bad + strangers, total)
+        return Decoded(_concatenated(batches), bad + strangers, total)
 
 
-def concatenated(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _concatenated(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Batches of equal schemas (metadata included) as one batch each, rows in order.
 
     >>> a, b = pa.record_batch({"x": [1]}), pa.record_batch({"y": [2]})
-    >>> [batch.to_pydict() for batch in concatenated([a, b, a])]
+    >>> [batch.to_pydict() for batch in _concatenated([a, b, a])]
     [{'x': [1, 1]}, {'y': [2]}]
     """
     groups: dict[bytes, list[pa.RecordBatch]] = {}
@@ -209,7 +205,7 @@ class DecodeMessages(RecordsTransform):
 
     def expand(self, pcoll: PCollection[Any]) -> Any:
         """See `beam.PTransform`."""
-        fn: Any = DecodeDoFn(self._decoder, self._dead_letter_tag)
+        fn: Any = _DecodeDoFn(self._decoder, self._dead_letter_tag)
         batches, dead_letters = self._outputs(pcoll, "Decode", fn, pa.RecordBatch)
         if dead_letters is None:
             return batches
@@ -217,7 +213,7 @@ class DecodeMessages(RecordsTransform):
         return batches, dead_letters
 
 
-class DecodeDoFn(beam.DoFn):
+class _DecodeDoFn(beam.DoFn):
     """A message, or a list of messages -> batches, and dead letters if there is a tag for them."""
 
     def __init__(self, decoder: Decoder, dead_letter_tag: str | None) -> None:

@@ -97,10 +97,10 @@ class WritePubSub(beam.PTransform[Any, Any]):
         )
 
 
-def _check_path(path: str | None, kind: str) -> None:
+def _check_path(path: str | None, what: str) -> None:
     """Raise unless ``path`` is None or of the form that Beam takes."""
     if path is None:
         return
     parts = path.split("/") if isinstance(path, str) else []
-    if len(parts) != 4 or parts[0] != "projects" or parts[2] != f"{kind}s" or not all(parts):
-        raise ParameterError(f"{kind} must be like projects/<project>/{kind}s/<name>, got {path!r}")
+    if len(parts) != 4 or parts[0] != "projects" or parts[2] != f"{what}s" or not all(parts):
+        raise ParameterError(f"{what} must be like projects/<project>/{what}s/<name>, got {path!r}")

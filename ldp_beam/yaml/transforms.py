@@ -10,7 +10,7 @@ LdpHeavyHitters: rows of reports -> `HistogramRow`         LdpPrivateHeavyHitter
 LdpBoundContributions, LdpDeduplicate, LdpPrivacyLedger: rows -> those of them that may be perturbed
 
 Whatever is wrong with the arguments, or does not fit the schema of the rows, is an error before anything runs. The
-options are described in `ldp_beam.yaml.options`, and in ``__doc__`` and the signature of each transform.
+options are described in `ldp_beam.yaml._options`, and in ``__doc__`` and the signature of each transform.
 """
 
 # Beam YAML describes a transform's arguments from its annotations, which therefore must be no strings:
@@ -29,16 +29,15 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.estimates._tallying import Perturbing
 from ldp_beam.estimates.distribution import Distribution, PrivateDistribution
 from ldp_beam.estimates.heavy_hitters import HeavyHitters, PrivateHeavyHitters
 from ldp_beam.estimates.histogram import Histogram, PrivateHistogram
 from ldp_beam.estimates.mean import Mean, PrivateMean
-from ldp_beam.estimates.tallying import Perturbing
-from ldp_beam.persons.contributions import BoundContributions
-from ldp_beam.persons.deduplicate import Deduplicate
-from ldp_beam.persons.ledger import PrivacyLedger
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb
-from ldp_beam.yaml import options, rows
+from ldp_beam.yaml import _options as options
+from ldp_beam.yaml import _rows as rows
 from ldp_core import FrequencyOracle, InputError, ParameterError, PlanError
 
 PROVIDERS = Path(__file__).with_name("providers.yaml")
@@ -115,7 +114,7 @@ class LdpPerturb(_YamlTransform):
 
     def _set(self, made: dict[str, Any]) -> None:
         self._plan, self._id = made["plan"], made["id"]
-        self._types = {name: m.report_type(packed=made["packed"]) for name, m in self._plan.columns.items()}
+        self._types = {name: m.reports.arrow_type(packed=made["packed"]) for name, m in self._plan.columns.items()}
         super()._set(made)
 
     def expand(self, pcoll: Any) -> Any:
@@ -130,11 +129,11 @@ class LdpPerturb(_YamlTransform):
             raise PlanError(f"the plan keeps {list(self._plan.keep)}, of rows that have no schema to tell their types")
         reports, dead_letters = self._apply(pcoll)
         if not rows.is_arrow(pcoll):
-            words = tuple(name for name, kind in self._types.items() if rows.is_words(kind))
+            words = tuple(name for name, reported in self._types.items() if rows.is_words(reported))
             reports |= "Rows" >> (beam.Map(rows.signed, words) if words else beam.Map(_same))
             kept = [(name, (fields or {})[name]) for name in self._plan.keep]
             made = [
-                (name, rows.python_type(self._types[name], mechanism.nullable))
+                (name, rows.python_type(self._types[name], mechanism.reports.nullable))
                 for name, mechanism in self._plan.columns.items()
             ]
             reports.element_type = RowTypeConstraint.from_fields([*made, *kept])
@@ -163,7 +162,7 @@ class _Estimate(_YamlTransform):
             rows.check_there(self._names, fields)
             if perturbs:  # reports look different in different layouts
                 rows.check_type(self._column, self._mechanism, fields)
-        if not perturbs and not rows.is_arrow(pcoll) and rows.is_words(self._mechanism.report_type(packed=True)):
+        if not perturbs and not rows.is_arrow(pcoll) and rows.is_words(self._mechanism.reports.arrow_type(packed=True)):
             names = tuple(name for name in self._names if name is not None)
             pcoll |= "Unsigned" >> beam.Map(rows.unsigned, self._column, names).with_output_types(Any)
         return self._result(*self._apply(pcoll))
@@ -298,7 +297,7 @@ class _Limit(_YamlTransform):
             passed |= "Rows" >> beam.Map(_same)
             passed.element_type = pcoll.element_type
         if fields is not None and self._drop_id:
-            rest = [(name, kind) for name, kind in fields.items() if name != self._id]
+            rest = [(name, declared) for name, declared in fields.items() if name != self._id]
             passed.element_type = RowTypeConstraint.from_fields(rest)
         return self._result(passed, dead_letters)
 

@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 
 import ldp_beam
 from ldp_beam.elements.ids import IdHash
-from ldp_beam.persons.contributions import BoundContributions
-from ldp_beam.persons.limits import AdmitFirst, PieceCoder, SplitByPerson
-from ldp_beam.persons.seen import Seen
+from ldp_beam.persons._limits import AdmitFirst, PieceCoder, SplitByPerson
+from ldp_beam.persons._seen import Seen
+from ldp_beam.persons.transforms import BoundContributions
 from ldp_core import (
     DtypeError,
     InputError,
@@ -463,7 +463,7 @@ def test_two_worker_processes(tmp_path):
             import apache_beam as beam
             import pyarrow as pa
             from apache_beam.options.pipeline_options import PipelineOptions
-            from ldp_beam.persons.contributions import BoundContributions
+            from ldp_beam.persons.transforms import BoundContributions
 
             class OverTheWire(BoundContributions):  # or the local runner would run all of it in one process
                 def _admit(self, pieces):

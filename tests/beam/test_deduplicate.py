@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ldp_beam
-from ldp_beam.persons.contributions import BoundContributions
-from ldp_beam.persons.deduplicate import Deduplicate
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate
 from ldp_core import ParameterError, PrivacyPlan
 
 from .helpers import SURE, counters, run, run_with_result

@@ -14,7 +14,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
 from ldp_beam.elements.faults import OTHER_PLAN
-from ldp_beam.estimates import partials
+from ldp_beam.estimates import _partials
 from ldp_core import (
     Domain,
     DomainError,
@@ -292,7 +292,7 @@ def test_reports_stay_marked_with_their_plan_through_the_shuffle():
 
 
 def test_many_groups_are_counted_in_pieces(monkeypatch):
-    monkeypatch.setattr(partials, "_CELLS", 10)  # three groups of three values at a time
+    monkeypatch.setattr(_partials, "_CELLS", 10)  # three groups of three values at a time
     for column, mechanism in (("rr", RR), ("bits", BITS)):
         rows = run(ldp_beam.Histogram(column, mechanism, window=30, event_time="t", by="k"), [EVERYTHING])
         check(rows, column, mechanism, fixed(30, k=KEY))

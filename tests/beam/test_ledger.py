@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ldp_beam
-from ldp_beam.persons.ledger import PrivacyLedger, exact_epsilon
+from ldp_beam.persons.transforms import PrivacyLedger, exact_epsilon
 from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from .helpers import SURE_BOOL, counters, run, run_with_result

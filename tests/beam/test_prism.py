@@ -24,8 +24,7 @@ from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 
 import ldp_beam
-from ldp_beam.persons.contributions import BoundContributions
-from ldp_beam.persons.deduplicate import Deduplicate
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate
 from ldp_core import RandomizedResponse, UnaryEncoding
 
 from . import test_fill, test_keyed, test_late, test_panes

@@ -12,12 +12,12 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from ldp_core.exact.sampling import ONE
 
 FALSE_ALARM = 1e-8
-
 _PRECISE = Context(prec=150)
 
 
@@ -188,3 +188,8 @@ def check_exact_decisions(threshold: int, packed: np.ndarray, given: list[np.nda
     for at, low, high in decisions_from_planes(threshold, given, len(packed)):
         assert (low < threshold) == (high < threshold), "decided before it was settled"
         assert bool(packed[at // 8] >> (at % 8) & 1) == (low < threshold)
+
+
+def fails(check, *arguments) -> None:
+    with pytest.raises(AssertionError):
+        check(*arguments)

@@ -581,7 +581,7 @@ def test_a_failure_of_the_pipeline_ends_it_and_is_told_without_values():
     setup = f"""
 def fail(*arguments):
     raise RuntimeError("{SECRET}")
-live.ldp_beam.estimates.partials.TallyReports.natives = fail
+live.ldp_beam.estimates._partials.TallyReports.natives = fail
 """
     done = script(setup, "telemetry.main(['--live', '--window', '1s'])")
     assert done.returncode == 1

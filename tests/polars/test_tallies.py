@@ -256,7 +256,7 @@ def test_reports_of_another_layout_or_text_type(mechanism):
         columns += [df["r"].cast(pl.String), df["r"].cast(pl.Categorical)]
         columns += [df["r"].cast(pl.String).cast(pl.Enum([*mechanism.domain.texts[::-1], "zz"]))]
     if isinstance(df["r"].dtype, pl.Array):
-        flat = pa.array(mechanism.to_numpy(mechanism.from_arrow(df["r"].to_arrow())).reshape(-1))
+        flat = pa.array(mechanism.reports.to_numpy(mechanism.reports.from_arrow(df["r"].to_arrow())).reshape(-1))
         columns.append(pl.Series("r", pa.FixedSizeListArray.from_arrays(flat, mechanism.domain.size)))
         assert columns[-1].dtype == pl.Array(pl.Boolean, mechanism.domain.size)
     for column in columns:

@@ -11,10 +11,9 @@ from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
 from ldp_beam import DeadLetter
-from ldp_beam.io import WatchFolder, files
-from ldp_beam.io.files import NOT_A_LINE, UNREADABLE
+from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
+from ldp_beam.io import WatchFolder, _files
 from ldp_beam.io.folder import Poll
-from ldp_beam.io.messages import NOT_A_RECORD
 from ldp_core import InputError, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result
@@ -211,7 +210,7 @@ def test_errors_and_logs_tell_nothing(tmp_path, text, caplog):
 
 
 def test_large_files_come_in_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "BATCH_ROWS", 40)
+    monkeypatch.setattr(_files, "BATCH_ROWS", 40)
     put(tmp_path / "a.parquet", REPORTS)
     batches, _ = read(watched(tmp_path))
     assert max(batch.num_rows for batch in batches) <= 40

@@ -15,11 +15,11 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
 from ldp_beam import DeadLetter
+from ldp_beam.elements.faults import NOT_A_BATCH
 from ldp_beam.io import ReadKafka, WriteKafka, decode, encode
-from ldp_beam.io import kafka_source as module
+from ldp_beam.io import _kafka_source as module
+from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder, KafkaReader, KafkaSource
 from ldp_beam.io.extras import MissingExtraError
-from ldp_beam.io.kafka_source import KafkaMark, KafkaMarkCoder, KafkaReader, KafkaSource
-from ldp_beam.io.messages import NOT_A_BATCH
 from ldp_core import InputError, LdpError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..helpers import Collector, debiased, run

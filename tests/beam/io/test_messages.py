@@ -9,7 +9,8 @@ import pytest
 from apache_beam.transforms.window import FixedWindows
 
 from ldp_beam import DeadLetter
-from ldp_beam.io.messages import NOT_A_BATCH, NOT_A_RECORD, DecodeMessages, Decoder, decode, encode, message_of
+from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
+from ldp_beam.io.messages import DecodeMessages, Decoder, decode, encode, message_of
 from ldp_beam.io.ndjson import parse_lines, parse_stream
 from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
 

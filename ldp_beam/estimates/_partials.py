@@ -1,0 +1,249 @@
+"""The heavy part of the histograms: records to partial tallies, one for each slot of time and key in a batch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
+from apache_beam.transforms.window import WindowFn
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from ldp_beam.elements.batches import Batch, Part, as_reports, check_times
+from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, NOT_A_REPORT, WRONG_TYPE, Faults, check_reports, check_values
+from ldp_beam.elements.ids import NoiseKey
+from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
+from ldp_beam.elements.windows import Groups, group, slots
+from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
+from ldp_core.exact.arrays import I64
+from ldp_core.mechanism import Native
+from ldp_core.plans.plan import plan_of, refuse_reports
+from ldp_core.plans.provenance import check_made_by
+
+_CELLS = 1 << 22  # support counts made in one call: 32 MiB
+
+
+class PartialTallies(RecordsDoFn):
+    """Records to ((key, tally) at a slot's time): one tally for each slot and key in a batch or lot."""
+
+    def __init__(
+        self,
+        column: str,
+        mechanism: Mechanism,
+        *,
+        windows: WindowFn | None,
+        event_time: str | None,
+        by: tuple[str, ...],
+        dead_letter_tag: str | None,
+    ) -> None:
+        super().__init__(dead_letter_tag)
+        self._column = column
+        self._mechanism = mechanism
+        self._fingerprint = mechanism.fingerprint
+        self._windows = windows
+        self._event_time = event_time if windows is not None else None
+        self._by = by
+
+    @abstractmethod
+    def natives(self, part: Part) -> Native:
+        """The records' reports, in the mechanism's working layout."""
+
+    @abstractmethod
+    def find_column_faults(self, part: Part, faults: Faults) -> None:
+        """Note records whose `natives` cannot be had."""
+
+    def work(self, part: Part) -> list[WindowedValue]:
+        """See `RecordsDoFn`."""
+        if not len(part):
+            return []
+        natives = self.natives(part)
+        keys, texts = self._keys(part)
+        if self._windows is None:
+            return self._in_own_windows(part, natives, keys, texts)
+        if self._event_time is None:
+            times = part.stamps()
+        else:
+            times, missing = part.event_times(self._event_time)
+            check_times(missing, self._event_time)
+        slotted = slots(self._windows, times, keys)
+        groups = group(slotted.number, keys, len(texts))
+        stamps = slotted.timestamp(groups.slot)
+        # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
+        window = (part.window,)
+        out = [
+            WindowedValue((texts[key], tally), _seconds(stamp), window)
+            for tally, key, stamp in zip(
+                self._tallies(natives, groups), groups.key.tolist(), stamps.tolist(), strict=True
+            )
+        ]
+        empty = self._mechanism.empty_tally()
+        out += [WindowedValue((texts[key], empty), _seconds(time), window) for time, key in slotted.empty.tolist()]
+        return out
+
+    def _in_own_windows(
+        self, part: Part, natives: Native, keys: I64, texts: list[tuple[str, ...]]
+    ) -> list[WindowedValue]:
+        own, windows = part.own_windows()
+        groups = group(own, keys, len(texts))
+        earliest = np.full(len(windows), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, own, part.stamps())
+        return [
+            WindowedValue((texts[key], tally), _seconds(int(earliest[number])), (windows[number],))
+            for tally, key, number in zip(
+                self._tallies(natives, groups),
+                groups.key.tolist(),
+                groups.slot.tolist(),
+                strict=True,
+            )
+        ]
+
+    def _keys(self, part: Part) -> tuple[I64, list[tuple[str, ...]]]:
+        """The key of each record as a number, int64[n], and the keys that occur."""
+        number = np.zeros(len(part), np.int64)
+        if not self._by:
+            return number, [()]
+        columns = [part.texts(name) for name in self._by]
+        for codes, texts in columns:
+            number, _ = _renumber(number * len(texts) + codes)
+        _, first = np.unique(number, return_index=True)
+        rows = zip(*([texts[i] for i in codes[first].tolist()] for codes, texts in columns), strict=True)
+        return number, list(rows)
+
+    def _tallies(self, natives: Native, groups: Groups) -> Iterator[Tally]:
+        """One tally for each group, of a bounded number of groups at a time."""
+        of_record, n_groups = groups.of_record, len(groups.key)
+        at_once = max(_CELLS // self._mechanism.counters, 1)
+        if n_groups > at_once and np.any(of_record[1:] < of_record[:-1]):
+            order = np.argsort(of_record, kind="stable")
+            natives, of_record = natives.take(order, axis=0), of_record.take(order)
+        for first in range(0, n_groups, at_once):
+            last = min(first + at_once, n_groups)
+            some, numbers = natives, of_record
+            if n_groups > at_once:
+                start, stop = np.searchsorted(of_record, (first, last))
+                some, numbers = natives[start:stop], of_record[start:stop] - first
+            counts = self._mechanism.count_reports(some, numbers, last - first)
+            for n, support in zip(groups.size[first:last].tolist(), counts, strict=True):
+                yield Tally(n, support, self._fingerprint)
+
+    def find_faults(self, part: Part, faults: Faults) -> None:
+        """See `RecordsDoFn`."""
+        self.find_column_faults(part, faults)
+        everywhere = np.ones(len(part), bool)
+        for name in self._by:
+            try:
+                part.texts(name)
+            except PlanError:
+                faults.add(name, NO_COLUMN, everywhere)
+            except DtypeError:
+                faults.add(name, WRONG_TYPE, everywhere)
+        if self._event_time is None:
+            return
+        try:
+            _, missing = part.event_times(self._event_time)
+        except PlanError:
+            faults.add(self._event_time, NO_COLUMN, everywhere)
+        except DtypeError:
+            faults.add(self._event_time, WRONG_TYPE, everywhere)
+        else:
+            if missing is not None:
+                faults.add(self._event_time, NO_TIME, missing)
+
+
+class TallyReports(PartialTallies):
+    """Partial tallies of reports."""
+
+    _checked: pa.Schema | None = None
+
+    def natives(self, part: Part) -> Native:
+        """See `PartialTallies`."""
+        self.check_schema(part.schema)
+        reports = (
+            part.required(self._column) if isinstance(part, Batch) else part.reports(self._column, self._mechanism)
+        )
+        return self._mechanism.reports.from_arrow(reports, column=self._column)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
+        if self._checked is not None and schema.equals(self._checked, check_metadata=True):
+            return
+        at = schema.get_field_index(self._column)
+        if at >= 0:
+            check_made_by(schema.field(at), self._mechanism)
+        plan = plan_of(schema)
+        if plan is not None and self._column in plan.keep:
+            raise MechanismMismatchError(
+                f"column {self._column!r} is kept as it is, says the plan in the data's metadata: it holds no reports"
+            )
+        made_by = plan.columns.get(self._column) if plan is not None else None
+        if made_by is not None and made_by.fingerprint != self._fingerprint:
+            raise MechanismMismatchError(
+                f"column {self._column!r}: the reports were made by a mechanism with fingerprint "
+                f"{made_by.fingerprint}, says the plan in the data's metadata, not {self._fingerprint}: "
+                "estimate with the mechanism that made them"
+            )
+        self._checked = schema
+
+    def find_column_faults(self, part: Part, faults: Faults) -> None:
+        """See `PartialTallies`."""
+        if isinstance(part, Batch):
+            check_reports(part.column(self._column), self._mechanism, self._column, faults)
+            return
+        values = part.column(self._column)
+        unlike = np.array([not self._is_like_a_report(value) for value in values], bool)
+        faults.add(self._column, NOT_A_REPORT, unlike)
+        values = [None if odd else value for value, odd in zip(values, unlike.tolist(), strict=True)]
+        check_reports(as_reports(values, self._mechanism, self._column), self._mechanism, self._column, faults)
+
+    def _is_like_a_report(self, value: Any) -> bool:
+        try:
+            as_reports([value], self._mechanism, self._column)
+        except ReportError:
+            return False
+        return True
+
+
+class PerturbAndTally(PartialTallies):
+    """Partial tallies of values, perturbed here, by default under a fresh key for each batch or lot."""
+
+    def __init__(self, *args: Any, key: NoiseKey | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._key = key
+        self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
+
+    def natives(self, part: Part) -> Native:
+        """See `PartialTallies`."""
+        self.check_schema(part.schema)
+        values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
+        randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
+        return self._mechanism.draw(values, randomness, self._column)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Refuse a column of reports."""
+        refuse_reports(schema, (self._column,))
+
+    def work(self, part: Part) -> list[WindowedValue]:
+        """See `RecordsDoFn`."""
+        out = super().work(part)
+        self._perturbed.inc(len(part))
+        return out
+
+    def find_column_faults(self, part: Part, faults: Faults) -> None:
+        """See `PartialTallies`."""
+        if self._key is not None:
+            self._key.find_faults(part, faults)
+        check_values(part.column(self._column), self._mechanism.inputs, self._column, faults)
+
+
+def _renumber(numbers: I64) -> tuple[I64, I64]:
+    """Numbers as 0 to k - 1 in order, and the k numbers."""
+    occurring, codes = np.unique(numbers, return_inverse=True)
+    return codes, occurring
+
+
+def _seconds(micros: int) -> Timestamp:
+    return Timestamp(micros=micros)

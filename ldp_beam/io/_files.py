@@ -1,0 +1,144 @@
+"""Files of batches: Parquet, NDJSON and CSV, read plainly; what cannot be read is counted, never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import Metrics
+
+from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
+from ldp_beam.elements.records import NAMESPACE
+from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.io.ndjson import parse_stream
+from ldp_core import InputError
+
+BATCH_ROWS = 1 << 16
+_FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+
+
+def file_format(path: str) -> str | None:
+    """``parquet``, ``csv`` or ``ndjson``, from the name; None if the name says none of them.
+
+    >>> file_format("in/a.jsonl.gz"), file_format("in/a.parquet.tmp")
+    ('ndjson', None)
+    """
+    name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
+    return next((found for suffix, found in _FORMATS.items() if name.endswith(suffix)), None)
+
+
+def _read_file(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
+    """Batches of a file, and how many of its records are unusable.
+
+    Args:
+        path: on any file system that Beam knows.
+        schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
+    """
+    form = file_format(path)
+    readable = True
+    try:
+        with FileSystems.open(path) as stream:
+            if form == "parquet":
+                yield from _parquet(stream, schema)
+            elif schema is not None:
+                yield from (_ndjson if form == "ndjson" else _csv)(stream, schema)
+            else:
+                readable = False
+    except Exception:  # Arrow's, which quote the file, and each decompressor's own
+        readable = False
+    if not readable:
+        yield DeadLetter("", UNREADABLE, 1)
+
+
+def _parquet(stream: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    file = pq.ParquetFile(stream)
+    columns = None if schema is None else schema.names
+    if columns is not None and set(columns) - set(file.schema_arrow.names):
+        raise LookupError
+    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+        batch.validate(full=True)
+        whole = file.schema_arrow  # with the metadata, the plan
+        yield batch.replace_schema_metadata(whole.metadata)
+
+
+def _ndjson(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadLetter]:
+    for batches, bad in parse_stream(stream, schema):
+        yield from batches
+        if bad:
+            yield DeadLetter("", NOT_A_RECORD, bad)
+
+
+def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadLetter]:
+    bad_lines = 0
+
+    def skip(_: Any) -> str:
+        nonlocal bad_lines
+        bad_lines += 1
+        return "skip"
+
+    reader = pyarrow.csv.open_csv(
+        stream,
+        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=schema.names,
+            column_types=dict.fromkeys(schema.names, pa.binary()),  # text, unchecked: a bad byte is one record's fault
+            strings_can_be_null=True,
+        ),
+    )
+    for batch in reader:
+        batches, bad = _typed(batch, schema)
+        yield from batches
+        bad_lines += bad
+        if bad_lines:
+            yield DeadLetter("", NOT_A_LINE, bad_lines)
+            bad_lines = 0
+    if bad_lines:
+        yield DeadLetter("", NOT_A_LINE, bad_lines)
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
+    """Text columns as the schema has them; where one does not convert, each half by itself."""
+    try:
+        arrays = [
+            column.cast(pa.string()).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)
+        ]
+        if not any(array.null_count and not field.nullable for array, field in zip(arrays, schema, strict=True)):
+            return [pa.RecordBatch.from_arrays(arrays, schema=schema)], 0
+    except pa.ArrowException:  # it quotes the value
+        pass
+    if batch.num_rows == 1:
+        return [], 1
+    half = batch.num_rows // 2
+    left, right = _typed(batch.slice(0, half), schema), _typed(batch.slice(half), schema)
+    return left[0] + right[0], left[1] + right[1]
+
+
+class ReadFileDoFn(beam.DoFn):
+    """Path -> batches, and dead letters if there is a tag for them."""
+
+    def __init__(self, schema: pa.Schema | None, dead_letter_tag: str | None) -> None:
+        self._schema = schema
+        self._dead_letter_tag = dead_letter_tag
+        self._files = Metrics.counter(NAMESPACE, "files_read")
+        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+
+    def process(self, path: str) -> Iterator[Any]:
+        """Yield the file's batches.
+
+        Raises:
+            InputError: there is something unusable and no tag for it.
+        """
+        self._files.inc()
+        for item in _read_file(path, self._schema):
+            if isinstance(item, pa.RecordBatch):
+                yield item
+            elif self._dead_letter_tag is None:
+                raise InputError(f"{path!r}: {item.count} x {item.reason}")
+            else:
+                self._dead.inc(item.count)
+                yield beam.pvalue.TaggedOutput(self._dead_letter_tag, item)

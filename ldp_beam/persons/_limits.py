@@ -1,0 +1,351 @@
+"""At most so many records per person and window: the machinery under budgets, ledgers and deduplication.
+
+    records -> pieces, each of one shard of the ids and one window   (`SplitByPerson`, vectorised)
+            -> Beam's windows: state is per (shard, window)          (`beam.WindowInto`)
+            -> the first so many of each person                      (`AdmitFirst`, stateful)
+            -> the windows and timestamps they came with
+
+Whose record it is counts, and nothing else of the record but its time; so what is dropped does not depend on the
+values. State is never cleared by a timer here (local runners fire those early, and a person whose count was
+cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.coders.typecoders import registry
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import PCollection, Row
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from ldp_beam.elements.batches import Batch, Lot, Part, Record, check_times
+from ldp_beam.elements.coders import RecordBatchCoder
+from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, WRONG_TYPE, Faults
+from ldp_beam.elements.ids import IdHash, check_person_ids
+from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
+from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.windows import WindowLike, group, seconds, slots, window_fn
+from ldp_beam.persons._seen import Seen
+from ldp_core import DtypeError, ParameterError, PlanError, Secret
+from ldp_core.exact.arrays import I64, U64
+
+SHARDS = 16
+_MOST_SHARDS = 1 << 16
+_TINY = 1 << 16  # below it numpy sorts by radix
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Configuration: how many records of whom pass, and what to call the others.
+
+    Attributes:
+        records: per person and window, at least 1.
+        reason: of the dead letters.
+        counter: name of the Beam counter of dropped records.
+        windows: None for the windows that the elements are in.
+        event_time: column of the records' times; None for the elements' timestamps.
+        lateness: in seconds; see ``beam.WindowInto``.
+    """
+
+    hashing: IdHash
+    records: int
+    reason: str
+    counter: str
+    windows: WindowFn | None
+    event_time: str | None
+    lateness: float
+    drop_id: bool
+    shards: int
+
+    def __post_init__(self) -> None:
+        for name, number, most in (("records", self.records, None), ("shards", self.shards, _MOST_SHARDS)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1 or (most and number > most):
+                raise ParameterError(
+                    f"{name} must be an integer from 1 {f'to {most}' if most else 'on'}, got {number!r}"
+                )
+        if self.windows is not None and not isinstance(self.windows, (FixedWindows, GlobalWindows)):
+            raise ParameterError(
+                f"window must be fixed or global windows, or a length, got {type(self.windows).__name__}: "
+                "in overlapping or merging windows a record would count several times"
+            )
+        if self.windows is None and (self.event_time is not None or self.lateness):
+            raise ParameterError("event_time and allowed_lateness need a window")
+        if not isinstance(self.event_time, (str, type(None))) or self.event_time == self.hashing.column:
+            raise ParameterError("event_time must be the name of another column than the id, or None")
+
+
+class Piece:
+    """The records of one shard and window in a batch or lot, and the hash of each one's id."""
+
+    __slots__ = ("hashes", "part")
+
+    def __init__(self, hashes: U64, part: Part) -> None:
+        self.hashes = hashes
+        self.part = part
+
+
+class PieceCoder(beam.coders.Coder):
+    """Hashes as bytes, batches as `RecordBatchCoder` has them, single records as Beam's fallback has them."""
+
+    def __init__(self) -> None:
+        self._any = beam.coders.FastPrimitivesCoder()
+        self._batch = RecordBatchCoder()
+
+    def encode(self, value: Piece) -> bytes:
+        """Hashes, stamps, windows and records, as one tuple."""
+        part = value.part
+        own, windows = part.own_windows()
+        records = self._batch.encode(part.table) if isinstance(part, Batch) else [r.element for r in part.records]
+        stamps = part.stamps()[:1] if isinstance(part, Batch) else part.stamps()
+        return bytes(
+            self._any.encode((value.hashes.tobytes(), stamps.tobytes(), own[: len(stamps)].tobytes(), windows, records))
+        )
+
+    def decode(self, encoded: bytes) -> Piece:
+        """Inverse of `encode`."""
+        hashes, stamps, own, windows, records = self._any.decode(encoded)
+        times = [Timestamp(micros=micros) for micros in np.frombuffer(stamps, np.int64).tolist()]
+        part: Part
+        if isinstance(records, bytes):
+            part = Batch(self._batch.decode(records), times[0], windows[0])
+        else:
+            places = np.frombuffer(own, np.int64).tolist()
+            part = Lot([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
+        return Piece(np.frombuffer(hashes, np.uint64), part)
+
+    def to_type_hint(self) -> type:
+        """`Piece`."""
+        return Piece
+
+
+registry.register_coder(Piece, PieceCoder)
+
+
+class SplitByPerson(RecordsDoFn):
+    """Records to (shard, piece), each at a time in its window."""
+
+    def __init__(self, limit: Limit, dead_letter_tag: str | None) -> None:
+        super().__init__(dead_letter_tag)
+        self._limit = limit
+
+    def work(self, part: Part) -> list[WindowedValue]:
+        """See `RecordsDoFn`."""
+        if not len(part):
+            return []
+        limit = self._limit
+        hashes = limit.hashing.of(part)
+        shards = ((hashes >> np.uint64(32)) * np.uint64(limit.shards) >> np.uint64(32)).astype(np.int64)
+        places, stamps_of, window_of = self._places(part)
+        groups = group(places, shards, limit.shards)
+        if limit.drop_id or isinstance(part, Batch):
+            part = _without(part, limit.hashing.column if limit.drop_id else None)
+        ends = np.bincount(groups.of_record, minlength=len(groups.key)).cumsum()
+        if len(ends) > 1:
+            order = np.argsort(groups.of_record.astype(np.uint16 if len(ends) <= _TINY else np.int64), kind="stable")
+            hashes, part = hashes[order], _in_order(part, order)
+        stamps = stamps_of(groups.slot)
+        out, start = [], 0
+        for end, shard, place, micros in zip(
+            ends.tolist(), groups.key.tolist(), groups.slot.tolist(), stamps.tolist(), strict=True
+        ):
+            piece = Piece(hashes[start:end], _stretch(part, start, end))
+            out.append(WindowedValue((shard, piece), Timestamp(micros=micros), (window_of(place),)))
+            start = end
+        return out
+
+    def _places(self, part: Part) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
+        """The window of each record as a number; and from numbers to a time in the window, and to a window."""
+        limit = self._limit
+        if limit.windows is None:
+            own, windows = part.own_windows()
+            earliest = np.full(len(windows), np.iinfo(np.int64).max)
+            np.minimum.at(earliest, own, part.stamps())
+            return own, earliest.take, windows.__getitem__
+        if limit.event_time is None:
+            times = part.stamps()
+        else:
+            times, missing = part.event_times(limit.event_time)
+            check_times(missing, limit.event_time)
+        slotted = slots(limit.windows, times, np.zeros_like(times))
+        # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
+        return (
+            slotted.number,
+            lambda numbers: np.maximum(slotted.timestamp(numbers), MIN_TIMESTAMP.micros),
+            lambda _: part.window,
+        )
+
+    def find_faults(self, part: Part, faults: Faults) -> None:
+        """See `RecordsDoFn`."""
+        check_person_ids(part.column(self._limit.hashing.column), self._limit.hashing.column, faults)
+        name = self._limit.event_time
+        if name is None:
+            return
+        try:
+            _, missing = part.event_times(name)
+        except PlanError:
+            faults.add(name, NO_COLUMN, np.ones(len(part), bool))
+        except DtypeError:
+            faults.add(name, WRONG_TYPE, np.ones(len(part), bool))
+        else:
+            if missing is not None:
+                faults.add(name, NO_TIME, missing)
+
+
+_SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
+
+
+class AdmitFirst(beam.DoFn):
+    """Lets the first so many records of each person through, in order of arrival; one piece after the other."""
+
+    def __init__(self, limit: Limit, dead_letter_tag: str | None) -> None:
+        self._limit = limit
+        self._dead_letter_tag = dead_letter_tag
+        self._dropped = Metrics.counter(NAMESPACE, limit.counter)
+        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+
+    def process(self, element: tuple[int, Piece], state: Any = _SEEN) -> Iterable[Any]:
+        """The records of a piece that pass, at the time and in the window they came with."""
+        piece = element[1]
+        stored = state.read()
+        seen = Seen.nobody(self._limit.records) if stored is None else Seen.from_bytes(stored)
+        passes, after = seen.admit(piece.hashes, self._limit.records)
+        if after is not seen:
+            state.write(after.to_bytes())
+        dropped = len(passes) - int(np.count_nonzero(passes))
+        part = piece.part
+        if not dropped:
+            return _elements(part)
+        self._dropped.inc(dropped)
+        out = _elements(part.take(passes)) if dropped < len(passes) else []
+        if self._dead_letter_tag is not None:
+            self._dead.inc(dropped)
+            faults = Faults(len(passes))
+            faults.add(self._limit.hashing.column, self._limit.reason, ~passes)
+            over = letters(part, faults, ~passes)
+            out += [beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in over]
+        return out
+
+
+class LimitOptions(TypedDict, total=False):
+    """Keyword arguments that all limits take; see `BoundContributions`."""
+
+    event_time: str | None
+    drop_id: bool
+    shards: int
+    key: Secret | Callable[[], Secret] | None
+    allowed_lateness: float | str
+
+
+class LimitTransform(RecordsTransform):
+    """Base of the transforms that let so many records of a person through.
+
+    Args:
+        id: see the subclasses; so are the others.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 (as in Perturb)
+        *,
+        records: int,
+        reason: str,
+        counter: str,
+        window: WindowLike,
+        event_time: str | None = None,
+        drop_id: bool = True,
+        shards: int = SHARDS,
+        key: Secret | Callable[[], Secret] | None = None,
+        allowed_lateness: float | str = 0,
+    ) -> None:
+        super().__init__()
+        self._limit = Limit(
+            IdHash(id, key.shared() if isinstance(key, Secret) else key),
+            records,
+            reason,
+            counter,
+            window_fn(window),
+            event_time,
+            seconds(allowed_lateness, name="allowed_lateness"),
+            drop_id,
+            shards,
+        )
+
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        """See `beam.PTransform`."""
+        refuse_sliding(pcoll)
+        limit = self._limit
+        if limit.windows is None and pcoll.windowing.windowfn.is_merging():
+            raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
+        split = SplitByPerson(limit, self._dead_letter_tag)
+        pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
+        if limit.windows is not None:
+            pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
+        good, over = self._admit(pieces)
+        for outcome in (good, over):
+            if outcome is not None:
+                outcome._windowing = pcoll.windowing  # its elements are in these windows again, as after a Reshuffle
+        if pcoll.element_type in (pa.RecordBatch, pa.Table):
+            good.element_type = pa.RecordBatch
+        if over is None:
+            return good
+        dead_letters = (unusable, over) | "DeadLetters" >> beam.Flatten()
+        dead_letters.element_type = DeadLetter
+        return good, dead_letters
+
+    def _admit(self, pieces: PCollection[tuple[int, Piece]]) -> tuple[Any, Any]:
+        pardo = beam.ParDo(AdmitFirst(self._limit, self._dead_letter_tag)).with_output_types(Any)
+        if self._dead_letter_tag is None:
+            return pieces | "AdmitFirst" >> pardo, None
+        outputs = pieces | "AdmitFirst" >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
+        return outputs[self._main_tag], outputs[self._dead_letter_tag]
+
+    def display_data(self) -> dict[str, Any]:
+        """Limit and column, for the runner's user interface."""
+        return {"id": self._limit.hashing.column, "records": self._limit.records, "shards": self._limit.shards}
+
+
+def _elements(part: Part) -> list[Any]:
+    """The records as elements."""
+    if isinstance(part, Batch):
+        return [WindowedValue(part.table, part.timestamp, (part.window,))]
+    return [WindowedValue(r.element, r.timestamp, (r.window,)) for r in part.records]
+
+
+def _without(part: Part, name: str | None) -> Part:
+    """The records without one of their columns; batches as one record batch."""
+    if isinstance(part, Batch):
+        names = [n for n in part.schema.names if n != name]
+        return Batch(part.select(names), part.timestamp, part.window)
+    return Lot([record._replace(element=_element_without(record.element, name)) for record in part.records])
+
+
+def _element_without(element: Any, name: str | None) -> Any:
+    if isinstance(element, Mapping):
+        return {key: value for key, value in element.items() if key != name}
+    if hasattr(element, "_asdict"):
+        fields = element._asdict()
+    else:
+        fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
+    return Row(**{key: value for key, value in fields.items() if key != name})
+
+
+def _in_order(part: Part, order: I64) -> Part:
+    if isinstance(part, Batch):
+        return Batch(part.table.take(pa.array(order)), part.timestamp, part.window)
+    return Lot([part.records[i] for i in order.tolist()])
+
+
+def _stretch(part: Part, start: int, end: int) -> Part:
+    if isinstance(part, Batch):
+        return Batch(part.table.slice(start, end - start), part.timestamp, part.window)
+    return Lot(part.records[start:end])

@@ -1,0 +1,227 @@
+"""What is let through before it is perturbed: so many records a person, each record once, as much as a budget pays."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias, Unpack
+
+from apache_beam.transforms.window import GlobalWindows
+
+from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
+from ldp_beam.elements.windows import WindowLike
+from ldp_beam.persons._limits import LimitOptions, LimitTransform
+from ldp_core import ParameterError, PrivacyPlan
+
+Epsilon: TypeAlias = "float | Fraction | Decimal | str"
+
+
+class BoundContributions(LimitTransform):
+    """At most ``per_window`` records of each person and event-time window, the first to arrive; others are dropped.
+
+    Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: with
+    reports of epsilon e each, a person's values of one window are protected with ``per_window * e``. See
+    ``docs/budget.md`` for what is promised and what is not.
+
+    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (record batches come out, the fast way: a batch
+    is split by ``shards`` and windows, so it comes out in pieces), dictionaries, ``beam.Row``, NamedTuples or
+    dataclasses (without their id, they come out as ``beam.Row``). Timestamps and windows stay as they are.
+
+    Args:
+        id: the column that says whose record it is: integers, text or binary, stable, one of each person.
+        per_window: at least 1.
+        window: fixed windows by length, in seconds or like ``"1d"``; or a Beam ``FixedWindows`` or
+            ``GlobalWindows`` (for ever). None: the windows that the elements are in.
+        event_time: column of the records' times, as in `Histogram`. None: the elements' timestamps.
+        drop_id: whether the id goes no further; default True. Keep it for keyed noise or a further limit.
+        shards: number of pieces that the persons of a window are spread over, and so of workers that can share them;
+            default 16.
+        key: a `Secret`, or a function that gets it on the worker, to hash ids with. The state holds hashes only;
+            without a key, whoever reads it can find out whether an id that they guess is in it.
+        allowed_lateness: seconds or text, as in `Histogram`: how long a window's counts are kept after its end. Later
+            records are dropped by the runner, silently: they can never pass uncounted.
+
+    Metrics: counter ``contributions_dropped``, and ``records_read`` and ``batch_rows``. With `with_exception_handling`
+    also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped.
+
+    Do not change ``shards``, ``window`` or ``key`` when a pipeline goes on from saved state: it would not recognise
+    whom it has counted.
+
+    Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError` (null ids, no event
+    time), `DtypeError`, `PlanError` (no such column). They never tell an id.
+
+    Raises:
+        ParameterError: bad arguments; or the input is in sliding or, without ``window``, in session windows.
+
+    >>> import apache_beam as beam
+    >>> events = [{"user": user, "os": "ios", "time": 60.0 * i} for i, user in enumerate("aabaa")]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     bounded = p | beam.Create(events) | BoundContributions("user", 2, window="1h", event_time="time")
+    ...     _ = bounded | beam.combiners.ToList() | beam.Map(lambda records: print(sorted(r["time"] for r in records)))
+    [0.0, 60.0, 120.0]
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 (as in Perturb)
+        per_window: int,
+        *,
+        window: WindowLike = None,
+        **options: Unpack[LimitOptions],
+    ) -> None:
+        super().__init__(
+            id,
+            records=per_window,
+            reason=OVER_LIMIT,
+            counter="contributions_dropped",
+            window=window,
+            **options,
+        )
+
+    def epsilon(self, plan: PrivacyPlan | float | Fraction) -> Fraction:
+        """What a person's records of one window spend at most, exactly, if each is perturbed with ``plan``.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=0.5)})
+        >>> BoundContributions("user", 3, window="1d").epsilon(plan)
+        Fraction(3, 2)
+        """
+        return self._limit.records * exact_epsilon(plan)
+
+
+class Deduplicate(LimitTransform):
+    """The first record of each id and event-time window; a record that is delivered again is dropped.
+
+    A source that delivers a record twice has it perturbed twice, and both reports spend epsilon. Place this before
+    `BoundContributions` and `Perturb`.
+
+    Args:
+        id: the column of the record's id, which all deliveries of a record share: integers, text or binary.
+        within: as ``window`` of `BoundContributions`: a duplicate is recognised if it is in the same window,
+            and always is where the time is a column of the record, which is delivered with it.
+        event_time: column of the records' times. None: the elements' timestamps; a duplicate with another
+            timestamp may then fall into the next window and pass.
+        drop_id, shards, key, allowed_lateness: see `BoundContributions`. A duplicate that comes later than that
+            after its window's end is dropped by the runner as late.
+
+    Metrics, errors and dead letters: as `BoundContributions`; counter ``duplicates_dropped``, reason ``"duplicate"``.
+
+    Raises:
+        ParameterError: bad arguments.
+
+    >>> import apache_beam as beam
+    >>> events = [{"id": "x1", "os": "ios", "time": 5}] * 3
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     once = p | beam.Create(events) | Deduplicate("id", within="1h", event_time="time")
+    ...     _ = once | beam.Map(print)
+    {'os': 'ios', 'time': 5}
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 (as in Perturb)
+        *,
+        within: WindowLike,
+        **options: Unpack[LimitOptions],
+    ) -> None:
+        super().__init__(
+            id,
+            records=1,
+            reason=DUPLICATE,
+            counter="duplicates_dropped",
+            window=within,
+            **options,
+        )
+
+
+class PrivacyLedger(LimitTransform):
+    """Lets records through while their person can pay: each spends the plan's epsilon, and nobody more than ``budget``.
+
+    It is `BoundContributions` with the arithmetic done: all records of a plan cost the same, so a person can
+    pay for the first ``floor(budget / epsilon)`` in each period and for no other. The division is exact:
+    a float counts as the binary fraction that it is. ``budget=0.3`` pays for two records of ``epsilon=0.1``, as three
+    times the float 0.1 is above the float 0.3; a budget meant as three records is ``3 * Fraction(0.1)``.
+
+    Args:
+        plan_or_epsilon: what one record spends: the plan that perturbs it, or a number.
+        id: the column that says whose record it is.
+        budget: total epsilon of a person and period: a float, `Fraction`, `Decimal`, or text as ``"3/10"``.
+        per: length of the period, in seconds or like ``"30d"``: periods are laid end to end from the epoch on, so two
+            neighbouring ones may both be spent within less than a period. None: for ever.
+        event_time, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late records are
+            dropped by the runner. For ever, the state has 9 bytes for each person, for ever.
+
+    Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
+
+    Raises:
+        ParameterError: bad arguments; or the budget does not pay for one record.
+
+    >>> import apache_beam as beam
+    >>> from ldp_core import RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=0.5)})
+    >>> ledger = PrivacyLedger(plan, id="user", budget=1.25)
+    >>> ledger.records, ledger.spent
+    (2, Fraction(1, 1))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     _ = p | beam.Create([{"user": 1, "crashed": False}] * 5) | ledger | beam.Map(print)
+    {'crashed': False}
+    {'crashed': False}
+    """
+
+    def __init__(
+        self,
+        plan_or_epsilon: PrivacyPlan | Epsilon,
+        *,
+        id: str,  # noqa: A002 (as in Perturb)
+        budget: Epsilon,
+        per: float | str | None = None,
+        **options: Unpack[LimitOptions],
+    ) -> None:
+        each, total = exact_epsilon(plan_or_epsilon), exact_epsilon(budget, name="budget")
+        self.records = math.floor(total / each)
+        """Records of a person and period that pass."""
+        self.spent = self.records * each
+        """What they spend together: at most the budget."""
+        if not self.records:
+            raise ParameterError(
+                f"the budget {float(total):g} does not pay for one record, which spends {float(each):g}"
+            )
+        if per is None and options.get("event_time") is not None:
+            raise ParameterError("event_time needs per=: for ever has no periods")
+        super().__init__(
+            id,
+            records=self.records,
+            reason=BUDGET_SPENT,
+            counter="budget_dropped",
+            window=GlobalWindows() if per is None else per,
+            **options,
+        )
+
+
+def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fraction:
+    """An epsilon as an exact fraction; a plan's is `PrivacyPlan.exact_epsilon`.
+
+    The epsilon of a mechanism is an upper bound of what its rounded probabilities spend, so this is one too.
+
+    Raises:
+        ParameterError: not a finite number greater than 0.
+
+    >>> exact_epsilon("0.1"), exact_epsilon(0.1) > Fraction(1, 10)
+    (Fraction(1, 10), True)
+    """
+    if isinstance(value, PrivacyPlan):
+        return value.exact_epsilon
+    exact = _fraction(value)
+    if exact is None or exact <= 0:
+        raise ParameterError(f"{name} must be a finite number greater than 0, got {value!r}")
+    return exact
+
+
+def _fraction(value: Any) -> Fraction | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, Decimal, str)):
+        return None
+    with suppress(ValueError, OverflowError, ZeroDivisionError):
+        return Fraction(value)
+    return None

@@ -1,0 +1,99 @@
+"""The rows of Beam YAML: what a schema tells about a column, and reports as types that a schema has."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import Row
+from apache_beam.typehints.schemas import named_fields_from_element_type
+
+from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
+from ldp_core.exact.arrow import PYTHON_TYPES
+
+Fields = dict[str, Any]
+
+_SCALARS = (bool, int, float, str, bytes, np.generic)
+
+
+def is_arrow(pcoll: Any) -> bool:
+    """Whether elements are Arrow batches, as of `LdpReadParquet`."""
+    return pcoll.element_type in (pa.RecordBatch, pa.Table)
+
+
+def fields_of(pcoll: Any) -> Fields | None:
+    """Names and types of the columns; None where there is no schema."""
+    if is_arrow(pcoll):
+        return None
+    try:
+        return dict(named_fields_from_element_type(pcoll.element_type))
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def check_there(names: Sequence[str | None], fields: Fields) -> None:
+    """Raise `PlanError` if a named column is missing."""
+    missing = [name for name in names if name is not None and name not in fields]
+    if missing:
+        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")
+
+
+def check_type(name: str, mechanism: Mechanism, fields: Fields) -> None:
+    """Raise `DtypeError` if values of the column's type cannot be the mechanism's; types that do not tell pass."""
+    declared = fields[name]
+    several = [t for t in typing.get_args(declared) if t is not type(None)]
+    if len(several) == 1 and type(None) in typing.get_args(declared):
+        declared = several[0]
+    of_labels = mechanism.inputs.kind
+    if isinstance(declared, type) and issubclass(declared, _SCALARS) and declared not in PYTHON_TYPES[of_labels]:
+        raise DtypeError(f"column {name!r}: {mechanism.name} needs {of_labels} values, not {declared.__name__}")
+
+
+def python_type(arrow_type: pa.DataType, nullable: bool = False) -> Any:
+    """What a Beam schema calls an Arrow type of reports, which may be null, or lists of nulls.
+
+    Raises:
+        ParameterError: it has no name for it.
+
+    >>> python_type(pa.list_(pa.uint64(), 2))
+    typing.Sequence[int]
+    """
+    if nullable:
+        return typing.Optional[python_type(arrow_type)]  # noqa: UP045 (Beam reads this one)
+    if pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list(arrow_type):
+        return typing.Sequence[python_type(arrow_type.value_type)]  # type: ignore[misc]
+    if pa.types.is_dictionary(arrow_type):
+        return python_type(arrow_type.value_type)
+    if pa.types.is_boolean(arrow_type):
+        return bool
+    if pa.types.is_integer(arrow_type):
+        return int
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
+        return str
+    raise ParameterError(f"reports of type {arrow_type} do not fit into a Beam row; use Arrow batches (LdpReadParquet)")
+
+
+def is_words(arrow_type: pa.DataType) -> bool:
+    """Whether reports are lists of unsigned words."""
+    return bool(pa.types.is_fixed_size_list(arrow_type) and pa.types.is_uint64(arrow_type.value_type))
+
+
+def signed(report: Any, columns: tuple[str, ...]) -> Row:
+    """A report whose words are read as signed integers, since Beam's schemas have no other."""
+    values = dict(report.items()) if isinstance(report, Mapping) else report.as_dict()
+    for name in columns:
+        if values[name] is not None:
+            values[name] = [w - 2**64 if w is not None and w >= 2**63 else w for w in values[name]]
+    return Row(**values)
+
+
+def unsigned(row: Any, column: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """The named columns of a row, the words of reports as unsigned integers; what are none stay as they are."""
+    values = {name: getattr(row, name, None) for name in names}
+    words = values[column]
+    if isinstance(words, (list, tuple, np.ndarray)) and not all(isinstance(w, (bool, np.bool_)) for w in words):
+        values[column] = [int(w) % 2**64 if isinstance(w, (int, np.integer)) else w for w in words]
+    return values

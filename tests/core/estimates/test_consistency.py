@@ -1,0 +1,563 @@
+"""Consistent histograms: other people's numbers, properties, and solvers that know nothing of ours."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+
+from ldp_core import (
+    DBitFlip,
+    Domain,
+    HadamardResponse,
+    Keyed,
+    MechanismMismatchError,
+    ParameterError,
+    RandomizedResponse,
+    Rappor,
+    Secret,
+    Tally,
+    UnaryEncoding,
+    consistent,
+)
+from ldp_core.estimates import consistency as module
+from ldp_core.estimates.consistency import METHODS
+
+from ..checks import FALSE_ALARM
+
+SUM_IS_N = ["norm", "norm-mul", "norm-sub", "mle-apx", "mle", "power-ns"]
+PROJECTIONS = ["norm-sub", "mle-apx", "mle"]  # what is consistent already stays as it is
+NOT_NEGATIVE = [m for m in METHODS if m != "norm"]
+IDEMPOTENT = [m for m in METHODS if not m.startswith("power")]
+SEVERAL = {
+    "GRR": RandomizedResponse(range(16), epsilon=1.0),
+    "OUE": UnaryEncoding(range(16), epsilon=1.0),
+    "SUE": UnaryEncoding(range(16), epsilon=0.5, variant="symmetric"),
+    "p + q > 1": UnaryEncoding.from_probabilities(range(16), p=0.9, q=0.3),
+}
+
+
+def count_reports(rng, m, true, repeats):
+    """Draws from the exact distribution of the support counts: int64[repeats, d]."""
+    n = int(true.sum())
+    if isinstance(m, RandomizedResponse):
+        rows = np.full((len(true), len(true)), m.q) + np.eye(len(true)) * (m.p - m.q)
+        return sum(rng.multinomial(c, row / row.sum(), repeats) for c, row in zip(true, rows, strict=True))
+    return rng.binomial(true, m.p, (repeats, len(true))) + rng.binomial(n - true, m.q, (repeats, len(true)))
+
+
+def zipf(n, d, exponent):
+    share = 1 / np.arange(1, d + 1) ** exponent
+    counts = np.floor(n * share / share.sum()).astype(int)
+    counts[0] += n - counts.sum()
+    return counts
+
+
+def check_simplex(c, n):
+    assert np.all(c >= 0)
+    np.testing.assert_allclose(c.sum(-1), np.broadcast_to(n, c.sum(-1).shape), rtol=1e-12)
+
+
+# ---- other people's numbers: the post_processing entry of the research note's acceptance.json, verbatim
+
+GRR4 = RandomizedResponse(range(4), epsilon=1.0)
+RAW = [108.19767068693263, 41.63953413738651, 8.36046586261346, -58.19767068693265]
+PUBLISHED = {
+    "norm-sub": [83.27906827477307, 16.72093172522693, 0.0, 0.0],
+    "base-pos": [108.19767068693268, 41.63953413738653, 8.360465862613468, 0.0],
+    # (the note has 26.3212052..., with which the sum would be 99.9999997: a digit was lost in copying)
+    "norm-mul": [68.39397205857213, 26.321205588285572, 5.284822353142305, 0.0],
+    "mle": [77.04941767173318, 22.950582328266828, 0.0, 0.0],
+    # the code that the paper's authors published keeps the value that crosses n and scales to n
+    "norm-cut": [100.0, 0.0, 0.0, 0.0],
+}
+KNOWN_WRONG = {
+    "one pass of norm-sub": [88.79844712462179, 22.240310575075643, -11.038757699697422, 0.0],
+    "norm-cut that zeroes what crosses n": [0.0, 0.0, 0.0, 0.0],
+}
+
+
+@pytest.mark.parametrize("method", PUBLISHED)
+def test_published_numbers(method):
+    h = GRR4.estimate(Tally(100, np.array([50, 30, 20, 0]), GRR4.fingerprint))
+    np.testing.assert_allclose(h.counts, RAW, rtol=1e-12)
+    made = consistent(h.counts, h.n, method, mechanism=GRR4)
+    np.testing.assert_allclose(made, PUBLISHED[method], rtol=1e-12, atol=1e-12)
+
+
+def test_the_known_wrong_answers_are_not_consistent():
+    for wrong in KNOWN_WRONG.values():
+        with pytest.raises(AssertionError):
+            check_simplex(np.array(wrong), 100)
+
+
+def iterative_bayesian_update(f, support, p, q, steps):
+    """EM for a mixture of the rows of Pr[v | u], with the whole matrix: d x d."""
+    d = len(support)
+    channel = np.full((d, d), q) + np.eye(d) * (p - q)
+    channel /= channel.sum(1, keepdims=True)
+    for _ in range(steps):
+        posterior = channel * f[:, None] / (f @ channel)
+        f = posterior @ (support / support.sum())
+    return f
+
+
+def test_mle_is_the_limit_of_the_iterative_bayesian_update():
+    limit = iterative_bayesian_update(np.full(4, 1 / 4), np.array([50, 30, 20, 0]), GRR4.p, GRR4.q, 3000)
+    np.testing.assert_allclose(consistent(RAW, 100, "mle", mechanism=GRR4), 100 * limit, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_iterative_bayesian_update_leaves_mle_as_it_is_and_comes_closer_to_it(name):
+    """(It needs more than 100,000 steps where a share is nearly 0 at the maximum.)"""
+    m, n = SEVERAL[name], 20_000
+    support = count_reports(np.random.default_rng(5), m, zipf(n, 16, 1), 1)[0]
+    # The update takes the sum of the supports as given, so that it meets ours where that is the expected one.
+    support = support * (n * (m.p + 15 * m.q) / support.sum())
+    made = consistent((support - n * m.q) / (m.p - m.q), n, "mle", mechanism=m) / n
+    np.testing.assert_allclose(iterative_bayesian_update(made, support, m.p, m.q, 10), made, atol=1e-12)
+    steps = [iterative_bayesian_update(np.full(16, 1 / 16), support, m.p, m.q, k) for k in (0, 100, 1000, 10_000)]
+    distance = np.array([np.abs(f - made).max() for f in steps])
+    assert np.all(np.diff(distance) < 0)
+    assert distance[-1] < 0.02
+
+
+# ---- properties
+
+shares = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
+
+
+@st.composite
+def tallies(draw):
+    """(mechanism, n, support counts) of any kind: not only likely ones."""
+    d = draw(st.integers(2, 20))
+    n = draw(st.integers(1, 10**6))
+    make = draw(
+        st.sampled_from(
+            [
+                lambda: RandomizedResponse(range(d), epsilon=draw(st.sampled_from([0.1, 1.0, 4.0]))),
+                lambda: UnaryEncoding(range(d), epsilon=draw(st.sampled_from([0.1, 1.0, 4.0]))),
+                lambda: UnaryEncoding.from_probabilities(range(d), p=0.9, q=0.3),
+            ]
+        )
+    )
+    m = make()
+    support = np.array(draw(st.lists(st.integers(0, n), min_size=d, max_size=d)))
+    if isinstance(m, RandomizedResponse):
+        weights = support + 1e-9
+        support = np.floor(n * weights / weights.sum()).astype(int)
+        support[0] += n - support.sum()
+    return m, n, support
+
+
+@given(tallies())
+def test_properties(drawn):
+    m, n, support = drawn
+    e = m.debias(n, support)[0]
+    order = np.argsort(e, kind="stable")
+    for method in METHODS:
+        c = consistent(e, n, method, mechanism=m)
+        assert c.shape == e.shape
+        assert np.isfinite(c).all()
+        if method in SUM_IS_N:
+            np.testing.assert_allclose(c.sum(), n, rtol=1e-9)
+        if method in NOT_NEGATIVE:
+            assert np.all(c >= 0)
+        if method == "norm-cut":
+            assert c.sum() <= n * (1 + 1e-12)
+        slack = 1e-9 * np.abs(e).max()
+        assert np.all(np.diff(c[order]) >= -slack), method  # order is preserved
+        assert np.all(np.diff(c[order])[np.diff(e[order]) == 0] == 0), method  # and equality
+        if method in IDEMPOTENT and m.p - m.q > 0.01:
+            inside = c * (m.p - m.q) + n * m.q  # what norm and base-cut leave may be beyond n
+            if np.all((inside >= 0) & (inside <= n)):
+                again = consistent(c, n, method, mechanism=m)
+                np.testing.assert_allclose(again, c, rtol=1e-7, atol=1e-7 * n, err_msg=method)
+
+
+@given(tallies())
+def test_the_order_of_the_values_does_not_matter(drawn):
+    m, n, support = drawn
+    e = m.debias(n, support)[0]
+    turn = np.random.default_rng(0).permutation(len(e))
+    for method in METHODS:
+        one = consistent(e, n, method, mechanism=m)[turn]
+        np.testing.assert_allclose(consistent(e[turn], n, method, mechanism=m), one, rtol=1e-9, atol=1e-9 * n)
+
+
+@given(shares.filter(any))
+def test_what_is_consistent_stays(counts):
+    """Without noise nothing changes, but for the posterior, and base-cut, which does not know that there is none."""
+    n = sum(counts)
+    m = UnaryEncoding(range(len(counts)), epsilon=1.0)
+    for method in ("base-pos", "norm", "norm-mul", "norm-cut", *PROJECTIONS):
+        np.testing.assert_allclose(consistent(counts, n, method, mechanism=m), counts, rtol=1e-9, atol=1e-9 * n)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_norm_sub_is_never_farther_from_the_truth(name):
+    """The projection onto a convex set that holds the truth: in every draw, not only on average."""
+    m, true = SEVERAL[name], zipf(5000, 16, 1.2)
+    e = m.debias(5000, count_reports(np.random.default_rng(), m, true, 500))[0]
+    c = consistent(e, 5000, "norm-sub")
+    assert np.all(((c - true) ** 2).sum(-1) <= ((e - true) ** 2).sum(-1) * (1 + 1e-12))
+
+
+def test_many_histograms_at_once_are_each_alone():
+    rng = np.random.default_rng(3)
+    for m in SEVERAL.values():
+        n = np.array([1000, 50_000, 0, 7])
+        support = np.stack([count_reports(rng, m, zipf(max(k, 1), 16, 1), 1)[0] * (k > 0) for k in n])
+        e = m.debias(n[:, None], support)[0]
+        for method in METHODS:
+            together = consistent(e, n[:, None], method, mechanism=m)
+            alone = [consistent(row, k, method, mechanism=m) for row, k in zip(e, n, strict=True)]
+            np.testing.assert_array_equal(together, alone)
+            assert np.all(together[2] == 0)
+            cube = consistent(np.stack([e, e]), n[:, None], method, mechanism=m)
+            np.testing.assert_array_equal(cube, [together, together])
+
+
+def test_the_input_is_not_changed():
+    e = np.array(RAW)
+    for method in METHODS:
+        consistent(e, 100, method, mechanism=GRR4)
+        assert e.tolist() == RAW
+
+
+def test_frequencies_are_histograms_of_one():
+    for method in ("base-pos", "base-cut", "norm", "norm-mul", "norm-cut", *PROJECTIONS):
+        of_counts = consistent(RAW, 100, method, mechanism=GRR4)
+        if method == "base-cut":  # the noise depends on n
+            continue
+        np.testing.assert_allclose(consistent(np.array(RAW) / 100, 1, method, mechanism=GRR4), of_counts / 100)
+
+
+def test_two_values_with_unequal_coins():
+    """Values with a p and a q of their own; estimates add up to n, so that a projection clips."""
+    m = RandomizedResponse.from_coins(truth=0.3, yes=0.8)
+    for yes in (0, 10, 240, 700, 1000):
+        h = m.estimate(Tally(1000, np.array([1000 - yes, yes]), m.fingerprint))
+        for method in PROJECTIONS:
+            expected = np.clip(h.counts, 0, 1000)
+            np.testing.assert_allclose(consistent(h.counts, 1000, method, mechanism=m), expected, atol=1e-9)
+
+
+# ---- independent solvers
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_norm_sub_against_a_root_finder(seed):
+    """norm-sub is max(e + x, 0) with sum n: x by Brent's method, for a thousand values."""
+    rng = np.random.default_rng(seed)
+    e, n = rng.normal(0, 10.0 ** rng.integers(0, 6), 1000), float(rng.integers(1, 10**6))
+
+    def excess(x):
+        return np.maximum(e + x, 0).sum() - n
+
+    x = optimize.brentq(excess, -e.max() - 1, n + np.abs(e).max(), xtol=1e-12, rtol=1e-15, maxiter=1000)
+    np.testing.assert_allclose(consistent(e, n, "norm-sub"), np.maximum(e + x, 0), rtol=1e-7, atol=1e-7)
+
+
+def least(e, n, a, b):
+    """The minimum over the simplex of sum (e - c)^2 / (a + b c), by sequential quadratic programming."""
+    solution = optimize.minimize(
+        lambda f: np.sum((e / n - f) ** 2 / (a / n + b * f)),
+        np.full(len(e), 1 / len(e)),
+        method="SLSQP",
+        bounds=[(0, None)] * len(e),
+        constraints={"type": "eq", "fun": lambda f: f.sum() - 1},
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    assert solution.success, solution.message
+    return n * solution.x
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("n", [200, 5000])
+def test_projections_against_a_general_solver(name, n):
+    m = SEVERAL[name]
+    p, q = m.p, m.q
+    for support in count_reports(np.random.default_rng(n), m, zipf(n, 16, 1), 3):
+        e = m.debias(n, support)[0]
+        for method, a, b in (
+            ("norm-sub", n, 0),
+            ("mle-apx", m.variance(n, 0), (1 - p - q) / (p - q)),
+            ("mle", n * q / (p - q), 1),
+        ):
+            made = consistent(e, n, method, mechanism=m)
+            np.testing.assert_allclose(made, least(e, n, a, b), atol=1e-3 * n, err_msg=method)
+
+
+@pytest.mark.parametrize("name", ["GRR", "OUE"])
+def test_mle_has_the_largest_likelihood(name):
+    """Against a search over the simplex for the likelihood itself, not its quadratic twin."""
+    m, n = SEVERAL[name], 3000
+    support = count_reports(np.random.default_rng(0), m, zipf(n, 16, 1), 1)[0]
+
+    def minus_log_likelihood(f):
+        return -(support / n) @ np.log(m.q + (m.p - m.q) * f)
+
+    made = consistent(m.debias(n, support)[0], n, "mle", mechanism=m) / n
+    found = optimize.minimize(
+        minus_log_likelihood,
+        np.full(16, 1 / 16),
+        method="SLSQP",
+        bounds=[(0, 1)] * 16,
+        constraints={"type": "eq", "fun": lambda f: f.sum() - 1},
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert minus_log_likelihood(made) <= found.fun + 1e-12
+    np.testing.assert_allclose(made, found.x, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["GRR", "OUE"])
+@pytest.mark.parametrize("n", [3000, 10**7])
+def test_power_is_the_posterior_mean(name, n):
+    """Against adaptive quadrature, for estimates from far below 0 to n."""
+    m, d = SEVERAL[name], 16
+    sigma = np.sqrt(m.variance(n, 0))
+    e = np.clip(np.array([-4, -2, -1, -0.1, 0, 0.3, 1, 1.5, 2, 3, 4, 5, 7, 9, 12, 30]) * sigma, -n / 8, n)
+    mean = optimize.brentq(lambda alpha: prior_moment(n, alpha, 1) / prior_moment(n, alpha, 0) - n / d, 0.01, 1.99)
+    expected = [posterior(x, sigma, mean, n) for x in e]
+    np.testing.assert_allclose(consistent(e, n, "power", mechanism=m), expected, rtol=2e-4)
+
+
+def prior_moment(n, alpha, k):
+    return integrate.quad(lambda u: np.exp((1 + k - alpha) * u), 0, np.log(n))[0]
+
+
+def posterior(e, sigma, alpha, n):
+    def weight(u, k):
+        x = np.exp(u)
+        return x**k * np.exp((1 - alpha) * u - ((e - x) / sigma) ** 2 / 2 + (min(e, 0) / sigma) ** 2 / 2)
+
+    places = sorted({np.log(np.clip(e + k * sigma, 1, n)) for k in range(-8, 9)})
+    top = np.log(np.clip(max(e, 0) + 12 * sigma, 1, n))
+    options = {"points": places, "limit": 500, "epsabs": 0, "epsrel": 1e-9}
+    one, zero = (integrate.quad(weight, 0, top, args=(k,), **options)[0] for k in (1, 0))
+    return one / zero
+
+
+def test_power_where_few_values_have_a_count():
+    """n below d: the exponent stays at 2, large counts stay large, and nothing is infinite."""
+    m = UnaryEncoding(range(1000), epsilon=4.0)
+    true = np.zeros(1000, int)
+    true[0] = 500
+    e = m.debias(500, count_reports(np.random.default_rng(0), m, true, 20))[0]
+    c = consistent(e, 500, "power", mechanism=m)
+    assert np.all((c >= 1) & (c <= 500))
+    np.testing.assert_allclose(c[:, 0], np.clip(e[:, 0], 0, 500), rtol=0.05)
+    assert np.all(c[:, 1:].mean(-1) < 5)
+
+
+# ---- base-cut's promise
+
+
+def any_left(make_threshold_of, repeats=20_000, d=64, n=200_000):
+    """In how many histograms of OUE reports does any of the d - 1 values that nobody has remain?"""
+    m = UnaryEncoding(range(d), epsilon=1.0)
+    true = np.zeros(d, int)
+    true[0] = n
+    e = m.debias(n, count_reports(np.random.default_rng(), m, true, repeats))[0]
+    return int(np.count_nonzero(make_threshold_of(e, n, m)[:, 1:].any(-1))), repeats
+
+
+def check_at_most(hits, repeats, significance):
+    # 1.1: the binomial is not quite normal so far out
+    assert stats.binom.sf(hits - 1, repeats, 1.1 * significance) > FALSE_ALARM
+
+
+def test_base_cut_leaves_no_empty_value_but_for_its_significance():
+    for significance in (0.05, 0.01):
+        made = any_left(lambda e, n, m: consistent(e, n, "base-cut", mechanism=m, significance=significance))  # noqa: B023
+        check_at_most(*made, significance)
+        assert made[0] > 0.5 * significance * made[1]  # (the threshold is not needlessly high)
+
+
+# ---- planted faults: the checks above see them
+
+
+def one_pass(estimates, n, a, b):
+    positive = np.maximum(estimates, 0)
+    kept = np.maximum(np.count_nonzero(positive, axis=-1, keepdims=True), 1)
+    short = (n - positive.sum(-1, keepdims=True)) / kept
+    return np.where(positive > 0, positive + short, 0)
+
+
+def fails(test, *arguments):
+    with pytest.raises((AssertionError, ExceptionGroup)):  # (Hypothesis groups its findings)
+        test(*arguments)
+
+
+def test_norm_sub_in_one_pass(monkeypatch):
+    monkeypatch.setattr(module, "_nearest", one_pass)
+    fails(test_published_numbers, "norm-sub")
+    fails(test_norm_sub_against_a_root_finder, 0)
+    fails(test_projections_against_a_general_solver, "OUE", 200)
+    fails(test_properties)
+
+
+def test_a_norm_cut_that_breaks_ties_by_position(monkeypatch):
+    def greedy(estimates, n):
+        positive = np.maximum(estimates, 0)
+        order = np.argsort(-positive, axis=-1, kind="stable")
+        before = np.cumsum(np.take_along_axis(positive, order, -1), -1) - np.take_along_axis(positive, order, -1)
+        out = np.zeros_like(positive)
+        np.put_along_axis(out, order, np.clip(n - before, 0, np.take_along_axis(positive, order, -1)), -1)
+        return out
+
+    monkeypatch.setitem(module._OF_ESTIMATES, "norm-cut", greedy)
+    test_published_numbers("norm-cut")
+    fails(test_properties)
+
+
+def test_the_variance_of_another_mechanism(monkeypatch):
+    real = module._nearest
+    monkeypatch.setattr(module, "_nearest", lambda e, n, a, b: real(e, n, 2 * np.asarray(a), b))
+    fails(test_projections_against_a_general_solver, "p + q > 1", 200)
+    fails(test_published_numbers, "mle")
+    fails(test_mle_has_the_largest_likelihood, "GRR")
+
+
+def test_a_posterior_with_half_of_the_noise(monkeypatch):
+    real = module._power
+    less = lambda e, n, noise: real(e, n, noise._replace(a=noise.a / 4))  # noqa: E731
+    monkeypatch.setitem(module._OF_NOISE, "power", less)
+    fails(test_power_is_the_posterior_mean, "OUE", 3000)
+
+
+def test_a_base_cut_that_forgets_how_many_values_there_are():
+    hits = any_left(lambda e, n, m: np.where(e > stats.norm.isf(0.05) * np.sqrt(m.variance(n)), e, 0))
+    fails(check_at_most, *hits, 0.05)
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("method", ["norm_sub", "", None, "NORM-SUB", ["norm-sub"]])
+def test_unknown_methods(method):
+    with pytest.raises(ParameterError, match="norm-sub"):
+        consistent(RAW, 100, method)
+
+
+@pytest.mark.parametrize("method", ["base-cut", "mle", "mle-apx", "power", "power-ns"])
+def test_methods_that_need_the_mechanism(method):
+    with pytest.raises(ParameterError, match="which mechanism"):
+        consistent(RAW, 100, method)
+
+
+@pytest.mark.parametrize("n", [-1, np.nan, np.inf, [100] * 4, [[1, 2]]])
+def test_impossible_n(n):
+    with pytest.raises(ParameterError, match="n must be"):
+        consistent(RAW, n, "norm-sub")
+
+
+@pytest.mark.parametrize("counts", [[np.nan, 1], [np.inf, 1], 3.0])
+def test_impossible_counts(counts):
+    with pytest.raises(ParameterError, match="finite"):
+        consistent(counts, 100, "norm-sub")
+
+
+@pytest.mark.parametrize("significance", [0, 1, -1, np.nan])
+def test_impossible_significance(significance):
+    with pytest.raises(ParameterError, match="significance"):
+        consistent(RAW, 100, "base-cut", mechanism=GRR4, significance=significance)
+
+
+def test_the_wrong_mechanism():
+    with pytest.raises(MechanismMismatchError):
+        consistent(RAW, 100, "mle", mechanism=RandomizedResponse(range(5), epsilon=1.0))
+    with pytest.raises(ParameterError, match="cannot come from"):
+        consistent(RAW, 100, "mle", mechanism=RandomizedResponse(range(4), epsilon=3.0))
+    with pytest.raises(ParameterError, match="cannot come from"):
+        consistent(RAW, 1, "norm-sub", mechanism=GRR4)
+
+
+def test_records_without_a_value_have_no_known_sum():
+    m = UnaryEncoding(Domain(["a", "b", "c", "d"], unmatched="none"), epsilon=1.0)
+    h = m.estimate(m.tally(m.perturb(["a"] * 1000 + [None] * 9000)))
+    for method in METHODS:
+        if method in ("base-pos", "base-cut", "norm-cut"):
+            c = consistent(h.counts, h.n, method, mechanism=m)
+            assert np.all(c >= 0)
+            assert c.sum() <= h.n
+        else:
+            with pytest.raises(ParameterError, match="none"):
+                consistent(h.counts, h.n, method, mechanism=m)
+
+
+# ---- one keyword of estimate
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_estimate_makes_counts_consistent_and_says_so(method):
+    for m in SEVERAL.values():
+        tally = Tally(3000, count_reports(np.random.default_rng(1), m, zipf(3000, 16, 1.5), 1)[0], m.fingerprint)
+        plain = m.estimate(tally, confidence=0.9)
+        made = m.estimate(tally, confidence=0.9, consistency=method)
+        assert (plain.consistency, plain.biased, made.consistency, made.biased) == (None, False, method, True)
+        np.testing.assert_array_equal(made.counts, consistent(plain.counts, 3000, method, mechanism=m))
+        np.testing.assert_array_equal(made.frequencies, made.counts / 3000)
+        for same in ("standard_errors", "low", "high"):
+            np.testing.assert_array_equal(getattr(made, same), getattr(plain, same))
+        assert made != plain
+        assert made == pickle.loads(pickle.dumps(made)) == copy.copy(made)
+        assert hash(made) == hash(pickle.loads(pickle.dumps(made)))
+        assert f"({method}: biased" in repr(made)
+        assert "biased" not in repr(plain)
+        with pytest.raises(ValueError, match="read-only"):
+            made.counts[0] = 1
+
+
+def test_estimate_refuses_what_consistent_refuses():
+    m = UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=1.0)
+    for method in ("norm-sub", "norm_sub"):
+        with pytest.raises(ParameterError):
+            m.estimate(m.empty_tally(), consistency=method)
+    assert m.estimate(m.empty_tally(), consistency="base-pos").counts.tolist() == [0, 0]
+
+
+# ---- the guide
+
+
+def test_the_guide_runs():
+    path = Path(__file__).parents[3] / "docs" / "consistency.md"
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, path.name, "exec"), names)
+
+
+def keyed(n: int, seed: int = 1) -> Keyed:
+    return Keyed(Secret.from_seed(seed), np.arange(n), column="x")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        DBitFlip(range(10), epsilon_infinity=1.0, bits=3),
+        Rappor("int", bits=16, hashes=2, cohorts=4, f=0.5, p=0.4, q=0.6).over([0, 1, 2, 3]),
+    ],
+)
+def test_few_reports_can_be_made_consistent(mechanism, n):
+    """The estimates of few reports were refused: "cannot come from n reports of this mechanism"."""
+    for seed in range(20):
+        tally = mechanism.tally(mechanism.perturb(np.zeros(n, int), randomness=keyed(n, seed)))
+        assert (mechanism.estimate(tally, consistency="base-pos").counts >= 0).all()
+
+
+def test_a_probability_of_one_is_no_division_by_zero():
+    """Where p rounds to 1 the variance of a count of n does to 0, and all values got n / d."""
+    m = HadamardResponse(range(3), epsilon=50.0)
+    tally = Tally(1000, np.array([1000, 484, 484]), m.fingerprint)
+    assert m.estimate(tally, consistency="mle-apx").counts.tolist() == pytest.approx([1000, 0, 0])

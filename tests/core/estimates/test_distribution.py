@@ -1,0 +1,145 @@
+"""Distributions of numbers: fits against matrices, errors against differences and repeated runs, coverage."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally
+from ldp_core.mechanisms.numbers import square_wave
+
+from .helpers import METHODS, counts_of, population
+
+
+def test_distribution_from_reports():
+    numbers = np.random.default_rng(3).beta(5, 2, 200_000) * 50 + 10
+    for m in (SquareWave((10, 60), epsilon=2.0, buckets=256), StochasticRounding((10, 60), epsilon=2.0, buckets=26)):
+        found = m.distribution(m.tally(m.perturb(numbers)))
+        assert (found.edges[0], found.edges[-1], found.n) == (10, 60, 200_000)
+        assert found.mean == pytest.approx(numbers.mean(), abs=0.5)
+        for share in (0.1, 0.5, 0.9):
+            assert found.quantile(share) == pytest.approx(np.quantile(numbers, share), abs=1.5)
+    assert found.method == "unbiased"
+    assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
+
+
+@pytest.mark.parametrize("buckets", [3, 128, 129, 1024])
+@pytest.mark.parametrize("method", METHODS)
+def test_one_bucket_of_all_numbers_is_in_its_interval(method, buckets):
+    m = SquareWave((0, 1), epsilon=1e-9, buckets=buckets)
+    for cell in (0, m.symbols // 2, m.symbols - 1):
+        counts = np.bincount([cell], minlength=m.symbols)
+        found = m.distribution(Tally(1, counts, m.fingerprint), buckets=1, method=method)
+        assert found.low[0] <= found.frequencies[0] <= found.high[0] <= 1
+
+
+def by_hand(frequencies) -> Distribution:
+    k = len(frequencies)
+    edges, zeros = np.arange(k + 1.0), np.zeros(k)
+    return Distribution.of(
+        edges, np.array(frequencies), zeros, zeros + 0.01, edges, np.cumsum(frequencies), zeros + 0.1, 10, 0.95, "em"
+    )
+
+
+def test_quantiles():
+    found = by_hand([0.2, 0.0, 0.3, 0.5])
+    np.testing.assert_allclose(found.high - found.frequencies, 0.0195996, rtol=1e-5)
+    assert found.quantile(0.1) == pytest.approx(0.5)
+    assert found.quantile(0.2) == pytest.approx(1.0)
+    assert found.quantile(0.35) == pytest.approx(2.5)
+    np.testing.assert_allclose(found.quantiles([0.0, 0.5, 1.0]), [0, 3, 4])
+    assert by_hand([0.0, 1.0, 0.0]).quantile(0.0) == 1.0
+    assert by_hand([0.5, -0.1, 0.6]).quantile(0.45) == pytest.approx(0.9)
+    low, high = found.quantile_interval(0.5)
+    assert low == pytest.approx(2 + (0.5 - 0.195996) / 0.3 - 0.2 / 0.3, abs=0.01)
+    assert 3 < high < 4
+    for share in (-0.1, 1.1, float("nan"), True):
+        with pytest.raises(ParameterError):
+            found.quantile(share)
+
+
+def test_distribution_is_a_value():
+    a, b = by_hand([0.25, 0.75]), by_hand([0.5, 0.5])
+    assert a == pickle.loads(pickle.dumps(a)) != b
+    assert hash(a) == hash(by_hand([0.25, 0.75]))
+    assert "10 reports over 2 buckets (em)" in repr(a)
+    assert a.to_arrow().column_names == ["left", "right", "frequency", "standard_error", "low", "high"]
+    with pytest.raises(ValueError, match="read-only"):
+        a.frequencies[0] = 1
+
+
+def repeated(m, shares, n, runs, method, k) -> list[Distribution]:
+    tallies = (Tally(n, counts_of(m, shares, n, i), m.fingerprint) for i in range(runs))
+    return [m.distribution(tally, method=method, buckets=k) for tally in tallies]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["beta", "spike"])
+def test_standard_errors_are_those_of_repeated_runs(kind, method):
+    """A standard deviation of 120 runs is less than 0.65 of what it should be with probability 1e-10 (chi square)."""
+    m = SquareWave((0, 1), epsilon=3.0, buckets=64)
+    found = repeated(m, population(kind, 64), 50_000, 120, method, 8)
+    ratio = np.mean([f.standard_errors for f in found], 0) / np.std([f.frequencies for f in found], 0)
+    assert 0.7 < np.median(ratio) < 1.4
+    assert 0.6 < ratio.min() < ratio.max() < 1.8
+
+
+def test_errors_of_few_coarse_buckets_are_those_of_all(monkeypatch):
+    m = SquareWave((0, 1), epsilon=1.0, buckets=512)
+    tally = Tally(50_000, counts_of(m, population("beta", 512), 50_000), m.fingerprint)
+    for method in METHODS:
+        found = m.distribution(tally, method=method, buckets=16)
+        with monkeypatch.context() as patch:
+            patch.setattr(square_wave, "_COARSE", 256)
+            finer = m.distribution(tally, method=method, buckets=16)
+        np.testing.assert_allclose(found.standard_errors, finer.standard_errors, rtol=0.1)
+        np.testing.assert_allclose(found.high - found.low, finer.high - finer.low, rtol=0.15)
+
+
+# ---- intervals
+
+RUNS = 80
+
+
+# Of 80 independent runs as many hits, or more, with probability 1 - 1e-9 where intervals cover with 0.93 at least;
+# there are 8 + 3 intervals in each of 4 cases, and counts are seeded
+LEAST = int(stats.binom.ppf(1e-9, RUNS, 0.93))
+
+
+def hits(kind, method, n) -> np.ndarray:
+    """How many of 80 runs hold the truth, int64[11]: eight buckets, and the three quartiles."""
+    d, k = 64, 8
+    m = SquareWave((0, 1), epsilon=3.0, buckets=d)
+    shares = population(kind, d)
+    truth, points = shares.reshape(k, -1).sum(1), np.concatenate(([0], np.cumsum(shares)))
+    out = np.zeros(k + 3, np.int64)
+    for found in repeated(m, shares, n, RUNS, method, k):
+        out[:k] += (found.low <= truth) & (truth <= found.high)
+        for i, share in enumerate((0.25, 0.5, 0.75)):
+            low, high = found.quantile_interval(share)
+            out[k + i] += low <= np.interp(share, points, np.arange(d + 1) / d) <= high
+    return out
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("kind", "n"), [("beta", 20_000), ("spike", 100_000)])
+def test_intervals_cover(kind, method, n):
+    """Of quantiles where the distribution is smooth; a smoothed spike's own are not to be had."""
+    assert hits(kind, method, n)[: 11 if kind == "beta" else 8].min() >= LEAST
+
+
+def test_intervals_that_know_of_no_bias_are_found(monkeypatch):
+    monkeypatch.setattr(square_wave, "_BIASES", 0.0)
+    assert hits("spike", "ems", 100_000)[:8].min() < LEAST
+
+
+def test_smoothed_intervals_at_a_spike_are_found_not_to_cover():
+    """As the documentation says."""
+    m = SquareWave((0, 1), epsilon=1.0, buckets=256)
+    shares = np.full(256, 0.5 / 256)
+    shares[100] += 0.5
+    found = repeated(m, shares, 10**6, 3, "ems", 256)
+    assert all(not f.low[100] <= shares[100] <= f.high[100] for f in found)

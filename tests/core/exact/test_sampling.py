@@ -1,0 +1,152 @@
+"""Bernoulli bits and uniform integers: exact for the integers, and random."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_core import Keystream
+from ldp_core.exact import sampling
+from ldp_core.exact.probability import floor_threshold
+from ldp_core.exact.sampling import ONE, bernoulli_bits, uniform_below
+
+from ..checks import Scripted, almost_tied, check_binomial, check_bits, check_exact_decisions, check_uniform, exact_exp
+
+PROBABILITIES = {
+    "1/(e+1)": 1 / (exact_exp(1) + 1),
+    "2^-20": Fraction(1, 2**20),
+    "1-2^-20": 1 - Fraction(1, 2**20),
+    "1/2": Fraction(1, 2),
+    "0.3": Fraction(3, 10),
+}
+DECISIONS = 2 * 10**8
+thresholds = st.one_of(
+    st.integers(1, ONE - 1),
+    st.builds(lambda odd, shift: (2 * odd + 1) << shift & (ONE - 1) or 1, st.integers(0, ONE), st.integers(0, 63)),
+    st.sampled_from([1, 2, 255, 256, ONE // 2, ONE // 2 - 1, ONE // 2 + 1, ONE - 1, ONE - 2, ONE - 256, 1 << 56]),
+)
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_bernoulli_bits_are_binomial_and_independent(name):
+    threshold = floor_threshold(PROBABILITIES[name])
+    check_bits(bernoulli_bits(threshold, DECISIONS // 8, Keystream()), Fraction(threshold, ONE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_bernoulli_bits_at_a_hundred_times_as_many_decisions(name):
+    threshold = floor_threshold(PROBABILITIES[name])
+    total, stream = 0, Keystream()
+    for _ in range(100):
+        total += int(np.bitwise_count(bernoulli_bits(threshold, DECISIONS // 8, stream)).sum(dtype=np.int64))
+    check_binomial(total, 100 * DECISIONS, Fraction(threshold, ONE))
+
+
+@given(thresholds, st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([0.5, 0.9, 0.97, 1.0]))
+def test_every_decision_is_u_below_the_threshold(threshold, n_bytes, seed, agree):
+    source = almost_tied(threshold, seed, agree)
+    check_exact_decisions(threshold, bernoulli_bits(threshold, n_bytes, source), source.given)
+
+
+@given(thresholds, st.integers(0, 2**32))
+def test_ties_run_down_to_the_last_set_bit(threshold, seed):
+    source = almost_tied(threshold, seed, 1.0)
+    assert not bernoulli_bits(threshold, 3, source).any()  # U agrees with the threshold all the way: not below it
+    bits_drawn = sum(len(data) for data in source.given) // 3
+    assert bits_drawn == 64 - ((threshold & -threshold).bit_length() - 1)
+
+
+@pytest.mark.parametrize("k", range(1, 256))
+def test_all_leading_bytes_of_u_are_weighed_equally(k):
+    """T = k 2^56 has exactly k of the 256 leading bytes below it; all 256 are fed at once."""
+
+    def source(_call: int, n: int) -> np.ndarray:
+        depth = n // 32
+        u = np.arange(256)
+        planes = np.array([1 - (u >> (7 - i) & 1) for i in range(depth)], np.uint8)
+        return np.packbits(planes, axis=1, bitorder="little").reshape(-1)
+
+    out = bernoulli_bits(k << 56, 32, Scripted(source))
+    np.testing.assert_array_equal(np.unpackbits(out, bitorder="little"), np.arange(256) < k)
+
+
+def test_a_long_run_is_made_of_independent_blocks(monkeypatch):
+    monkeypatch.setattr(sampling, "_BLOCK", 5)
+    threshold = 0xB504F333F9DE6484
+    calls: list[list[np.ndarray]] = []
+    real = sampling._less_than
+
+    def spy(t, bits, out, randomness):
+        if bits == 64:
+            calls.append([])
+        real(t, bits, out, randomness)
+
+    class Recorder:
+        def __init__(self):
+            self.stream = Keystream()
+
+        def bytes(self, n):
+            data = self.stream.bytes(n)
+            calls[-1].append(data.copy())
+            return data
+
+    monkeypatch.setattr(sampling, "_less_than", spy)
+    out = bernoulli_bits(threshold, 1003, Recorder())
+    assert len(calls) == 201
+    for i, given_bytes in enumerate(calls):
+        check_exact_decisions(threshold, out[5 * i : 5 * i + 5], given_bytes)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, (1 << 17) - 1, 1 << 17, (1 << 17) + 1])
+def test_lengths(n):
+    assert bernoulli_bits(ONE // 3, n, Keystream()).shape == (n,)
+    assert uniform_below(10, n, Keystream()).shape == (n,)
+    assert uniform_below(16, n, Keystream()).shape == (n,)
+    assert uniform_below(1000, n, Keystream()).shape == (n,)
+
+
+DOMAINS = (2, 3, 7, 16, 105, 200, 256, 257, 300, 5000, 65537)
+
+
+@pytest.mark.parametrize("d", DOMAINS)
+def test_uniform_below_is_uniform(d):
+    draws = uniform_below(d, 4_000_000, Keystream())
+    assert draws.dtype == (np.uint8 if d <= 256 else np.uint32)
+    check_uniform(np.bincount(draws, minlength=d))
+    pairs = draws[::2].astype(np.int64) % 8 * 8 + draws[1::2] % 8  # neighbours are independent
+    marginal = np.bincount(np.arange(d) % 8, minlength=8) / d
+    check_binomial(np.bincount(pairs, minlength=64), len(pairs), np.outer(marginal, marginal).reshape(-1))
+
+
+@pytest.mark.parametrize("d", range(1, 257))
+def test_uniform_below_gives_each_value_to_equally_many_words(d):
+    """All 2^8 or 2^16 words at once; the redraws of rejected words get a word known to be accepted as d - 1."""
+
+    def source(call: int, n: int) -> np.ndarray:
+        if call:
+            return np.full(n, 255, np.uint8)
+        return np.arange(256, dtype=np.uint8) if 256 % d == 0 else np.arange(1 << 16, dtype="<u2").view(np.uint8)
+
+    words = 256 if 256 % d == 0 else 1 << 16
+    script = Scripted(source)
+    counts = np.bincount(uniform_below(d, words, script), minlength=d)
+    redrawn = sum(len(data) for data in script.given[1:]) // 2
+    assert redrawn == words % d
+    counts[d - 1] -= redrawn
+    assert counts.tolist() == [words // d] * d
+
+
+@given(st.integers(257, 2**31), st.data())
+def test_uniform_below_of_wide_words_is_lemires(d, data):
+    """Words around every boundary between values, against integers: accepted iff w d mod 2^32 >= 2^32 mod d."""
+    values = data.draw(st.lists(st.integers(0, d - 1), min_size=1, max_size=50))
+    words = [w for v in values for w in range(-(-(v << 32) // d) - 2, -(-(v << 32) // d) + 3) if 0 <= w < 1 << 32]
+    good = (1 << 32) - 1  # accepted, as d - 1
+    script = Scripted(lambda call, n: np.array(words if call == 0 else [good] * (n // 4), "<u4").view(np.uint8))
+    expected = [w * d >> 32 if w * d % 2**32 >= 2**32 % d else d - 1 for w in words]
+    assert uniform_below(d, len(words), script).tolist() == expected

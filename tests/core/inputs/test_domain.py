@@ -1,0 +1,439 @@
+"""Encoding of every kind of input, against a dict."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ldp_core import Candidates, Domain, DomainError, DtypeError, LdpError, Mechanism, RandomizedResponse, UnaryEncoding
+
+from ..examples import AB, ORACLES
+
+# Text that Arrow can hold.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+int64s = st.one_of(
+    st.integers(-3, 12), st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), 2**63 - 1, 0, 2**32])
+)
+label_lists = {
+    "str": st.lists(texts.filter(lambda s: s != "other" and "\0" not in s), min_size=2, max_size=12, unique=True),
+    "int": st.one_of(
+        st.lists(int64s, min_size=2, max_size=12, unique=True),
+        st.builds(
+            lambda first, n: list(range(first, first + n)), st.integers(-(2**63), 2**63 - 13), st.integers(2, 12)
+        ),
+    ),
+    "bool": st.sampled_from([[False, True], [True, False]]),
+}
+strangers = {"str": texts, "int": int64s, "bool": st.booleans()}
+ARROW = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+
+
+@st.composite
+def cases(draw, kinds=("str", "int", "bool")):
+    """A domain, values some of which are nulls or strangers, and their codes by dict lookup."""
+    kind = draw(st.sampled_from(kinds))
+    labels = draw(label_lists[kind])
+    unmatched = draw(st.sampled_from(["error", "other", "none"]))
+    domain = Domain(labels, unmatched=unmatched)
+    inside = st.sampled_from(labels)
+    value = inside if unmatched == "error" else st.one_of(inside, strangers[kind], st.none())
+    values = draw(st.lists(value, max_size=30))
+    lookup = {label: code for code, label in enumerate(labels)}
+    return domain, values, [lookup.get(v, len(labels)) for v in values]
+
+
+def dictionaries(values, kind):
+    """The values as dictionary arrays: nulls in the indices, nulls in the dictionary, unused and repeated entries."""
+    plain = pa.array(values, ARROW[kind])
+    encoded = plain.dictionary_encode()
+    yield encoded
+    yield plain.dictionary_encode("encode")
+    entries = [*reversed(list(dict.fromkeys(values))), None, *values]
+    at = {v: i for i, v in enumerate(entries)}
+    yield pa.DictionaryArray.from_arrays(pa.array([at[v] for v in values], pa.int32()), pa.array(entries, ARROW[kind]))
+    if len(entries) < 200:
+        small = pa.array([None if v is None else at[v] for v in values], pa.uint8())
+        yield pa.DictionaryArray.from_arrays(small, pa.array(entries, ARROW[kind]))
+
+
+def forms(values, kind):
+    """The same values in every form that is taken."""
+    plain = pa.array(values, ARROW[kind])
+    yield values
+    yield tuple(values)
+    yield iter(values)
+    yield np.array([*values, None], object)[:-1]
+    yield plain
+    yield pa.chunked_array([plain[: len(plain) // 2], plain[len(plain) // 2 :]])
+    yield pa.chunked_array([], ARROW[kind]) if not values else pa.chunked_array([plain])
+    padded = pa.concat_arrays([plain[:3], plain, plain[:2]])
+    yield padded[min(3, len(plain)) :][: len(plain)]
+    if kind != "bool":
+        for form in dictionaries(values, kind):
+            yield form
+            padded = pa.concat_arrays([form[:1], form])
+            yield padded[min(1, len(form)) :]
+    if kind == "str":
+        yield plain.cast(pa.large_string())
+        yield plain.cast(pa.string_view())
+        yield (
+            plain.cast(pa.string_view())[len(plain) // 2 :]
+            if len(plain) < 2
+            else pa.chunked_array([plain.cast(pa.string_view())[:1], plain.cast(pa.string_view())[1:]])
+        )
+        yield pa.DictionaryArray.from_arrays(
+            plain.dictionary_encode().indices, plain.dictionary_encode().dictionary.cast(pa.large_string())
+        )
+    if None not in values:
+        if kind == "str":
+            if not any("\0" in v for v in values):  # see test_robustness.py
+                yield np.array(values, str)
+        elif values:
+            array = np.array(values)
+            assume(array.dtype.kind in "biu")
+            yield array
+            yield np.repeat(array, 2)[::2]
+            yield list(array)
+
+
+@given(cases())
+def test_every_form_encodes_like_a_dict(case):
+    domain, values, expected = case
+    for form in forms(values, domain.kind):
+        codes = domain.encode(form)
+        assert codes.dtype == domain.code_dtype or domain.kind == "bool"
+        assert codes.tolist() == expected, type(form)
+
+
+@given(
+    st.lists(st.integers(0, 2**64 - 1), max_size=20),
+    st.lists(int64s, min_size=2, max_size=9, unique=True),
+    st.booleans(),
+)
+def test_unsigned_integers_beyond_the_labels(values, labels, consecutive):
+    if consecutive:
+        labels = list(range(min(labels[0], 2**63 - 10), min(labels[0], 2**63 - 10) + len(labels)))
+    values += [v % 2**64 for v in labels]  # those that would wrap around onto a label
+    domain = Domain(labels, unmatched="other")
+    lookup = {label: code for code, label in enumerate(labels)}
+    expected = [lookup.get(v, len(labels)) for v in values]
+    array = pa.array(values, pa.uint64())
+    forms = [array, np.array(values, np.uint64), array.dictionary_encode()]
+    for form in forms:
+        assert domain.encode(form).tolist() == expected
+    assert domain.encode(pa.array([*values, None], pa.uint64())).tolist() == [*expected, len(labels)]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("labels", [(3, 4, 5), (5, 3, -100), (-2, -1, 0, 1), (-(2**63), 2**63 - 1), (0, 100)])
+def test_every_width_of_integer(dtype, labels):
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    values = [low, low + 1, 0, 1, 3, 4, 5, 100, high - 1, high, *(v for v in labels if low <= v <= high)]
+    for unmatched in ("other", "none"):
+        domain = Domain(labels, unmatched=unmatched)
+        expected = [labels.index(v) if v in labels else len(labels) for v in values]
+        array = pa.array(values, dtype)
+        assert domain.encode(array).tolist() == expected
+        assert domain.encode(np.array(values, dtype)).tolist() == expected
+        assert domain.encode(array[2:]).tolist() == expected[2:]
+        assert domain.encode(array.dictionary_encode()).tolist() == expected
+        assert domain.encode(pa.array([*values, None], dtype)).tolist() == [*expected, len(labels)]
+
+
+@pytest.mark.parametrize("d", [254, 255, 256, 257, 65_535, 65_536, 100_000])
+@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+def test_sizes_around_the_edges_of_code_types(d, unmatched):
+    labels = [f"v{k}" for k in range(d)]
+    domain = Domain(labels, unmatched=unmatched)
+    values = [labels[0], labels[-1], labels[d // 2]] + ([None, "?"] if unmatched != "error" else [])
+    expected = [0, d - 1, d // 2] + ([d, d] if unmatched != "error" else [])
+    assert domain.encode(values).tolist() == expected
+    assert domain.encode(pa.array(values).dictionary_encode()).tolist() == expected
+    if unmatched != "none":
+        m = RandomizedResponse(domain, epsilon=30.0)
+        reports = m.perturb(pa.array(values))
+        reports.validate(full=True)
+        assert reports.to_pylist()[:3] == [labels[0], labels[-1], labels[d // 2]]  # false alarm: 3 d e^-30 < 1e-7
+        assert m.tally(reports).counters.sum() == len(values)
+        assert m.tally(m.perturb(values)).n == len(values)
+    if d <= 65_536:
+        m = UnaryEncoding(domain, epsilon=1)
+        tally = m.tally(m.perturb(values * 3, packed=True))
+        assert (tally.n, len(tally.counters)) == (3 * len(values), domain.size)
+
+
+@given(cases())
+def test_decoding_is_the_inverse(case):
+    domain, _, codes = case
+    if domain.unmatched == "none":
+        return
+    codes = np.array(codes, domain.code_dtype)
+    decoded = domain.decode(codes)
+    decoded.validate(full=True)
+    values = list(domain.values)
+    if domain.unmatched == "other":
+        values = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+    assert decoded.to_pylist() == [values[c] for c in codes]
+    assert domain.lookup(decoded).tolist() == codes.tolist()
+    assert domain.lookup(decoded.to_pylist()).tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize(
+    "empty", [[], (), np.array([], object), pa.array([], pa.null()), pa.chunked_array([], pa.string())]
+)
+def test_nothing_to_encode(empty):
+    domain = Domain(["a", "b"])
+    assert domain.encode(empty).tolist() == []
+    for m in (RandomizedResponse(domain, epsilon=1), UnaryEncoding(domain, epsilon=1)):
+        assert len(m.perturb(empty)) == 0
+        assert m.tally(m.perturb(empty)) == m.empty_tally()
+        assert m.tally(m.perturb(empty, packed=True)) == m.empty_tally()
+
+
+# ---- what a domain refuses to be
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [],
+        ["a", "a"],
+        [1, 2, 1],
+        [True, True],
+        ["a", 1],
+        [1, True],
+        [False, 0],
+        [None, "a"],
+        [1, None],
+        [1.0, 2.0],
+        [b"a", b"b"],
+        "ab",
+        b"ab",
+        [["a"], ["b"]],
+        [2**63, 1],
+        [-(2**63) - 1, 1],
+        [float("nan"), 1.0],
+        [(), ()],
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("unmatched", ["error", "none"])
+def test_ill_formed_labels(labels, unmatched):
+    with pytest.raises(DomainError):
+        Domain(labels, unmatched=unmatched)
+    with pytest.raises(DomainError):
+        UnaryEncoding(labels, epsilon=1)
+
+
+@pytest.mark.parametrize("label", ["a", 1, True])
+def test_one_label_is_a_question_and_no_mechanisms_domain(label):
+    assert Domain([label]).values == (label,)
+    with pytest.raises(DomainError, match="two values"):
+        Domain([label], unmatched="none")
+    for domain in ([label], Domain([label])):
+        with pytest.raises(DomainError, match="two values"):
+            UnaryEncoding(domain, epsilon=1.0)
+    for mechanism in ORACLES.values():
+        if not isinstance(mechanism, Candidates):
+            with pytest.raises(DomainError, match="two values"):
+                Mechanism.from_dict({**mechanism.to_dict(), "domain": [label]})
+
+
+def test_ill_formed_policies():
+    for unmatched in ("Other", None, True, "", ["other"]):
+        with pytest.raises(DomainError, match="unmatched must be"):
+            Domain(["a", "b"], unmatched=unmatched)
+    with pytest.raises(DomainError, match="leave it out"):
+        Domain(["a", "other"], unmatched="other")
+    with pytest.raises(DomainError, match='no "none"'):
+        RandomizedResponse(Domain(["a", "b"], unmatched="none"), epsilon=1)
+    with pytest.raises(DomainError, match="two values"):
+        RandomizedResponse.from_coins(["a", "b", "c"])
+    assert Domain(["a"], unmatched="other").size == 2
+    assert Domain(["a", "other"]).size == 2
+
+
+def test_labels_of_numpy():
+    assert Domain(np.array(["a", "b"])) == Domain(["a", "b"])
+    assert Domain(np.arange(3)) == Domain(range(3))
+    assert Domain(np.array([False, True])) == Domain((False, True))
+    assert Domain([0, 1]) != Domain([False, True])
+    assert hash(Domain(["a", "b"])) == hash(Domain(("a", "b")))
+
+
+def test_a_domain_is_immutable_and_picklable():
+    domain = Domain(["a", "b"], unmatched="other")
+    with pytest.raises(AttributeError):
+        domain.labels = ("c",)
+    domain.encode(["a"])
+    assert pickle.loads(pickle.dumps(domain)) == domain
+    assert list(domain) == ["a", "b", "other"]
+    assert len(domain) == 3
+
+
+# ---- data that do not fit
+
+
+def test_unmatched_values_are_counted_and_the_column_is_named():
+    domain = Domain(["a", "b"])
+    values = ["a", "?", None, "b", None]
+    for form in (values, np.array(values, object), pa.array(values), pa.array(values).dictionary_encode()):
+        with pytest.raises(DomainError) as caught:
+            domain.encode(form, column="browser")
+        assert re.search(r"'browser': 3 of 5 values .* 2 declared values \(2 of them null\)", str(caught.value))
+
+
+DTYPES = {
+    "str": ["int64", "bool", "float64", "binary", "date32", "dictionary<values=int64, indices=int8>"],
+    "int": ["string", "bool", "float64", "float16", "timestamp[us]", "decimal128(5, 2)", "duration[s]"],
+    "bool": ["string", "int8", "uint8", "float32"],
+}
+
+
+@pytest.mark.parametrize(("kind", "other"), [(k, o) for k, others in DTYPES.items() for o in others])
+@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+def test_another_arrow_type(kind, other, unmatched):
+    labels = {"str": ["a", "b"], "int": [1, 2], "bool": [False, True]}[kind]
+    if other.startswith("dictionary"):
+        array = pa.array([1, 2]).dictionary_encode()
+    elif other.startswith("decimal"):
+        array = pa.nulls(2, pa.decimal128(5, 2))
+    elif other.startswith("timestamp"):
+        array = pa.nulls(2, pa.timestamp("us"))
+    else:
+        array = pa.nulls(2, other)
+    with pytest.raises(DtypeError, match=f"'c': a domain of {kind} labels cannot encode values of type"):
+        Domain(labels, unmatched=unmatched).encode(array, column="c")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("str", [1, 2]),
+        ("str", ["a", 1]),
+        ("str", [b"a"]),
+        ("str", np.array([1, 2])),
+        ("str", np.array([b"a"])),
+        ("str", np.array(["a", 1.5], object)),
+        ("int", [1.0, 2.0]),
+        ("int", [True, False]),
+        ("int", [1, True]),
+        ("int", ["1"]),
+        ("int", np.array([1.0, 2.0])),
+        ("int", np.array([True])),
+        ("int", np.array(["2020-01-01"], "datetime64[D]")),
+        ("int", np.array([1, None, float("nan")], object)),
+        ("bool", [0, 1]),
+        ("bool", ["true"]),
+        ("bool", np.array([0, 1])),
+        ("bool", [None, "x"]),
+    ],
+    ids=repr,
+)
+def test_another_python_type(kind, values):
+    labels = {"str": ["a", "b"], "int": [1, 2], "bool": [False, True]}[kind]
+    with pytest.raises(DtypeError, match=f"'c': a domain of {kind} labels needs {kind} values"):
+        Domain(labels, unmatched="other").encode(values, column="c")
+
+
+def test_only_nulls():
+    for labels in (["a", "b"], [1, 2], [False, True]):
+        for nulls in (
+            [None, None],
+            pa.nulls(2),
+            np.array([None, None]),
+            pa.nulls(2, pa.dictionary(pa.int8(), pa.null())),
+        ):
+            assert Domain(labels, unmatched="other").encode(nulls).tolist() == [2, 2]
+            with pytest.raises(DomainError, match="2 of 2"):
+                Domain(labels).encode(nulls)
+
+
+def test_a_dictionary_index_out_of_bounds_does_not_leave_in_clear():
+    """Arrow does not check indices that come from a file or from another library."""
+    m = RandomizedResponse(["a", "b", "c"], epsilon=40)
+    array = pa.DictionaryArray.from_arrays(pa.array([200, 1], pa.uint8()), pa.array(["a", "b", "c"]), safe=False)
+    with pytest.raises(DomainError):
+        m.domain.encode(array)
+
+
+@pytest.mark.parametrize("label", ["a\0", "a\0b", "\0"])
+def test_labels_with_nul_are_refused(label):
+    """numpy drops NULs at the end of text and Arrow cuts numpy's text at them: two labels could become one."""
+    with pytest.raises(DomainError):
+        Domain(["a", label])
+
+
+def test_numpy_text_with_a_nul_inside_is_not_taken_for_another_label():
+    domain = Domain(["a", "x"], unmatched="other")
+    assert domain.encode(["a\0b"]).tolist() == [2]
+    assert domain.encode(np.array(["a\0b"])).tolist() == [2]
+
+
+@pytest.mark.parametrize("make", [set, frozenset])
+def test_a_domain_is_ordered(make):
+    with pytest.raises(DomainError):
+        Domain(make(["a", "b", "c"]))
+
+
+@pytest.mark.parametrize("values", ["ab", b"ab"])
+def test_one_text_is_not_a_column(values):
+    with pytest.raises(LdpError):
+        Domain(AB if isinstance(values, str) else [97, 98]).encode(values)
+
+
+def test_integers_beyond_64_bits_are_unmatched_like_any_other():
+    domain = Domain([1, 5], unmatched="other")
+    assert domain.encode([2**63, 1]).tolist() == [2, 0]
+    assert domain.encode([2**70, 1]).tolist() == [2, 0]
+
+
+SMALL = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [SMALL, pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["b", None]))],
+        [
+            pa.DictionaryArray.from_arrays(
+                pa.array(np.arange(100), pa.int8()), pa.array([f"{c}{k}" for k in range(100)])
+            )
+            for c in "xy"
+        ],
+    ],
+    ids=["null in the dictionary", "too many entries for the index"],
+)
+def test_chunks_with_dictionaries_of_their_own(chunks):
+    codes = Domain(AB, unmatched="other").encode(pa.chunked_array(chunks))
+    assert len(codes) == sum(map(len, chunks))
+
+
+def test_nulls_in_a_dictionary_are_counted():
+    with pytest.raises(DomainError, match=r"1 of 2 .*\(1 of them null\)"):
+        Domain(AB).encode(SMALL)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.array([[1, 5]]), np.array(1), 1, None],
+    ids=["2-d", "0-d", "1", "None"],
+)
+def test_arrays_that_are_no_column(values):
+    with pytest.raises(LdpError, match="'c'"):
+        Domain([1, 5]).encode(values, column="c")
+
+
+def test_big_endian_numbers():
+    assert Domain([1, 5]).encode(np.array([5, 1, 5], ">i4")).tolist() == [1, 0, 1]
+
+
+def test_a_label_that_is_not_unicode_is_refused():
+    with pytest.raises(DomainError):
+        Domain(["\ud800", "b"])

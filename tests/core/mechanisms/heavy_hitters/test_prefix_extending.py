@@ -1,0 +1,282 @@
+"""Heavy hitters: each report exactly, what is found in tallies, keyed noise, values and errors."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import (
+    HeavyHitters,
+    Keyed,
+    Mechanism,
+    MechanismMismatchError,
+    ParameterError,
+    Prefixes,
+    ReportError,
+    Secret,
+    Tally,
+)
+from ldp_core.exact.probability import fraction
+
+from ...acceptance import ACCEPTANCE
+from ...checks import check_binomial, exact_exp
+from ...examples import LETTERS
+from .helpers import POPULATION, SMALL, orthogonal, population, small, vector, words
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
+@pytest.mark.parametrize("width", [64, 4096, 1 << 14])
+def test_the_realised_epsilon_is_at_most_the_one_asked_for(epsilon, width):
+    m = small(epsilon, width=width)
+    assert exact_exp(epsilon) * (1 - Fraction(1, 10**12)) < m.worst_ratio() <= exact_exp(epsilon)
+    assert m.width / 4 <= m.points.buckets <= m.width
+    assert m.points.size < 1 << 16
+
+
+@pytest.mark.parametrize("row", ACCEPTANCE["n_var"], ids=lambda row: str(row["epsilon"]))
+def test_the_variance_is_near_that_of_oue(row):
+    m = HeavyHitters(SMALL, epsilon=row["epsilon"])
+    n_var = m.q * (1 - m.q) / (m.p - m.q) ** 2
+    e = float(exact_exp(row["epsilon"]))
+    assert n_var == pytest.approx((e - 1 + m.g) ** 2 / ((m.g - 1) * (e - 1) ** 2), rel=1e-9)
+    assert (
+        row["OUE"] * 0.9999 < n_var < row["OUE"] * (1.08 if row["epsilon"] < 5 else 1.25)
+    )  # no prime above 61 has a fitting power
+
+
+# ---- a report, all of it
+
+
+def expected_cells(m: HeavyHitters, code: int) -> np.ndarray:
+    """Probability of each report of one value, slowly."""
+    p, g, size = fraction(m._agree), m.g, m.points.size
+    out = []
+    for number, (level, _row) in enumerate(product(m.levels, range(m.rows))):
+        prefix = code >> (m.domain.length - level) * m.domain.symbol_bits
+        low, high, added = (int(part[number]) for part in (m.hashes._low, m.hashes._high, m.hashes._added))
+        bucket = ((high * (prefix >> 32) + low * (prefix % 2**32) + added) % 2**64 >> 32) * m.points.buckets >> 32
+        for y in m.points._vectors:
+            vectors = g - 1 if y else 1
+            supports = orthogonal(vector(int(y), g, m.points.m + 1), vector(bucket, g, m.points.m), g)
+            probability = p * vectors if supports else 1 - p
+            out.append(probability / m.points.buckets / m.rows / len(m.levels))
+    assert len(out) == m.counters == len(m.levels) * m.rows * size
+    assert sum(out) == 1
+    return np.array(out, float)
+
+
+def check_cells(m: HeavyHitters, value: str = "bead", n: int = 400_000) -> None:
+    counts = m.tally(m.perturb(words(**{value: n}))).counters
+    check_binomial(counts, n, expected_cells(m, int(m.domain.encode([value])[0])))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+def test_reports_have_the_probabilities_of_the_formula(epsilon):
+    check_cells(small(epsilon, rows=2, width=64))
+
+
+def test_a_wrong_probability_is_found():
+    m = small(2.0, rows=2, width=64)
+    m.__dict__["_agree"] = m._agree // 4 * 3
+    counts = m.tally(m.perturb(words(bead=400_000))).counters
+    expected = expected_cells(small(2.0, rows=2, width=64), int(SMALL.encode(["bead"])[0]))
+    with pytest.raises(AssertionError):
+        check_binomial(counts, 400_000, expected)
+
+
+def test_a_prefix_that_is_the_end_is_found(monkeypatch):
+    monkeypatch.setattr(Prefixes, "prefix", lambda self, codes, length: codes & np.uint64(255))
+    with pytest.raises(AssertionError):
+        check_cells(small(2.0, rows=2, width=64))
+
+
+def test_a_level_that_depends_on_nothing_but_is_the_first_is_found():
+    class First(HeavyHitters):
+        def perturb_block(self, codes, noise):
+            return super().perturb_block(codes, noise) % np.uint64(self.counters // 2)
+
+    with pytest.raises(AssertionError):
+        check_cells(First(SMALL, epsilon=2.0, levels=(2, 4), rows=2, width=64))
+
+
+@pytest.mark.parametrize("levels", [(4,), (2, 4), (1, 2, 3, 4)])
+@pytest.mark.parametrize("outside", ["error", "cut"])
+def test_find(levels, outside):
+    m = HeavyHitters(Prefixes("abcdefg", 4, outside), epsilon=5.0, levels=levels, rows=16, width=1024)
+    found = m.find(m.tally(m.perturb(population())), 6)
+    truth = POPULATION
+    assert sorted(found.values) == sorted(truth)
+    sigmas = (found.counts - [truth[v] + 20_000 / 2801 for v in found.values]) / found.standard_errors
+    assert np.abs(sigmas).max() < 7
+    assert (np.diff(found.counts) <= 0).all()
+    assert found.n == 49_500
+    assert found.counts.min() >= found.threshold
+    assert (found.low < found.counts).all()
+    assert (found.high > found.counts).all()
+    table = found.to_arrow()
+    assert table.column_names == ["value", "count", "frequency", "standard_error", "low", "high"]
+    assert found.to_polars()["value"].to_list() == list(found.values)
+    assert "bead" in repr(found)
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert hash(pickle.loads(pickle.dumps(found))) == hash(found)
+
+
+def test_find_integers():
+    m = HeavyHitters(Prefixes(None, 20), epsilon=5.0, levels=(8, 14, 20), rows=16, width=1024)
+    values = np.repeat([1_000_000, 7, 0, *range(500)], [20_000, 15_000, 10_000, *[1] * 500])
+    assert set(m.find(m.tally(m.perturb(values)), 3).values) == {1_000_000, 7, 0}
+
+
+def test_long_texts():
+    m = HeavyHitters(Prefixes(LETTERS, 12), epsilon=6.0, rows=4, width=1024)
+    assert m.levels == (4, 6, 8, 10, 12)
+    values = words(conversation=90_000, constitution=70_000)
+    assert m.find(m.tally(m.perturb(values)), 2).values == ("conversation", "constitution")
+
+
+def test_no_reports_and_few():
+    m = small()
+    assert m.find(m.empty_tally(), 10).values == ()
+    assert m.find(m.empty_tally(), 10, threshold=0).values == ()
+    assert len(m.find(m.tally(m.perturb(["a"])), 10)) <= 10
+    assert m.find(m.empty_tally(), 3).to_arrow().num_rows == 0
+    assert "0 of" in repr(m.find(m.empty_tally(), 3))
+
+
+def test_k_and_thresholds():
+    m = small(5.0, levels=(4,), width=1024)
+    tally = m.tally(m.perturb(population()))
+    assert len(m.find(tally, 40, threshold=0)) == 40
+    assert set(m.find(tally, 40, threshold=3500).values) == {"bead", "cafe", "a", "gag"}
+    assert len(m.find(tally, 1)) == 1
+
+
+# ---- tallies
+
+
+def test_tallies_merge():
+    m = small()
+    reports = m.perturb(population())
+    whole = m.tally(reports)
+    assert whole.n == len(reports) == whole.counters.sum()
+    assert Tally.merge([m.tally(reports[:7]), m.tally(reports[7:20_000]), m.tally(reports[20_000:])]) == whole
+    assert Tally.from_bytes(whole.to_bytes()) == whole
+    groups = np.arange(len(reports)) % 3
+    counts = m.count_reports(np.asarray(reports), groups, 3)
+    assert [m.tally(reports.to_numpy()[groups == i]).counters.tolist() for i in range(3)] == counts.tolist()
+
+
+def test_what_is_no_tally_of_this_mechanism():
+    m = small()
+    with pytest.raises(MechanismMismatchError):
+        m.find(small(1.0).empty_tally(), 3)
+    counts = np.zeros(m.counters, np.int64)
+    counts[0] = 1
+    with pytest.raises(ReportError):
+        m.find(Tally(2, counts, m.fingerprint), 3)
+
+
+def test_what_is_no_report():
+    m = small()
+    for reports in ([m.counters], [None, 1]):
+        with pytest.raises(ReportError):
+            m.tally(pa.array(reports, pa.uint64()))
+    with pytest.raises(ReportError):
+        m.tally(pa.array(["a"]))
+
+
+# ---- keyed noise
+
+
+@pytest.mark.parametrize("domain", [SMALL, Prefixes(LETTERS, 8)])
+def test_keyed_noise_is_deterministic_and_a_person_stays_at_a_level(domain):
+    m = HeavyHitters(domain, epsilon=2.0, levels=(domain.length // 2, domain.length), rows=4, width=64)
+    secret, ids = Secret.generate(), np.arange(3000)
+    one, other = pa.array(["bead"] * 3000), pa.array(["face"] * 3000)
+
+    def drawn(values, ids):
+        return m.perturb(values, randomness=Keyed(secret, ids, column="x")).to_numpy()
+
+    first = drawn(one, ids)
+    assert (drawn(one, ids) == first).all()
+    assert (drawn(one, ids[::-1].copy()) == first[::-1]).all()
+    second = drawn(other, ids)
+    per_level = m.counters // 2
+    assert (first // per_level == second // per_level).all()
+    assert 1300 < (first // per_level).sum() < 1700
+    check_binomial(int((first == second).sum()), 3000, 2 / (m.rows * m.points.size))  # (at most: another row)
+
+
+# ---- value object
+
+
+def test_json_pickle_equality():
+    m = HeavyHitters(Prefixes(LETTERS, 6, "cut"), epsilon=1.5, levels=[3, 6], rows=32, width=1000)
+    for copy in (Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))), pickle.loads(pickle.dumps(m))):
+        assert copy == m
+        assert hash(copy) == hash(m)
+        assert copy.fingerprint == m.fingerprint
+    integers = HeavyHitters(Prefixes(None, 30), epsilon=1.5)
+    assert Mechanism.from_dict(integers.to_dict()) == integers
+    different = [HeavyHitters(Prefixes(LETTERS, 6), epsilon=1.5, levels=[3, 6], rows=32, width=1000)]
+    different += [HeavyHitters(m.domain, epsilon=1.5, levels=[3, 6], rows=32)]
+    different += [HeavyHitters(m.domain, epsilon=1.5, levels=[2, 6], rows=32, width=1000)]
+    assert len({m, *different}) == 4
+    assert len({x.fingerprint for x in (m, *different)}) == 4
+    assert "epsilon=1.5" in repr(m)
+    with pytest.raises(AttributeError):
+        m.rows = 3
+
+
+def test_default_levels_are_few():
+    assert HeavyHitters(Prefixes("0123456789ABCDEFGHIJKLMNOPQRSTUV", 4), epsilon=1.0).levels == (4,)
+    assert HeavyHitters(Prefixes(LETTERS, 6), epsilon=1.0).levels == (4, 6)
+    assert HeavyHitters(Prefixes(None, 20), epsilon=1.0).levels == (20,)
+    assert HeavyHitters(Prefixes(None, 63), epsilon=1.0).levels[-1] == 63
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": float("nan")},
+        {"epsilon": 1e-30},
+        {"levels": ()},
+        {"levels": (2,)},
+        {"levels": (2, 2, 4)},
+        {"levels": (4, 2)},
+        {"levels": (0, 4)},
+        {"levels": (2.0, 4)},
+        {"rows": 0},
+        {"rows": 257},
+        {"rows": True},
+        {"width": 63},
+        {"width": 1 << 15},
+    ],
+)
+def test_bad_parameters(options):
+    with pytest.raises(ParameterError):
+        small(**options)
+
+
+def test_levels_too_far_apart_and_other_domains():
+    with pytest.raises(ParameterError, match="too far apart"):
+        HeavyHitters(Prefixes(LETTERS, 12), epsilon=1.0, levels=(12,))
+    with pytest.raises(ParameterError):
+        HeavyHitters(["a", "b"], epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    ("k", "options"),
+    [(0, {}), (1.5, {}), (5, {"confidence": 1.0}), (5, {"threshold": -1}), (5, {"threshold": float("nan")})],
+)
+def test_bad_searches(k, options):
+    m = small()
+    with pytest.raises(ParameterError):
+        m.find(m.empty_tally(), k, **options)

@@ -1,0 +1,231 @@
+"""Examples of longitudinal mechanisms; every outcome of their rounds; reports of one person, many times."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from ldp_core import DBitFlip, Domain, Keyed, Loloha, LongitudinalRandomizedResponse, LongitudinalUnaryEncoding, Secret
+from ldp_core.exact import bits
+from ldp_core.exact.sampling import ONE
+from ldp_core.noise.keyed import KeyedRows
+
+from ...checks import check_binomial
+
+VARIANTS = ("OSUE", "SUE", "OUE", "SOUE")
+
+
+def grr(d, infinity=2.0, one=1.0, unmatched="error"):
+    return LongitudinalRandomizedResponse(
+        Domain(range(d), unmatched=unmatched), epsilon_infinity=infinity, epsilon_1=one
+    )
+
+
+def ue(d, variant="OSUE", infinity=2.0, one=1.0, unmatched="error"):
+    domain = Domain(range(d), unmatched=unmatched)
+    return LongitudinalUnaryEncoding(domain, epsilon_infinity=infinity, epsilon_1=one, variant=variant)
+
+
+def loloha(d, g="optimal", infinity=2.0, one=1.0, unmatched="error"):
+    return Loloha(Domain(range(d), unmatched=unmatched), epsilon_infinity=infinity, epsilon_1=one, g=g)
+
+
+def flip(b, d, infinity=2.0, unmatched="error"):
+    return DBitFlip(Domain(range(b), unmatched=unmatched), epsilon_infinity=infinity, bits=d)
+
+
+def paper_p2(infinity, one, d):
+    """The second round of L-GRR (Arcolezi et al. 2022) and of LOLOHA, as multi-freq-ldpy and LOLOHA compute it."""
+    p1 = math.exp(infinity) / (math.exp(infinity) + d - 1)
+    q1, e = (1 - p1) / (d - 1), math.exp(one)
+    return (q1 - e * p1) / (-p1 * e + d * q1 * e - q1 * e - p1 * (d - 1) + q1)
+
+
+# ---- every outcome, through the code
+
+
+class Outcomes:
+    """`Noise` for one record that runs through every combination of the decisions that are asked of it."""
+
+    def __init__(self, seen: int = 1) -> None:
+        self.seen = seen  # bits of a row that can be seen
+        self.choices: list[int] = []
+        self.sizes: list[int] = []
+        self.probability = Fraction(1)
+
+    def decide(self, probabilities: list[Fraction]) -> int:
+        at = len(self.sizes)
+        self.sizes.append(len(probabilities))
+        if at == len(self.choices):
+            self.choices.append(0)
+        self.probability *= probabilities[self.choices[at]]
+        return self.choices[at]
+
+    def bit(self, threshold: int) -> int:
+        return self.decide([1 - Fraction(threshold, ONE), Fraction(threshold, ONE)])
+
+    def bernoulli(self, threshold, n, lane):
+        return np.array([self.bit(threshold)], np.uint8)
+
+    def uniform_below(self, d, n, lane):
+        return np.array([self.decide([Fraction(1, d)] * d)], np.uint32)
+
+    def uniform_again(self, d, rows, step, lane):
+        return self.uniform_below(d, 1, lane)
+
+    def one_hot_rows(self, p, q, position, width, lane):
+        row = [self.bit(p if v == position[0] else q) for v in range(self.seen)]
+        return np.packbits(np.array(row + [0] * (8 * width - self.seen), np.uint8), bitorder="little")[None]
+
+    def rows(self, start, stop):
+        return self
+
+    def of_persons(self):
+        return self
+
+    def with_codes(self, codes):
+        return self
+
+    def instantaneous(self):
+        return self
+
+    def next_run(self) -> bool:
+        while self.choices and self.choices[-1] == self.sizes[-1] - 1:
+            self.choices.pop()
+            self.sizes.pop()
+        if not self.choices:
+            return False
+        self.choices[-1] += 1
+        self.sizes, self.probability = [], Fraction(1)
+        return True
+
+
+def distribution(perturb_codes, code, seen=1) -> dict:
+    """Probability of each report, as a tuple of numbers."""
+    noise, table = Outcomes(seen), defaultdict(Fraction)
+    while True:
+        report = perturb_codes(np.array([code], np.uint8), noise)
+        table[tuple(np.ravel(report).tolist())] += noise.probability
+        if not noise.next_run():
+            assert sum(table.values()) == 1
+            return dict(table)
+
+
+def codes_of(m) -> range:
+    return range(m.domain.size + (m.domain.unmatched == "none"))
+
+
+def worst(tables) -> Fraction:
+    assert all(set(table) == set(tables[0]) for table in tables), "a report that some value cannot give"
+    return max(a[o] / b[o] for a, b in itertools.permutations(tables, 2) for o in a)
+
+
+# ---- one person, thousands of reports
+
+TIMES = 5000
+MANY = {
+    "grr": grr(5),
+    "grr d=2": grr(2),
+    **{v: ue(12, v, 2.0, 0.5) for v in VARIANTS},
+    "loloha": loloha(20, 3),
+    "loloha g=4": loloha(20),
+}
+
+
+def collected(m, value, secret, person=17, times=TIMES, column="c"):
+    """Reports of one person with one value."""
+    noise = Keyed(secret, np.full(times, person), column=column)
+    return m.reports.from_arrow(m.perturb(pa.array(np.full(times, value)), randomness=noise))
+
+
+def permanent_answer(m, code, secret, person=17, column="c"):
+    """The answer to one code; for LOLOHA the code is a bucket."""
+    codes = np.array([code], np.uint8)
+    rounds = m._rounds if isinstance(m, Loloha) else m
+    return rounds.permanent.perturb_codes(codes, Keyed(secret, [person], column=column).bind(m.fingerprint, codes))
+
+
+def support_rates(m, reports, answer) -> tuple[np.ndarray, np.ndarray]:
+    """How often each bit or bucket was reported, and how often it should be after this permanent answer."""
+    if isinstance(m, LongitudinalUnaryEncoding):
+        ones = bits.column_sums(reports, m.domain.size)
+        given = np.unpackbits(answer[0], count=m.domain.size, bitorder="little")
+        second = m.instantaneous
+    else:
+        rounds = m._rounds if isinstance(m, Loloha) else m
+        second, size = rounds.instantaneous, rounds.domain.size
+        shown = reports >> np.uint64(48) if isinstance(m, Loloha) else reports
+        ones = np.bincount(shown.astype(np.int64), minlength=size)
+        given = np.arange(size) == answer[0]
+    return ones, np.where(given, second.p, second.q)
+
+
+def check_permanent(m, value, secret) -> None:
+    reports = collected(m, value, secret)
+    code = value
+    if isinstance(m, Loloha):
+        [function] = np.unique(reports & np.uint64((1 << 48) - 1))
+        [code] = m._family.hash(np.array([function]), np.array([value]))
+    reported, rates = support_rates(m, reports, permanent_answer(m, code, secret))
+    check_binomial(reported, TIMES, rates)
+
+
+def check_permanents(m) -> None:
+    for _ in range(6):
+        check_permanent(m, 1, Secret.generate())
+
+
+# ---- people whose values change
+
+PERSONS, VALUES = 300, 40
+
+
+def histories(m, secret):
+    """Reports of each person for each value, [persons, values, ...]."""
+    noise = Keyed(secret, np.repeat(np.arange(PERSONS), VALUES), column="c")
+    values = np.tile(np.arange(VALUES), PERSONS)
+    reports = m.reports.from_arrow(m.perturb(pa.array(values), randomness=noise))
+    return reports.reshape(PERSONS, VALUES, -1)
+
+
+def distinct(reports) -> np.ndarray:
+    """How many different reports each person gives."""
+    return np.array([len(np.unique(person, axis=0)) for person in reports])
+
+
+def zero_codes(self):
+    return KeyedRows(self._cipher, self._high, self._low, np.zeros(len(self._codes), np.uint8), self._again)
+
+
+# ---- samples
+
+SAMPLED = {
+    "grr": grr(6),
+    "grr d=2": grr(2),
+    "grr other": grr(5, unmatched="other"),
+    "OSUE": ue(10),
+    "OUE none": ue(9, "OUE", 2.0, 0.5, "none"),
+    "SOUE d=70": ue(70, "SOUE", 3.0, 1.5),
+    "SUE": ue(16, "SUE"),
+    "loloha": loloha(12),
+    "loloha g=2": loloha(12, 2, unmatched="none"),
+    "flip": flip(10, 3),
+    "flip none": flip(9, 9, unmatched="none"),
+    "flip 1": flip(12, 1),
+}
+
+
+def supported(m, reports) -> np.ndarray:
+    each = m.count_reports(reports, np.arange(len(reports)), len(reports))
+    return each[:, 1::2].astype(bool) if isinstance(m, DBitFlip) else each.astype(bool)
+
+
+def expected_support(m) -> np.ndarray:
+    table = np.full((len(codes_of(m)), m.domain.size), m.q)
+    np.fill_diagonal(table, m.p)
+    return table

@@ -1,0 +1,406 @@
+"""Longitudinal mechanisms: each round and the chain over every outcome; what thousands of reports of one person say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+from collections import defaultdict
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ldp_core import (
+    DBitFlip,
+    DomainError,
+    Keyed,
+    LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
+    Mechanism,
+    MechanismMismatchError,
+    ParameterError,
+    RandomizedResponse,
+    ReportError,
+    Secret,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_core.mechanisms.longitudinal._base import Longitudinal
+
+from ...checks import check_marginals, exact_exp, exact_ln
+from .helpers import (
+    MANY,
+    SAMPLED,
+    VARIANTS,
+    Outcomes,
+    check_permanents,
+    codes_of,
+    distribution,
+    expected_support,
+    flip,
+    grr,
+    loloha,
+    supported,
+    ue,
+    worst,
+)
+
+CHAINS = {
+    "grr d=2": grr(2),
+    "grr d=3": grr(3),
+    "grr d=4 weak": grr(4, 6.0, 0.1),
+    "grr other": grr(2, 3.0, 2.9, "other"),
+    **{f"{v} d=2": ue(2, v, 2.0, 0.5) for v in VARIANTS},
+    "OSUE d=3 none": ue(3, "OSUE", 4.0, 2.0, "none"),
+    "SOUE d=3": ue(3, "SOUE", 1.0, 0.2),
+    "SUE other": ue(2, "SUE", 1.0, 0.999, "other"),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_both_rounds_over_all_outcomes(name):
+    m = CHAINS[name]
+    seen = m.domain.size
+    reports = [distribution(m.perturb_codes, code, seen) for code in codes_of(m)]
+    permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
+    assert worst(reports) == m.worst_ratio() <= exact_exp(m.epsilon_1)
+    assert worst(permanent) == m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
+    p, q = m.expected_parts()
+    for code, table in enumerate(reports):
+        for v in range(m.domain.size):
+            supports = [v == r[0] if name.startswith("grr") else bool(r[0] >> v & 1) for r in table]
+            assert sum(itertools.compress(table.values(), supports)) == (p[v] if v == code else q[v])
+
+
+@pytest.mark.parametrize("name", ["grr d=3", "OSUE d=2", "OUE d=2"])
+def test_any_number_of_reports_spends_at_most_epsilon_infinity(name):
+    """Joint probabilities of several reports of one value: ratios grow with them, up to the permanent answer's."""
+    m = CHAINS[name]
+    seen = m.domain.size
+    permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
+    answers = sorted(permanent[0])
+    channel = {s: defaultdict(Fraction) for s in answers}
+    noise = Outcomes(seen)
+    while True:  # the second round alone, given a permanent answer
+        for answer in answers:
+            noise.sizes, noise.probability = [], Fraction(1)
+            channel[answer][second_round(m, answer, noise)] += noise.probability
+        if not noise.next_run():
+            break
+    found = []
+    for k in (1, 2, 4, 8, 32):
+        joint = [
+            {o: sum(a[s] * math.prod([channel[s][y] for y in o]) for s in answers) for o in sequences(answers, k)}
+            for a in permanent
+        ]
+        found.append(max(a[o] / b[o] for a, b in itertools.permutations(joint, 2) for o in a))
+    assert found[0] == m.worst_ratio()
+    assert found == sorted(found)
+    assert found[-1] <= m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
+    assert float(found[-1]) > 0.9 * float(m.permanent_ratio())
+
+
+def sequences(answers, k):
+    """All of them; of long ones those with the largest ratios, k times the same report."""
+    return list(itertools.product(answers, repeat=k)) if k <= 2 else [(y,) * k for y in answers]
+
+
+def second_round(m, answer, noise):
+    """Through the code: a permanent round without noise is put before it."""
+
+    class First:
+        def perturb_codes(self, codes, noise):
+            return (
+                np.array([answer], np.uint8) if isinstance(m, LongitudinalUnaryEncoding) else np.array(answer, np.uint8)
+            )
+
+    twin = pickle.loads(pickle.dumps(m))
+    twin.__dict__["permanent"], twin.__dict__["instantaneous"] = First(), m.instantaneous
+    return tuple(np.ravel(twin.perturb_codes(np.array([0], np.uint8), noise)).tolist())
+
+
+ratios = st.floats(1e-6, 1 - 1e-6)
+
+
+def most_of_optimized(kind, infinity) -> float:
+    """What a report spends if the second round leaves 0s as they are and keeps 1s with 1/2."""
+    first = UnaryEncoding([0, 1], epsilon=infinity, variant="optimized" if kind == "OUE" else "symmetric")
+    p, q = first.p / 2, first.q / 2
+    return math.log(p * (1 - q) / ((1 - p) * q))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1e-3, 12), ratios, st.integers(2, 500), st.sampled_from(["grr", "loloha", *VARIANTS]))
+def test_epsilons_are_never_above_those_asked_for(infinity, ratio, d, kind):
+    one = infinity * ratio
+    make = {"grr": grr, "loloha": lambda d, i, o: loloha(d, 7, i, o)}.get(kind, lambda d, i, o: ue(d, kind, i, o))
+    if kind in ("OUE", "SOUE") and one >= most_of_optimized(kind, infinity):
+        with pytest.raises(ParameterError, match="no second round spends more"):
+            make(d, infinity, one)
+        return
+    m = make(d, infinity, one)
+    assert m.worst_ratio() <= exact_exp(one)
+    assert m.permanent_ratio() <= exact_exp(infinity)
+    assert exact_ln(m.worst_ratio()) >= Decimal(one) * (1 - Decimal("1e-6"))
+    assert m.permanent_ratio() > m.worst_ratio()
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_reports_of_one_person_converge_to_the_permanent_answer(name):
+    check_permanents(MANY[name])
+
+
+def test_a_permanent_round_that_is_redrawn_is_found_in_the_others(monkeypatch):
+    monkeypatch.setattr(
+        LongitudinalRandomizedResponse,
+        "perturb_codes",
+        lambda self, codes, noise: self.instantaneous.perturb_codes(
+            self.permanent.perturb_codes(codes, noise.instantaneous()), noise.instantaneous()
+        ),
+    )
+    for name in ("grr", "loloha"):
+        with pytest.raises(AssertionError, match="probability"):
+            check_permanents(MANY[name])
+
+
+@pytest.mark.parametrize("m", [grr(4, 1.5), ue(4, "OSUE", 1.5), ue(4, "SOUE", 1.5, 0.3)], ids=lambda m: m.name)
+def test_guesses_after_any_number_of_reports_are_no_better_than_epsilon_infinity_allows(m):
+    """The best guess of one of d values has probability at most e / (e + d - 1) under epsilon-LDP."""
+    persons, value = 20_000, 2
+    codes = np.full(persons, value, np.uint8)
+    noise = Keyed(Secret.from_seed(1), np.arange(persons), column="c").bind(m.fingerprint, codes)
+    answers = m.permanent.perturb_codes(codes, noise)
+    most = math.exp(m.epsilon_infinity) / (math.exp(m.epsilon_infinity) + 3)
+    shown = answers == value if answers.ndim == 1 else answers[:, 0] == 1 << value  # only this value's bit
+    assert shown.mean() <= most + 4 * math.sqrt(most / persons)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_marginals(name):
+    m, n = SAMPLED[name], 120_000
+    codes = np.random.default_rng(1).permutation(n) % len(codes_of(m))
+    noise = Keyed(Secret.generate(), np.arange(n), column="c")
+    reports = m.perturb_codes(codes.astype(np.uint8), noise.bind(m.fingerprint, codes.astype(np.uint8)))
+    check_marginals(codes, supported(m, reports), expected_support(m))
+
+
+N, RUNS = 400, 500
+
+
+def check_estimates(m) -> None:
+    """The mean and the variance of the estimates of a value of no record and one of 30 %, within 3 standard errors."""
+    codes = np.tile(np.where(np.arange(N) < 0.3 * N, 1, 2 if m.domain.size > 2 else 1), RUNS)
+    codes[codes == 2] = 2 + np.arange(np.count_nonzero(codes == 2)) % max(m.domain.size - 2, 1)
+    if m.domain.size == 2:
+        codes = np.tile((np.arange(N) < 0.3 * N).astype(int), RUNS)
+    noise = Keyed(Secret.from_seed(5), np.arange(N * RUNS), column="c").bind(m.fingerprint, codes)
+    reports = m.perturb_codes(codes.astype(np.uint8), noise)
+    support = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)
+    counts = m.debias(np.full((RUNS, 1), N), support)[0]
+    for value, f in [(1, 0.3)] if m.domain.size == 2 else [(0, 0.0), (1, 0.3)]:
+        true, variance = f * N, m.variance(N, f * N)
+        assert abs(counts[:, value].mean() - true) < 3 * math.sqrt(variance / RUNS)
+        assert abs(counts[:, value].var(ddof=1) / variance - 1) < 3 * math.sqrt(2 / (RUNS - 1))
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_estimates_are_unbiased_and_have_the_variance_of_the_formula(name):
+    check_estimates(SAMPLED[name])
+
+
+def test_a_wrong_estimator_or_variance_is_found(monkeypatch):
+    m = ue(10)
+    check_estimates(m)
+    with monkeypatch.context() as patch:  # debiased for the second round only
+        patch.setattr(
+            LongitudinalUnaryEncoding, "expected_parts", lambda m: m.instantaneous.expected_parts()
+        )
+        with pytest.raises(AssertionError):
+            check_estimates(ue(10))
+    m = flip(10, 2, 0.5)
+    check_estimates(m)
+    monkeypatch.setattr(DBitFlip, "variance", pure_variance)
+    with pytest.raises(AssertionError):
+        check_estimates(m)
+
+
+def pure_variance(m, n, count=0.0):
+    """Of the estimator that does not know how many reports were about a bucket."""
+    return (count * m.p * (1 - m.p) + (n - count) * m.q * (1 - m.q)) / (m.p - m.q) ** 2
+
+
+# ---- keyed noise
+
+ALL = {**SAMPLED, "wide": ue(200, "OSUE", 3.0, 1.0), "many buckets": flip(40_000, 2)}
+
+
+def reports_of(m, secret, n=400, column="c"):
+    codes = np.arange(n) % m.domain.size
+    labels = m.domain.arrow_values.take(pa.array(codes))
+    if m.domain.unmatched == "other":
+        labels = pa.array([None if c == m.domain.size - 1 else int(c) for c in codes], pa.int64())
+    return m.perturb(labels, randomness=Keyed(secret, np.arange(n) // 2, column=column))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_keyed_noise_repeats(name):
+    m, secret = ALL[name], Secret.generate()
+    once, again = reports_of(m, secret), reports_of(m, secret)
+    assert once.equals(again) == isinstance(m, DBitFlip)  # which alone has no second round
+    assert not once.equals(reports_of(m, Secret.generate()))
+    assert not reports_of(m, secret, column="other").equals(once)
+    seeded = Secret.from_seed(3)
+    assert reports_of(m, seeded).equals(reports_of(m, seeded))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_fresh_noise_is_refused(name):
+    with pytest.raises(ParameterError, match="keyed noise"):
+        ALL[name].perturb(pa.array([1, 1]))
+
+
+def test_blocks_do_not_show(monkeypatch):
+    secret = Secret.from_seed(1)
+    for m in (ue(20), flip(20, 3), loloha(20)):
+        whole = reports_of(m, secret)
+        for module in ("unary_encoding", "d_bit_flip"):
+            monkeypatch.setattr(f"ldp_core.mechanisms.longitudinal.{module}._BLOCK", 64)
+        monkeypatch.setattr("ldp_core.reports.words._BLOCK", 7)
+        assert reports_of(m, secret).equals(whole)
+        monkeypatch.undo()
+
+
+# ---- tallies, wire, value objects
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_tallies_merge_and_arrow_round_trips(name):
+    m = ALL[name]
+    reports = reports_of(m, Secret.generate())
+    assert reports.type == m.reports.arrow_type()
+    whole = m.tally(reports)
+    assert Tally.merge([m.tally(reports[:123]), m.tally(reports[123:])]) == whole
+    assert whole == m.tally(pa.chunked_array([reports[:7], reports[7:]])) == Tally.from_bytes(whole.to_bytes())
+    native = m.reports.from_arrow(reports)
+    assert m.reports.to_arrow(m.reports.from_arrow(m.reports.to_arrow(native, packed=True))).equals(reports)
+    if not isinstance(m, LongitudinalRandomizedResponse):
+        assert m.tally(m.reports.to_numpy(native)) == whole
+    groups = np.arange(len(native)) % 3
+    counts = m.count_reports(native, groups, 3)
+    for group in range(3):
+        np.testing.assert_array_equal(
+            counts[group], m.tally(reports.take(pa.array(np.flatnonzero(groups == group)))).counters
+        )
+    histogram = m.estimate(whole, confidence=0.9)
+    assert (histogram.low <= histogram.high).all()
+    many = m.debias(np.full((3, 1), 9), counts)
+    assert all(part.shape == (3, m.domain.size) for part in many)
+    assert m.estimate(m.empty_tally()).counts.tolist() == [0.0] * m.domain.size
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_value_objects(name):
+    m = ALL[name]
+    for again in (pickle.loads(pickle.dumps(m)), Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))):
+        assert again == m
+        assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
+        assert again.expected_parts() == m.expected_parts()
+    assert isinstance(m, Longitudinal)
+    assert m.memoised
+    assert f"epsilon_infinity={m.epsilon_infinity}" in repr(m)
+    with pytest.raises(AttributeError):
+        m.epsilon_infinity = 3.0
+
+
+def test_all_differ():
+    others = [
+        RandomizedResponse(range(6), epsilon=1.0),
+        grr(6, 2.0, 0.5),
+        grr(6, 3.0),
+        loloha(12, 3),
+        flip(10, 4),
+        ue(10, "SUE"),
+    ]
+    mechanisms = [*ALL.values(), *others]
+    assert len(set(mechanisms)) == len({m.fingerprint for m in mechanisms}) == len(mechanisms)
+    assert loloha(12, 4) == loloha(12, "optimal")
+    with pytest.raises(MechanismMismatchError):
+        others[1].estimate(others[2].empty_tally())
+
+
+BAD = [
+    lambda: grr(3, 1.0, 1.0),
+    lambda: grr(3, 1.0, 2.0),
+    lambda: grr(3, 0.0, -1.0),
+    lambda: grr(3, math.inf, 1.0),
+    lambda: grr(3, 1.0, math.nan),
+    lambda: grr(3, "2", 1.0),
+    lambda: grr(3, 1.0, 1e-25),
+    lambda: ue(3, "OUE", 2.0, 1.9),
+    lambda: ue(3, "SOUE", 2.0, 1.9),
+    lambda: ue(3, "optimized"),
+    lambda: ue(3, "OSUE", 1.0, 1e-17),
+    lambda: ue(3, "OSUE", 1.0, 1.0),
+    lambda: loloha(3, 1),
+    lambda: loloha(3, 2.5),
+    lambda: loloha(3, True),
+    lambda: loloha(3, "best"),
+    lambda: loloha(3, 1 << 16),
+    lambda: loloha(3, 2, 1.0, 1.0),
+    lambda: flip(3, 0),
+    lambda: flip(3, 4),
+    lambda: flip(3, True),
+    lambda: flip(3, 1, 0.0),
+    lambda: flip(3, 2, 1e-25),
+    lambda: Mechanism.from_dict({"mechanism": "loloha", "domain": [1, 2], "epsilon_infinity": 1}),
+    lambda: Mechanism.from_dict({"mechanism": "d_bit_flip", "domain": [1, 2], "epsilon_infinity": 1, "bits": 9}),
+]
+
+
+@pytest.mark.parametrize("make", BAD)
+def test_bad_parameters(make):
+    with pytest.raises(ParameterError):
+        make()
+
+
+def test_errors_name_the_permitted_interval():
+    with pytest.raises(ParameterError, match=r"\(0, epsilon_infinity = 2.0\)"):
+        grr(3, 2.0, 3.0)
+    with pytest.raises(ParameterError, match=r"\(0, 1\.3"):
+        ue(3, "SOUE", 2.0, 1.5)
+    with pytest.raises(ParameterError, match=r"\[1, 3\]"):
+        flip(3, 4)
+    with pytest.raises(DomainError):
+        grr(3, unmatched="none")
+
+
+def test_what_is_no_report():
+    m = loloha(9, 3)
+    with pytest.raises(ReportError, match="1 of 2 reports"):
+        m.tally(np.array([0, 3 << 48], np.uint64))
+    m = flip(9, 2)
+    for bad in ([2, 3], [2, 18], [17, 16]):
+        with pytest.raises(ReportError, match="1 of 2 reports are not of 2 different buckets"):
+            m.tally(np.array([[0, 17], bad], np.uint16))
+    for reports in (pa.array([1, 2]), pa.array([[1, 2]]), pa.array([None, [1, 4]], m.reports.arrow_type()), pa.array(["x"])):
+        with pytest.raises(ReportError):
+            m.tally(reports)
+    for counters in (np.zeros(18, int), np.full(18, 1), np.r_[2, 2, np.zeros(16, int)]):
+        with pytest.raises(ReportError):
+            m.estimate(Tally(2, counters, m.fingerprint))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_records(name):
+    m = ALL[name]
+    reports = m.perturb(
+        pa.array([], pa.int64()), randomness=Keyed(Secret.generate(), pa.array([], pa.int64()), column="c")
+    )
+    assert reports.type == m.reports.arrow_type()
+    assert m.tally(reports) == m.empty_tally()

@@ -1,0 +1,37 @@
+"""The square wave."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ldp_core import ParameterError, SquareWave
+
+from .helpers import SIDE
+
+# epsilon; b, p, q, as vvv214/LDP_Protocols sw.py has them
+SQUARE_WAVE = [
+    (0.5, 0.35815542461116684, 0.7559484588634582, 0.4585059174632018),
+    (1.0, 0.25608293750147265, 1.1363051215897186, 0.4180232931306735),
+    (2.0, 0.1293370667457663, 2.53801040671566, 0.34348235725033444),
+    (4.0, 0.030427703824353614, 12.630880147922284, 0.23134263963622595),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "b", "p", "q"), SQUARE_WAVE)
+def test_square_wave_parameters(epsilon, b, p, q):
+    m = SquareWave((0, 1), epsilon=epsilon, buckets=2048)
+    assert m.b == pytest.approx(b, rel=1e-12)
+    high, low = (float(x) * m.buckets for x in m.cell_probabilities)  # of cells, as densities
+    assert (high, low) == (pytest.approx(p, rel=0.005), pytest.approx(q, rel=0.005))
+    assert m.cells == (2048 + 2 * int(b * 2048), 2 * int(b * 2048) + 1)
+    small = SquareWave((0, 1), epsilon=epsilon, buckets=50)
+    (cells, w), e = small.cells, np.exp(epsilon)
+    assert float(small.cell_probabilities[0]) == pytest.approx(e / (w * e + cells - w), rel=1e-12)
+
+
+def test_bad_distributions():
+    m = SquareWave(SIDE, epsilon=1.0, buckets=10)
+    for options in ({"method": "mle"}, {"buckets": 11}, {"buckets": 0}, {"confidence": 1}):
+        with pytest.raises(ParameterError):
+            m.distribution(m.empty_tally(), **options)

@@ -1,0 +1,146 @@
+"""Stochastic rounding before a frequency oracle: how the parts of one report hang together, means, distributions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+
+from ldp_core import (
+    HadamardResponse,
+    Keyed,
+    LocalHashing,
+    OneBitMean,
+    ParameterError,
+    RandomizedResponse,
+    Secret,
+    StochasticRounding,
+    SubsetSelection,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_core.mechanisms.numbers.stochastic_rounding import spread
+
+from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
+
+
+def law_of_bits(oracle, x, bits) -> Fraction:
+    """Exact probability that exactly these values are supported by a report of x; small k only."""
+    k = len(bits)
+    p, q = (Fraction(a[0]) for a in oracle.expected_parts())
+    if isinstance(oracle, RandomizedResponse):
+        return Fraction(0) if sum(bits) != 1 else p if bits[x] else q
+    if isinstance(oracle, SubsetSelection):
+        if sum(bits) != oracle.k:
+            return Fraction(0)
+        return p / comb(k - 1, oracle.k - 1) if bits[x] else (1 - p) / comb(k - 1, oracle.k)
+    weight = Fraction(1)
+    for v, bit in enumerate(bits):
+        one = p if v == x else q
+        weight *= one if bit else 1 - one
+    return weight
+
+
+def supports_by_report(oracle):
+    """Each set of supported values that there may be, and its exact probability given each value."""
+    k = oracle.domain.size
+    if isinstance(oracle, HadamardResponse):
+        p = Fraction(oracle.expected_parts()[0][0])
+        for y in range(oracle.columns):
+            bits = [((v + 1) & y).bit_count() % 2 == 0 for v in range(k)]
+            yield np.array(bits), [2 * (p if bits[x] else 1 - p) / oracle.columns for x in range(k)]
+        return
+    for bits in product((False, True), repeat=k):
+        yield np.array(bits), [law_of_bits(oracle, x, bits) for x in range(k)]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_spread_over_all_reports(name):
+    m = ROUNDED[name]
+    weights = np.vstack([m.places, np.tri(m.buckets)[1], np.random.default_rng(0).normal(size=m.buckets)])
+    total, first, second = np.zeros(m.buckets), *np.zeros((2, 3, m.buckets))
+    for bits, exact in supports_by_report(m.oracle):
+        law, sums = np.array(exact, float), weights @ bits
+        total += law
+        first += sums[:, None] * law
+        second += sums[:, None] ** 2 * law
+    np.testing.assert_allclose(total, 1)
+    np.testing.assert_allclose(spread(m.oracle, weights), second - first**2, atol=1e-12)
+
+
+def test_two_points_and_randomized_response_are_one_bit_mean():
+    rounding = StochasticRounding((3, 5), epsilon=1.25, buckets=2, oracle="randomized_response")
+    one_bit = OneBitMean((3, 5), epsilon=1.25)
+    assert rounding.worst_ratio() == one_bit.worst_ratio()
+    assert rounding.variance(7, 3.3) == pytest.approx(one_bit.variance(7, 3.3), rel=1e-12)
+    counts = np.array([400, 600])
+    ours = rounding.mean(Tally(1000, counts, rounding.fingerprint))
+    theirs = one_bit.mean(Tally(1000, counts, one_bit.fingerprint))
+    assert ours.mean == pytest.approx(theirs.mean, rel=1e-12)
+    assert ours.standard_error == pytest.approx(theirs.standard_error * np.sqrt(999 / 1000), rel=1e-9)
+
+
+def test_k_ary_randomized_response_agrees_with_the_sample_variance():
+    """There a report is a symbol, so that the error from the model is that of the sample."""
+    m = ROUNDED["rounding, k-RR"]
+    counts = np.array([300, 100, 250, 50, 300])
+    value = (m.places - m.oracle.q * m.places.sum()) / (m.oracle.p - m.oracle.q)
+    sample = np.repeat(value, counts)
+    found = m.mean(Tally(1000, counts, m.fingerprint))
+    assert (found.mean + 1) / 2 == pytest.approx(sample.mean(), rel=1e-12)
+    assert found.standard_error / 2 == pytest.approx(sample.std() / np.sqrt(1000), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "oracle", [LocalHashing, "local_hashing", lambda points, epsilon: 7, lambda points, epsilon: SYMBOLS["hybrid"]]
+)
+def test_oracles_that_do_not_do(oracle):
+    with pytest.raises(ParameterError):
+        StochasticRounding(SIDE, epsilon=1.0, oracle=oracle)
+    with pytest.raises(ParameterError):
+        StochasticRounding(SIDE, epsilon=1.0, oracle=lambda points, epsilon: UnaryEncoding(points, epsilon=2 * epsilon))
+
+
+def test_intervals_of_means_from_model_errors_cover():
+    """Through real reports: 1000 tallies of 500 numbers each."""
+    m = ROUNDED["rounding, subsets"]
+    runs, n = 1000, 500
+    numbers = np.random.default_rng(2).choice([-1.0, -0.2, 0.9], runs * n)
+    native = m.perturb_codes(
+        m.inputs.encode(numbers),
+        Keyed(Secret.from_seed(1), np.arange(runs * n), column="c").bind(m.fingerprint, m.inputs.encode(numbers)),
+    )
+    counts = m.count_reports(native, np.arange(runs * n) // n, runs)
+    _, _, low, high = m.means(np.full(runs, n), counts)
+    truth = -0.3 / 3
+    assert 0.925 <= np.mean((low <= truth) & (truth <= high)) <= 0.975
+
+
+# ---- unbiased distributions
+
+
+def test_the_mean_of_an_unbiased_distribution_is_the_mean():
+    for name, m in ROUNDED.items():
+        tally = m.tally(m.perturb(POPULATIONS["30 % at 0.2"]()[:5000]))
+        found = m.distribution(tally)
+        expected = m.mean(tally).mean
+        total = found.frequencies.sum()
+        if name == "rounding, k-RR":
+            assert total == pytest.approx(1)
+        assert found.mean == pytest.approx(expected)
+        middles = (found.centres[1:] + found.centres[:-1]) / 2
+        np.testing.assert_allclose(found.edges, [-1, *middles, 1], atol=1e-12)
+
+
+def test_errors_of_cumulative_shares_of_rounded_numbers():
+    m = ROUNDED["rounding, Hadamard"]
+    numbers = POPULATIONS["30 % at 0.2"]()[:2000]
+    found = [m.distribution(m.tally(m.perturb(numbers))) for _ in range(250)]
+    stated = np.mean([f.cumulative_errors for f in found], 0)[:-1]
+    seen = np.std([f.cumulative for f in found], 0)[:-1]
+    assert all(f.cumulative[-1] == pytest.approx(1) for f in found)
+    assert np.all(seen < 1.3 * stated)
+    assert np.all(seen > 0.7 * stated)

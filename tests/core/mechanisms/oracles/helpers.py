@@ -1,0 +1,157 @@
+"""Examples, strategies and tables for the tests of frequency oracles."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from ldp_core import Domain, Keyed, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core.exact.sampling import ONE
+
+from ...checks import exact_ln
+
+ROWS = 1_000_000
+KINDS = {
+    "OUE": lambda domain: UnaryEncoding(domain, epsilon=1.0),
+    "SUE": lambda domain: UnaryEncoding(domain, epsilon=2.0, variant="symmetric"),
+    "custom": lambda domain: UnaryEncoding.from_probabilities(domain, p=0.9, q=0.07),
+}
+
+
+def table_of(m) -> np.ndarray:
+    """Pr[report supports v | code x], one more row for "none"."""
+    p, q = (np.array(x, float) for x in m.expected_parts())
+    d = m.domain.size
+    table = np.where(np.eye(d, dtype=bool), p, q)
+    return np.vstack([table, q]) if m.domain.unmatched == "none" else table
+
+
+def values_of(m, codes: np.ndarray, kind: str):
+    """Values of these codes as ``kind`` of input; unmatched ones are nulls and unknown values by turns."""
+    unknown = {"str": ["unknown"], "int": [2**40], "bool": []}[m.domain.kind]
+    labels = [*m.domain.labels, None, *unknown]
+    indices = codes.astype(np.int64)
+    if m.domain.unmatched != "error":
+        unmatched = np.flatnonzero(indices == len(m.domain.labels))
+        indices[unmatched[::2]] += 1
+    dictionary = pa.array(labels)
+    array = pa.DictionaryArray.from_arrays(pa.array(indices), dictionary)
+    if kind == "dictionary":
+        return array
+    plain = array.cast(dictionary.type)
+    if kind == "list":
+        return plain.to_pylist()
+    if kind == "numpy":
+        return np.array(plain.to_pylist(), object) if plain.null_count else plain.to_numpy(zero_copy_only=False)
+    if kind == "chunked":
+        return pa.chunked_array([plain[: ROWS // 3], plain[ROWS // 3 :]])
+    if kind == "slice":
+        return pa.concat_arrays([plain[:5], plain, plain[:9]])[5 : 5 + len(plain)]
+    return plain
+
+
+def supported(m, reports) -> np.ndarray:
+    native = m.reports.from_arrow(m._reports_as_arrow(reports))
+    if native.ndim == 2:
+        return m.reports.to_numpy(native)
+    if isinstance(m, RandomizedResponse):
+        return native[:, None] == np.arange(m.domain.size)
+    return m.count_reports(native, np.arange(len(native)), len(native)).astype(bool)
+
+
+INPUTS = ["arrow", "dictionary", "numpy", "slice", "chunked", "arrow", "dictionary", "numpy"]
+
+
+RANDOMIZED = {
+    "warner": RandomizedResponse(epsilon=1.0),
+    "warner of text": RandomizedResponse(["no", "yes"], epsilon=2.0),
+    "warner of (True, False)": RandomizedResponse([True, False], epsilon=2.0),
+    "d=3": RandomizedResponse([7, -3, 2**62], epsilon=0.5),
+    "d=16": RandomizedResponse([f"v{k}" for k in range(16)], epsilon=2.0),
+    "d=16 other": RandomizedResponse(Domain(range(15), unmatched="other"), epsilon=2.0),
+    "d=256": RandomizedResponse([f"v{k}" for k in range(256)], epsilon=5.0),
+    "d=300": RandomizedResponse(range(-100, 200), epsilon=5.0),
+    "coins": RandomizedResponse.from_coins(truth=0.6, yes=0.2),
+    "coins of text": RandomizedResponse.from_coins(["no", "yes"], truth=0.3, yes=0.9),
+    "coins other": RandomizedResponse.from_coins(Domain(["no"], unmatched="other"), truth=0.3, yes=0.9),
+}
+
+
+AWKWARD = (
+    [1e-6, math.nextafter(1e-6, 1), 0.1, 1 / 3, math.log(2), math.log(3), math.e, math.pi, 1, 2, 50]
+    + [math.nextafter(1, 0), math.nextafter(1, 2), 2**-10, 44.361419555836498, 44.4, 45.0, 49.99999999999999]
+    + [math.log(k) for k in (5, 7, 255, 256, 257, 2**32, 2**53)]
+)
+epsilons = st.one_of(
+    st.floats(math.log(1e-6), math.log(50)).map(lambda x: min(max(math.exp(x), 1e-6), 50.0)),
+    st.sampled_from(AWKWARD),
+)
+sizes = st.one_of(st.integers(2, 300), st.integers(2, 5000), st.sampled_from([2, 3, 4, 255, 256, 257, 5000]))
+policies = st.sampled_from(["error", "other"])
+
+
+def domain(d: int, unmatched: str = "error") -> Domain:
+    return Domain(range(d - (unmatched == "other")), unmatched=unmatched)
+
+
+def spends_at_most(m, epsilon: float) -> bool:
+    return exact_ln(m.worst_ratio()) <= Decimal(epsilon)
+
+
+def as_threshold(p: Fraction) -> int:
+    scaled = p * ONE
+    assert scaled.denominator == 1, "not an integer over 2^64"
+    assert 0 < scaled < ONE
+    return int(scaled)
+
+
+open_unit = st.one_of(
+    st.floats(0, 1, exclude_min=True, exclude_max=True),
+    st.floats(-40, -1e-9).map(math.exp).filter(lambda x: 0 < x < 1),
+    st.floats(-36, -1).map(lambda x: 1 - math.exp(x)).filter(lambda x: 0 < x < 1),
+)
+
+
+def is_least_float_above(epsilon: float, ratio: Fraction) -> bool:
+    return Decimal(math.nextafter(epsilon, 0)) < exact_ln(ratio) <= Decimal(epsilon)
+
+
+def domain_of(d: int, policy: str) -> Domain:
+    return Domain(range(d - (policy == "other")), unmatched=policy)
+
+
+def check_ratio(m, tables: list[list[Fraction]]) -> None:
+    worst = max(x / y for a, b in itertools.permutations(tables, 2) for x, y in zip(a, b, strict=True))
+    assert worst == m.worst_ratio()
+    assert exact_ln(worst) <= Decimal(m.epsilon)
+
+
+def codes_of(m, n: int) -> np.ndarray:
+    return np.random.default_rng(1).permutation(n) % (m.domain.size + (m.domain.unmatched == "none"))
+
+
+def values_for(m, codes) -> pa.Array:
+    return pa.array(codes, mask=codes == len(m.domain.labels) if m.domain.unmatched != "error" else None)
+
+
+def estimates_of(m, shares: dict[int, float], n: int, repeats: int) -> np.ndarray:
+    """float[repeats, d]: of the same n records, with seeded noise."""
+    codes = np.concatenate([np.full(round(n * share), v) for v, share in shares.items()])
+    assert len(codes) == n
+    noise = Keyed(Secret.from_seed(11), np.arange(n * repeats), column="c")
+    reports = m.reports.from_arrow(m.perturb(pa.array(np.tile(codes, repeats)), randomness=noise))
+    counts = m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats)
+    return m.debias(n, counts)[0]
+
+
+def check_moments(estimates: np.ndarray, true: float, variance: float) -> None:
+    """Mean and variance within 3 standard errors (of the normal distribution); the noise is seeded."""
+    k = len(estimates)
+    assert abs(estimates.mean() - true) < 3 * math.sqrt(variance / k)
+    assert abs(estimates.var(ddof=1) / variance - 1) < 3 * math.sqrt(2 / k)

@@ -1,0 +1,101 @@
+"""Projective spaces by enumeration, for the tests of both projective geometry responses."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ldp_core import Domain, HybridProjectiveGeometryResponse, ProjectiveGeometryResponse
+from ldp_core.exact.sampling import ONE
+
+PGR, HPGR = ProjectiveGeometryResponse, HybridProjectiveGeometryResponse
+
+
+# ---- the geometry, slowly
+
+
+def reports_of(field: int, t: int) -> list[tuple[int, ...]]:
+    """Vectors whose last digit that is not 0 is 1, in the order of the numbers that they are, lowest digit first."""
+    vectors = [v for v in itertools.product(range(field), repeat=t) if any(v) and [x for x in v if x][-1] == 1]
+    return sorted(vectors, key=lambda v: v[::-1])
+
+
+def values_of(field: int, t: int) -> list[tuple[int, ...]]:
+    """Vectors whose first digit that is not 0 is 1: those with the earliest 1 first, then in order of the rest."""
+    vectors = [v for v in itertools.product(range(field), repeat=t) if any(v) and next(x for x in v if x) == 1]
+    return sorted(vectors, key=lambda v: (v.index(1), v[::-1]))
+
+
+def incidence(field: int, t: int) -> np.ndarray:
+    """bool[values, reports]: <v, y> = 0 modulo the field."""
+    return np.array(values_of(field, t)) @ np.array(reports_of(field, t)).T % field == 0
+
+
+# ---- every outcome, through the code
+
+
+class Every:
+    """Noise for as many records as there are combinations of decisions: each has another one, with its probability."""
+
+    def __init__(self, m, *sizes: int) -> None:
+        self.agree, *self.uniform = np.indices((2, *sizes)).reshape(1 + len(sizes), -1).astype(np.uint32)
+        self.m, self.sizes = m, sizes
+
+    def __len__(self) -> int:
+        return len(self.agree)
+
+    def rows(self, start, stop):
+        assert stop - start == len(self)
+        return self
+
+    def bernoulli(self, threshold, n, lane):
+        assert (lane, threshold) == (0, self.m._agree)
+        return np.packbits(self.agree.astype(bool), bitorder="little")
+
+    def uniform_below(self, d, n, lane):
+        assert self.sizes[lane - 1] == d
+        return self.uniform[lane - 1]
+
+    def weights(self) -> list[Fraction]:
+        p, share = Fraction(self.m._agree, ONE), Fraction(1, math.prod(self.sizes))
+        return [share * (p if agree else 1 - p) for agree in self.agree]
+
+
+def channel(m, cells: int, code: int) -> list[Fraction]:
+    """Exact probability of each report of a code."""
+    noise = Every(m, m.space.support, cells - m.space.support)
+    table = [Fraction(0)] * cells
+    for report, weight in zip(
+        m.perturb_codes(np.full(len(noise), code, np.uint8), noise), noise.weights(), strict=True
+    ):
+        table[int(report)] += weight
+    assert sum(table) == 1
+    return table
+
+
+# ---- counting
+
+MECHANISMS = {
+    "PGR": PGR(range(100), epsilon=1.5),
+    "PGR none": PGR(Domain(range(30), unmatched="none"), epsilon=1.0, field=5),
+    "PGR other": PGR(Domain(range(12), unmatched="other"), epsilon=1.0, field=3),
+    "HPGR": HPGR(range(50), epsilon=2.0, field=3),
+    "HPGR none": HPGR(Domain(range(40), unmatched="none"), epsilon=1.0, field=2, blocks=7),
+    "HPGR one block": HPGR(Domain(range(6), unmatched="other"), epsilon=1.0, field=2, blocks=1),
+}
+each = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def supported(m, reports) -> np.ndarray:
+    """bool[n, d], by the matrix."""
+    reports, supports = np.asarray(reports).astype(int), incidence(m.field, m.space.dimension)
+    if isinstance(m, PGR):
+        return supports[: m.domain.size, reports].T
+    size = -(-(m.domain.size + (m.domain.unmatched == "none")) // m.blocks)
+    block, point = np.divmod(reports, m.space.points)
+    value_block, value = np.divmod(np.arange(m.domain.size), size)
+    return supports[value[None], point[:, None]] & (block[:, None] == value_block)

@@ -1,0 +1,400 @@
+"""Block Hadamard response: every column for every value, against the matrix itself; closed forms; one block."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import linalg
+
+from ldp_core import (
+    BlockHadamardResponse,
+    Domain,
+    HadamardResponse,
+    Keyed,
+    Mechanism,
+    MechanismMismatchError,
+    ParameterError,
+    ReportError,
+    Secret,
+    Tally,
+)
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
+
+from ...checks import check_marginals, exact_exp
+from ...keyed_reference import SECRET, block
+from .helpers import check_moments, check_ratio, codes_of, domain_of, estimates_of, values_for
+
+BHR = BlockHadamardResponse
+MECHANISMS = {
+    "BHR": BHR(range(50), epsilon=2.0),
+    "BHR 129": BHR(range(129), epsilon=4.0),
+    "BHR none": BHR(Domain(range(40), unmatched="none"), epsilon=1.0, blocks=7),
+    "BHR other": BHR(Domain(range(12), unmatched="other"), epsilon=1.5, blocks=4),
+    "BHR one block": BHR(range(6), epsilon=1.0),
+    "BHR a value a block": BHR(range(5), epsilon=3.0, blocks=5),
+}
+each = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def scores(m) -> np.ndarray:
+    """int[d, K]: 1 for a report that supports the value, -1 for another one in its block, 0 for those elsewhere."""
+    d, blocks = m.domain.size, m.blocks
+    b = next(2**k for k in range(1, 40) if blocks * (2**k - 1) >= d)
+    assert (m.columns, m.points) == (b, blocks * b)
+    table = np.zeros((d, blocks, b), int)
+    table[np.arange(d), np.arange(d) % blocks] = linalg.hadamard(b)[1 + np.arange(d) // blocks]
+    return table.reshape(d, -1)
+
+
+# ---- known answers
+
+
+@pytest.mark.parametrize("d", [2, 3, 127, 128, 129, 1000])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
+def test_closed_forms(d, epsilon):
+    """Of a value that has its share of a uniform population, if all blocks are full: (e - 1 + 2 B)^2 / ... - 1 / d."""
+    m, e = BHR(range(d), epsilon=epsilon), math.exp(epsilon)
+    t = (e - 1) / (e - 1 + 2 * m.blocks)
+    assert (m.p, m.q) == (pytest.approx(t / 2, rel=1e-12), 0)
+    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+    for blocks in {1, d, *(b for b in (2, 5, 10, 43, 64) if d % b == 0)}:
+        m = BHR(range(d), epsilon=epsilon, blocks=blocks)
+        n_var = (e - 1 + 2 * blocks) ** 2 / (blocks * (e - 1) ** 2) - 1 / d
+        assert m.variance(1, 1 / d) == pytest.approx(n_var, rel=1e-9)
+
+
+@pytest.mark.parametrize("d", [2, 3, 127, 128, 1000])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_one_block_is_hadamard_response(d, epsilon):
+    m, one = BHR(range(d), epsilon=epsilon, blocks=1), HadamardResponse(range(d), epsilon=epsilon)
+    assert m.points == one.columns
+    assert abs(one.expected_parts()[0][0] - m.own) <= Fraction(1, ONE)
+    for count in (0, 30, 100):
+        assert m.variance(100, count) == pytest.approx(one.variance(100, count), rel=1e-12)
+    reports = m.perturb(np.arange(3000) % d)
+    ours, theirs = m.estimate(m.tally(reports)), one.estimate(one.tally(reports))
+    for name in ("counts", "standard_errors", "low", "high"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", np.linspace(0.05, 7, 30))
+def test_the_number_of_blocks_is_the_best(epsilon):
+    def n_var(blocks):
+        return (math.expm1(epsilon) + 2 * blocks) ** 2 / blocks
+
+    assert best_blocks(10**9, epsilon) == min(range(1, 2000), key=n_var)
+    papers = 2 ** (math.ceil(math.log2(min(math.exp(epsilon), 2 * 10**9))) - 1)
+    assert n_var(best_blocks(10**9, epsilon)) <= n_var(papers) <= 1.39 * n_var(best_blocks(10**9, epsilon))
+
+
+def test_without_use_there_is_one_block():
+    assert [BHR(range(1000), epsilon=x).blocks for x in (1e-6, 0.5, 1.0, 1.3)] == [1] * 4
+    assert [BHR(range(7), epsilon=x).blocks for x in (1.4, 5.0, 50.0)] == [2, 7, 7]
+
+
+# ---- every outcome, through the code
+
+
+class Every:
+    """Noise for 2 K records, each with another combination of decisions, whose probability is its weight."""
+
+    def __init__(self, m) -> None:
+        self.m = m
+        self.force, self.column = np.indices((2, m.points)).reshape(2, -1).astype(np.uint32)
+
+    def rows(self, start, stop):
+        assert stop - start == len(self.force)
+        return self
+
+    def bernoulli(self, threshold, n, lane):
+        assert (lane, threshold) == (0, self.m._force)
+        return np.packbits(self.force.astype(bool), bitorder="little")
+
+    def uniform_below(self, d, n, lane):
+        assert (lane, d) == (1, self.m.points)
+        return self.column
+
+    def channel(self, code: int) -> list[Fraction]:
+        """Exact probability of each report of a code."""
+        t = Fraction(self.m._force, ONE)
+        table = [Fraction(0)] * self.m.points
+        reports = self.m.perturb_codes(np.full(len(self.force), code, np.uint16), self)
+        for report, force in zip(reports.tolist(), self.force.tolist(), strict=True):
+            table[report] += (t if force else 1 - t) / self.m.points
+        assert sum(table) == 1
+        return table
+
+
+CASES = [
+    (2, 1, "error"),
+    (2, 2, "none"),
+    (3, 1, "other"),
+    (5, 2, "none"),
+    (7, 3, "error"),
+    (8, 1, "none"),
+    (9, 4, "other"),
+]
+
+
+@pytest.mark.parametrize(("d", "blocks", "policy"), CASES)
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon):
+    m = BHR(domain_of(d, policy), epsilon=epsilon, blocks=blocks)
+    table, (p, q), (own, same, other) = scores(m), m.expected_parts(), m._chances
+    tables = [Every(m).channel(code) for code in range(d + (policy == "none"))]
+    for code, channel in enumerate(tables[:d]):
+        supporting = {x for x, s in zip(channel, table[code], strict=True) if s == 1}
+        others = {x for x, s in zip(channel, table[code], strict=True) if s != 1}
+        assert (len(supporting), len(others)) == (1, 1)
+        assert supporting.pop() / others.pop() == m.worst_ratio()
+        for v in range(d):
+            parts = [Fraction(int(s), 2) for s in table[v]]
+            mean = sum(x * y for x, y in zip(parts, channel, strict=True))
+            assert mean == (p[v] if v == code else q[v])
+            assert q[v] == 0
+            chances = own if v == code else same if v % blocks == code % blocks else other
+            assert chances.variance == sum(x**2 * y for x, y in zip(parts, channel, strict=True)) - mean**2
+    if policy == "none":
+        assert set(tables[d]) == {Fraction(1, m.points)}
+    check_ratio(m, tables)
+
+
+@pytest.mark.parametrize("d", [127, 128, 129, 1000])
+def test_edges_of_blocks(d):
+    """First and last values, whose rows and blocks are the first and the last."""
+    m = BHR(range(d), epsilon=4.0)
+    table = scores(m)
+    for code in (0, m.blocks - 1, m.blocks, d - 1):
+        channel = Every(m).channel(code)
+        most = max(channel)
+        assert [x == most for x in channel] == (table[code] == 1).tolist()
+
+
+@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from([None, 1, 2, "d"]))
+def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, blocks):
+    m = BHR(range(d), epsilon=epsilon, blocks=d if blocks == "d" else blocks)
+    assert m.worst_ratio() <= exact_exp(epsilon)
+    assert m.worst_ratio() > exact_exp(min(epsilon, 40) * 0.999)
+
+
+# ---- counting
+
+
+@each
+@pytest.mark.parametrize("n_groups", [1, 3, 700])
+def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
+    m = MECHANISMS[name]
+    d, table = m.domain.size, scores(m)
+    reports = m.reports.from_arrow(m.perturb(values_for(m, codes_of(m, 5000))))
+    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
+    expected = np.zeros((n_groups, d + m.blocks), np.int64)
+    np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
+    np.add.at(expected, (groups, d + reports.astype(int) // m.columns), 1)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.points)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
+
+
+@each
+def test_the_estimator_is_the_authors(name):
+    """(2 B - 1 + e) / (e - 1) (2 #C - #block), as in `decode_string` of their Hadamard_Rand_general_original."""
+    m, n = MECHANISMS[name], 5000
+    reports = m.reports.from_arrow(m.perturb(values_for(m, codes_of(m, n))))
+    e = math.exp(m.epsilon)
+    expected = (2 * m.blocks - 1 + e) / (e - 1) * scores(m)[:, reports.astype(int)].sum(axis=1)
+    np.testing.assert_allclose(m.debias(n, m.tally(reports).counters)[0], expected, rtol=1e-9, atol=1e-6)
+
+
+@each
+def test_tallies_merge_and_arrow_round_trips(name):
+    m = MECHANISMS[name]
+    reports = m.perturb(values_for(m, codes_of(m, 5000)))
+    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.uint64()
+    whole = m.tally(reports)
+    assert (
+        Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole == Tally.from_bytes(whole.to_bytes())
+    )
+    assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    assert whole.counters[m.domain.size :].sum() == 5000
+
+
+# ---- samples
+
+
+def marginals(m) -> np.ndarray:
+    """Pr[a report of x supports v], by the definition: 1 / Z or e^epsilon / Z for each report."""
+    supports = scores(m) == 1
+    weights = np.where(supports, math.exp(m.epsilon), 1)
+    if m.domain.unmatched == "none":
+        weights = np.vstack([weights, np.ones(m.points)])
+    return weights / weights.sum(axis=1, keepdims=True) @ supports.T
+
+
+@each
+def test_marginals(name):
+    """And rows or blocks of other values are found."""
+    m = MECHANISMS[name]
+    codes = codes_of(m, 300_000)
+    reports = m.reports.from_arrow(m.perturb(values_for(m, codes))).astype(int)
+    supports = scores(m).T == 1
+    check_marginals(codes, supports[reports], marginals(m))
+    with pytest.raises(AssertionError, match="probability"):
+        check_marginals(codes, supports[reports][:, np.arange(m.domain.size) - 1], marginals(m))
+
+
+def test_a_bit_that_is_never_flipped_is_found(monkeypatch):
+    m = MECHANISMS["BHR"]
+    codes = codes_of(m, 300_000)
+    monkeypatch.setattr(np, "bitwise_count", np.zeros_like)
+    reports = m.perturb(codes).astype(int)
+    with pytest.raises(AssertionError, match="probability"):
+        check_marginals(codes, scores(m).T[reports] == 1, marginals(m))
+
+
+POPULATION = {0: 0.3, 2: 0.1, 3: 0.6}
+
+
+def variance_of(m, v: int, n: int) -> float:
+    """By enumeration: of the estimate of v, each report of x being e^epsilon as likely if it supports x."""
+    table = scores(m)
+    weights = np.where(table == 1, math.exp(m.epsilon), 1.0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    parts = table[v] * (2 * m.blocks - 1 + math.exp(m.epsilon)) / math.expm1(m.epsilon)
+    return sum(n * f * (weights[x] @ parts**2 - (weights[x] @ parts) ** 2) for x, f in POPULATION.items())
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 20, 25])
+def test_estimates_are_unbiased_with_the_stated_variance(blocks):
+    """In a population of three values: of one with a third of it, of one with most, and of one with nothing.
+
+    Reports of half the epsilon, and another variance, are found.
+    """
+    m, half, n = (BHR(range(50), epsilon=2.0, blocks=blocks), BHR(range(50), epsilon=1.0, blocks=blocks), 500)
+    estimates, wrong = (estimates_of(x, POPULATION, n, 1000) for x in (m, half))
+    for v in (0, 3, 1, 9, 49):
+        true, variance = n * POPULATION.get(v, 0), variance_of(m, v, n)
+        check_moments(estimates[:, v], true, variance)
+        with pytest.raises(AssertionError):
+            check_moments(estimates[:, v], true, variance / 1.4)
+        if true:
+            with pytest.raises(AssertionError):
+                check_moments(wrong[:, v] * (half.p / m.p), true, variance)
+
+
+@pytest.mark.parametrize("name", ["BHR", "BHR 129", "BHR other", "BHR one block", "BHR a value a block"])
+def test_standard_errors_know_the_block(name):
+    m, n = MECHANISMS[name], 1_000_000
+    codes = np.repeat([0, 2, 3], [300_000, 100_000, 600_000])
+    found = m.estimate(m.tally(m.perturb(codes))).standard_errors
+    expected = np.sqrt([variance_of(m, v, n) for v in range(m.domain.size)])
+    np.testing.assert_allclose(found, expected, rtol=0.03)  # 8 standard deviations
+    if 1 < m.blocks < m.domain.size:  # which the variance of an even population does not
+        even = np.sqrt(m.variance(n, np.bincount(codes, minlength=m.domain.size)))
+        assert np.abs(even / expected - 1).max() > 0.15
+
+
+@pytest.mark.parametrize("shares", ["uniform", "Zipf"])
+def test_intervals_cover(shares):
+    """1000 piles of 2000 records with seeded noise: overall within 0.5 %, each value within 4 standard errors of 95 %.
+
+    Those that take the population to be even do not, where it is not.
+    """
+    m, n, piles, d = BHR(range(30), epsilon=2.5, blocks=4), 2000, 1000, 30
+    weights = np.ones(d) if shares == "uniform" else 1 / np.arange(1, d + 1)
+    true = np.bincount(np.searchsorted(np.cumsum(weights / weights.sum()), (np.arange(n) + 0.5) / n), minlength=d)
+    noise = Keyed(Secret.from_seed(5), np.arange(n * piles), column="c")
+    codes = np.tile(np.repeat(np.arange(d), true), piles)
+    reports = m.reports.from_arrow(m.perturb(pa.array(codes), randomness=noise))
+    support = m.count_reports(reports, np.repeat(np.arange(piles), n), piles)
+    counts, _, low, high = m.debias(n, support)
+    covered = ((low <= true) & (true <= high)).mean(axis=0)
+    assert abs(covered.mean() - 0.95) < 0.005
+    assert np.abs(covered - 0.95).max() < 4 * math.sqrt(0.95 * 0.05 / piles)
+    _, _, low, high = m.with_intervals(counts, n, n * m._rates[1], confidence=0.95, simultaneous=False)
+    even = ((low <= true) & (true <= high)).mean(axis=0)
+    assert shares == "uniform" or np.abs(even - 0.95).max() > 4 * math.sqrt(0.95 * 0.05 / piles)
+
+
+# ---- keyed noise
+
+
+@each
+def test_keyed_reports_are_those_of_the_reference(name):
+    m = MECHANISMS[name]
+    codes, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
+    reports = m.reports.from_arrow(m.perturb(pa.array(codes), randomness=Keyed(SECRET, ids, column="c")))
+    table = scores(m)
+    for report, code, id_word in zip(reports.tolist(), codes.tolist(), ids.tolist(), strict=True):
+        data = block(m, "c", id_word, 0, code, 0, 0, 0)
+        wide = int.from_bytes(data[8:12], "little") * m.points
+        assert wide % 2**32 >= 2**32 % m.points, "drawn again"
+        drawn = wide >> 32
+        if int.from_bytes(data[:8], "little") >= m._force:
+            assert report == drawn
+        else:
+            row = 1 + code // m.blocks
+            there = code % m.blocks * m.columns + drawn % m.columns
+            assert report == (there if table[code, there] == 1 else there ^ (row & -row))
+            assert table[code, report] == 1
+
+
+# ---- value object and errors
+
+
+@each
+def test_value_object(name):
+    m = MECHANISMS[name]
+    m.perturb(values_for(m, codes_of(m, 10)))
+    again = Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))
+    assert again == m == pickle.loads(pickle.dumps(m))
+    assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
+    assert len({x.fingerprint for x in MECHANISMS.values()}) == len(MECHANISMS)
+
+
+def test_dictionary():
+    """The number of blocks is written down, so that a better way to choose it leaves stored reports readable."""
+    assert BHR(["a", "b", "c"], epsilon=4.0).to_dict() == {
+        "mechanism": "block_hadamard_response", "epsilon": 4.0, "blocks": 3, "domain": ["a", "b", "c"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20, True, "1"])
+def test_bad_epsilon(epsilon):
+    with pytest.raises(ParameterError, match="epsilon"):
+        BHR(range(4), epsilon=epsilon)
+
+
+@pytest.mark.parametrize("blocks", [0, -1, 5, 2.0, True, "2"])
+def test_bad_blocks(blocks):
+    with pytest.raises(ParameterError, match=r"blocks must be an integer in \[1, 4\]"):
+        BHR(range(4), epsilon=1, blocks=blocks)
+
+
+@each
+def test_what_is_no_report(name):
+    m = MECHANISMS[name]
+    with pytest.raises(ReportError, match="1 of 2 reports"):
+        m.tally(np.array([m.points - 1, m.points], np.uint64))
+    for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
+        with pytest.raises(ReportError):
+            m.tally(reports)
+    with pytest.raises(ReportError):
+        m.estimate(Tally(1, np.full(m.counters, 2), m.fingerprint))
+    with pytest.raises(MechanismMismatchError):
+        m.estimate(Tally(1, np.zeros(m.counters + 1, int), m.fingerprint))
+
+
+@each
+def test_no_records(name):
+    m = MECHANISMS[name]
+    assert m.estimate(m.tally(m.perturb(pa.array([], pa.int64())))).n == 0

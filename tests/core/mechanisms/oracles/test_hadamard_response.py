@@ -1,0 +1,229 @@
+"""Hadamard response: every column for every value; known answers; the transform against the matrix itself."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import linalg
+
+from ldp_core import Domain, HadamardResponse, Keyed, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
+
+from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
+from ...keyed_reference import SECRET, block
+
+# acceptance.json, "hadamard_response": epsilon, p, q, n Var at f = 0
+KNOWN = [
+    (0.5, 0.6224593312018546, 0.5, 16.67079235613105),
+    (1.0, 0.7310585786300049, 0.5, 4.682694376831169),
+    (2.0, 0.8807970779778824, 0.5, 1.7240616609663106),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "p", "q", "n_var"), KNOWN)
+@pytest.mark.parametrize("d", [2, 16, 128])
+def test_known_answers(epsilon, p, q, n_var, d):
+    m = HadamardResponse(range(d), epsilon=epsilon)
+    assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-12) for x in (p, q, n_var))
+    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+
+
+# ---- every outcome, through the code
+
+
+class Every:
+    """Noise for 2 K records, each with another combination of decisions, whose probability is its weight."""
+
+    def __init__(self, m) -> None:
+        self.m = m
+        self.agree, self.column = np.indices((2, m.columns)).reshape(2, -1).astype(np.uint32)
+
+    def __len__(self) -> int:
+        return len(self.agree)
+
+    def rows(self, start, stop):
+        assert stop - start == len(self)
+        return self
+
+    def bernoulli(self, threshold, n, lane):
+        assert (lane, threshold) == (0, self.m._agree)
+        return np.packbits(self.agree.astype(bool), bitorder="little")
+
+    def uniform_below(self, d, n, lane):
+        assert (lane, d) == (1, self.m.columns)
+        return self.column
+
+    def weights(self) -> list[Fraction]:
+        p = Fraction(self.m._agree, ONE)
+        return [(p if agree else 1 - p) / self.m.columns for agree in self.agree]
+
+
+CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error"), (4, "none"), (7, "error"), (8, "none"), (9, "other")]
+
+
+@pytest.mark.parametrize(("d", "policy"), CASES)
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 50.0])
+def test_probabilities_and_ratios_over_all_columns(d, policy, epsilon):
+    m = HadamardResponse(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon)
+    p, q = m.expected_parts()
+    tables = []
+    for code in range(d + (policy == "none")):
+        noise = Every(m)
+        reports = m.perturb_codes(np.full(len(noise), code, np.uint8), noise)
+        supported = m.count_reports(reports, np.arange(len(noise)), len(noise))
+        for v in range(d):
+            probability = sum(w for w, s in zip(noise.weights(), supported[:, v], strict=True) if s)
+            assert probability == (p[v] if v == code else q[v])
+        table = dict.fromkeys(range(m.columns), Fraction(0))
+        for report, weight in zip(reports.tolist(), noise.weights(), strict=True):
+            table[report] += weight
+        assert sum(table.values()) == 1
+        tables.append(table)
+    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables, 2) for r in a)
+    assert worst == m.worst_ratio()
+    assert exact_ln(worst) <= Decimal(epsilon)
+
+
+@given(st.integers(2, 3000), st.floats(1e-6, 200))
+def test_epsilon_is_never_above_the_one_asked_for(d, epsilon):
+    m = HadamardResponse(range(d), epsilon=epsilon)
+    assert m.worst_ratio() <= exact_exp(epsilon)
+    assert d < m.columns <= 2 * d
+
+
+# ---- counting
+
+
+@pytest.mark.parametrize("k", [1, 2, 8, 64])
+def test_the_transform_is_the_product_with_the_matrix(k):
+    counts = np.random.default_rng(k).integers(0, 1000, (3, k))
+    np.testing.assert_array_equal(walsh_hadamard(counts), counts @ linalg.hadamard(k))
+
+
+@pytest.mark.parametrize("d", [2, 7, 8, 100])
+@pytest.mark.parametrize("n_groups", [1, 3, 700])
+def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
+    m = HadamardResponse(range(d), epsilon=1.0)
+    reports = m.perturb(np.arange(5000) % d)
+    groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), 5000)
+    expected = np.zeros((n_groups, d), np.int64)
+    np.add.at(expected, groups, linalg.hadamard(m.columns)[1 : d + 1, reports.astype(int)].T == 1)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.columns)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
+
+
+def test_tallies_merge_and_arrow_round_trips():
+    m = HadamardResponse([f"v{k}" for k in range(70)], epsilon=2.0)
+    reports = m.perturb(pa.array([f"v{k % 70}" for k in range(5000)]))
+    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.uint64()
+    whole = m.tally(reports)
+    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
+    assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+
+
+# ---- samples
+
+
+def supported(m, reports):
+    return linalg.hadamard(m.columns)[1 : m.domain.size + 1, reports.astype(int)].T == 1
+
+
+@pytest.mark.parametrize(("d", "epsilon", "policy"), [(2, 1.0, "error"), (16, 3.0, "none"), (40, 0.5, "other")])
+def test_marginals(d, epsilon, policy):
+    m = HadamardResponse(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon)
+    codes = np.random.default_rng(d).permutation(500_000) % (d + (policy == "none"))
+    reports = m.reports.from_arrow(m.perturb(pa.array(codes, mask=codes == m.domain.unmatched_code)))
+    expected = np.full((d + (policy == "none"), d), m.q)
+    np.fill_diagonal(expected, m.p)
+    check_marginals(codes, supported(m, reports), expected)
+
+
+def test_columns_are_uniform_given_the_sign_and_rows_are_independent():
+    m = HadamardResponse(range(20), epsilon=1.0)
+    reports = m.perturb(np.full(500_000, 7))
+    support = supported(m, reports)
+    for side in (True, False):
+        counts = np.bincount(reports[support[:, 7] == side].astype(int), minlength=m.columns)
+        assert np.count_nonzero(counts) == m.columns // 2
+        check_uniform(counts[counts > 0])
+    for v in (7, 8):
+        check_rows_independent(support[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
+
+
+def test_rows_that_are_one_off_are_found(monkeypatch):
+    """The row of another value: codes from 0, rows from 0, as if row 0, which every column supports, were a value's."""
+    m = HadamardResponse(range(16), epsilon=1.0)
+    codes = np.arange(200_000) % 16
+    expected = np.where(np.eye(16, dtype=bool), m.p, m.q)
+    reports = m.perturb(codes)
+    check_marginals(codes, supported(m, reports), expected)
+    with pytest.raises(AssertionError, match="probability"):
+        check_marginals(codes, linalg.hadamard(m.columns)[:16, reports.astype(int)].T == 1, expected)
+
+
+# ---- keyed noise
+
+
+def slow_report(m, code, id_word):
+    data = block(m, "c", id_word, 0, code, 0, 0, 0)
+    agree = int.from_bytes(data[:8], "little") < m._agree
+    column = int.from_bytes(data[8:12], "little") * m.columns >> 32
+    row = code + 1
+    return column if ((row & column).bit_count() % 2 == 0) == agree else column ^ (row & -row)
+
+
+def test_keyed_reports_are_those_of_the_reference():
+    m = HadamardResponse(range(300), epsilon=1.0)
+    x, ids = np.arange(2000) % 300, np.arange(2000) * 7
+    reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
+    assert reports.tolist() == [slow_report(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)]
+
+
+def test_keyed_marginals():
+    m = HadamardResponse(range(20), epsilon=1.0)
+    noise = Keyed(Secret.generate(), np.arange(300_000), column="c")
+    support = m.tally(m.perturb(pa.array(np.full(300_000, 5)), randomness=noise)).counters
+    check_binomial(support, 300_000, np.where(np.arange(20) == 5, m.p, m.q))
+
+
+# ---- value object and errors
+
+
+def test_value_object():
+    m = HadamardResponse(Domain(["a", "b", "c"], unmatched="none"), epsilon=1.5)
+    m.perturb(["a"])
+    assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
+    parameters = {"mechanism": "hadamard_response", "epsilon": 1.5}
+    assert m.to_dict() == parameters | {"domain": ["a", "b", "c"], "unmatched": "none"}
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20])
+def test_bad_epsilon(epsilon):
+    with pytest.raises(ParameterError):
+        HadamardResponse(range(4), epsilon=epsilon)
+
+
+def test_what_is_no_report():
+    m = HadamardResponse(range(9), epsilon=1)
+    with pytest.raises(ReportError, match="1 of 2 reports"):
+        m.tally(np.array([15, 16], np.uint64))
+    for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
+        with pytest.raises(ReportError):
+            m.tally(reports)
+
+
+def test_no_records():
+    m = HadamardResponse(range(4), epsilon=1)
+    assert m.estimate(m.tally(m.perturb(pa.array([], pa.int64())))).n == 0

@@ -1,0 +1,448 @@
+"""Local hashing: every function, bucket and value of small families; known answers; counting in all its ways."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_core import Domain, Keyed, Keystream, LocalHashing, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles import local_hashing
+
+from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
+from ...keyed_reference import SECRET, block
+
+VARIANTS = ("optimal", "binary", "fast")
+
+
+# acceptance.json: epsilon -> g = round(e) + 1, n Var of OLH at f = 0, n Var of BLH, n Var at the best (real) g
+TABLE = {
+    0.5: (3, 15.817400276842235, 16.67079235613105, 15.670792356131049),
+    1.0: (4, 3.6916546174566887, 4.6826943768311695, 3.6826943768311686),
+    1.5: (5, 1.4836270250328183, 2.4788418963142878, 1.4788418963142878),
+    2.0: (8, 0.7245913890681452, 1.7240616609663102, 0.7240616609663105),
+    2.5: (13, 0.3897118264076894, 1.3896896322635055, 0.3896896322635055),
+    3.0: (21, 0.22056502631986147, 1.2205640220082392, 0.22056402200823907),
+    3.5: (34, 0.12842924394356933, 1.1284288523274184, 0.12842885232741852),
+    4.0: (56, 0.07602285187263673, 1.0760218298380713, 0.0760218298380711),
+    4.5: (91, 0.045439963615391904, 1.045439963203872, 0.04543996320387187),
+    5.0: (149, 0.027318744597042394, 1.0273186915207684, 0.027318691520768223),
+}
+
+
+# acceptance.json, "local_hashing_parameters": epsilon -> p, q
+P_AND_Q = {
+    0.5: (0.45186276187760605, 0.3333333333333333),
+    1.0: (0.4753668864186717, 0.25),
+    2.0: (0.5135191667978681, 0.125),
+    4.0: (0.4981667119073897, 0.017857142857142856),
+}
+
+
+@pytest.mark.parametrize("epsilon", TABLE)
+def test_known_variances(epsilon):
+    """To 1e-9, because c exceeds 1 / g by less than g / P^2, 1e-14 g."""
+    g, optimal, binary, best = TABLE[epsilon]
+    m = LocalHashing(range(100), epsilon=epsilon)
+    assert m.g == g
+    assert m.variance(1) == pytest.approx(optimal, rel=1e-9)
+    assert LocalHashing(range(100), epsilon=epsilon, variant="binary").variance(1) == pytest.approx(binary, rel=1e-9)
+    fast = LocalHashing(range(100), epsilon=epsilon, variant="fast")
+    e = math.exp(epsilon)
+    closed = (e - 1 + fast.g) ** 2 / ((fast.g - 1) * (e - 1) ** 2)
+    assert fast.variance(1) == pytest.approx(closed, rel=1e-12)
+    assert best <= closed <= 1.034 * best  # the price of a prime g
+
+
+@pytest.mark.parametrize("epsilon", P_AND_Q)
+def test_known_p_and_q(epsilon):
+    m = LocalHashing(range(100), epsilon=epsilon)
+    assert (m.p, m.q) == tuple(pytest.approx(x, rel=1e-12) for x in P_AND_Q[epsilon])
+    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_variance_of_a_frequent_value():
+    """acceptance.json, Monte Carlo rows: n Var at f = 0.3, epsilon 1."""
+    m = LocalHashing(range(16), epsilon=1.0)
+    assert m.variance(1000, 300) / 1000 == pytest.approx(4.057235982952149, rel=1e-12)
+
+
+# ---- every outcome, through the code
+
+
+class Every:
+    """Noise for as many records as there are combinations of decisions: each has another one, with its probability."""
+
+    def __init__(self, **sizes: int) -> None:
+        self.lanes = dict(
+            zip(sizes, np.indices(list(sizes.values())).reshape(len(sizes), -1).astype(np.uint32), strict=True)
+        )
+        self.sizes = sizes
+        self.start = 0
+
+    def __len__(self) -> int:
+        return math.prod(self.sizes.values())
+
+    def rows(self, start, stop):
+        assert stop - start == len(self), "one block"
+        return self
+
+    def bernoulli(self, threshold, n, lane):
+        assert (lane, self.sizes["keep"]) == (0, 2)
+        self.threshold = threshold
+        return np.packbits(self.lanes["keep"].astype(bool), bitorder="little")
+
+    def uniform_below(self, d, n, lane):
+        name = {1: "bucket", 2: "first", 3: "second"}[lane]
+        assert d == self.sizes[name]
+        return self.lanes[name]
+
+    def weights(self) -> list[Fraction]:
+        keep = Fraction(self.threshold, ONE)
+        share = Fraction(2, len(self))
+        return [share * (keep if k else 1 - keep) for k in self.lanes["keep"]]
+
+
+def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
+    """A mechanism whose whole noise can be listed, and how to list it."""
+    monkeypatch.setattr(local_hashing, "PRIME", prime)
+    m = LocalHashing(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon, variant=variant)
+    seeds = {"first": m.functions} if variant == "fast" else {"first": prime, "second": prime}
+    return m, lambda: Every(keep=2, bucket=m.g, **seeds)
+
+
+CASES = [
+    *itertools.product(("optimal", "binary"), (5, 7, 13), ((2, 1.0, "error"), (4, 2.0, "none"), (5, 0.1, "other"))),
+    *itertools.product(
+        ("fast",), (13,), ((2, 1.0, "error"), (4, 1.5, "none"), (9, 0.5, "error"), (10, 1.0, "other"), (6, 2.0, "none"))
+    ),
+]
+
+
+@pytest.mark.parametrize(("variant", "prime", "case"), CASES)
+def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, case):
+    d, epsilon, policy = case
+    if d + (policy == "none") > prime:
+        return
+    m, every = small(prime, monkeypatch, variant, d, epsilon, policy)
+    p, q = m.expected_parts()
+    tables = []
+    for code in range(d + (policy == "none")):
+        noise = every()
+        reports = m.perturb_codes(np.full(len(noise), code, np.uint8), noise)
+        weights = noise.weights()
+        supported = m.support_counts(reports, np.arange(len(noise)), len(noise))
+        for v in range(d):
+            probability = sum(w for w, s in zip(weights, supported[:, v], strict=True) if s)
+            assert probability == (p[v] if v == code else q[v])
+        table = {}
+        for report, weight in zip(reports.tolist(), weights, strict=True):
+            table[report] = table.get(report, Fraction(0)) + weight
+        assert sum(table.values()) == 1
+        assert len(table) == m.functions * m.g
+        tables.append(table)
+        assert m.reports.from_arrow(m.reports.to_arrow(reports)) is not None
+    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables, 2) for r in a)
+    assert worst == m.worst_ratio()
+    assert exact_ln(worst) <= Decimal(epsilon)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
+    """Without the constant functions (a = 0), say, two values collide less often than they should."""
+    m, every = small(7, monkeypatch, variant, 4, 1.0)
+    noise = every()
+    reports = m.perturb_codes(np.full(len(noise), 1, np.uint8), noise)
+    supported = m.support_counts(reports, np.arange(len(noise)), len(noise))[:, 2]
+    there = noise.lanes["first"] > 0
+    share = Fraction(m.functions, m.functions - m.functions // int(noise.sizes["first"]))
+    total = sum(w for w, s, t in zip(noise.weights(), supported, there, strict=True) if s and t) * share
+    assert total != m.expected_parts()[1][2]
+
+
+@pytest.mark.parametrize("prime", [5, 7, 11, 13])
+@pytest.mark.parametrize("g", [2, 3, 4, 5])
+def test_collisions_of_affine_functions(monkeypatch, prime, g):
+    monkeypatch.setattr(local_hashing, "PRIME", prime)
+    family = local_hashing.AffineFamily(g)
+    a, b = np.indices((prime, prime)).reshape(2, -1).astype(np.uint64)
+    hashes = np.array([family.hash(a << np.uint64(24) | b, np.full(prime**2, v)) for v in range(prime)])
+    assert set(hashes.ravel().tolist()) == set(range(g))
+    for v, w in itertools.combinations(range(prime), 2):
+        assert Fraction(int((hashes[v] == hashes[w]).sum()), prime**2) == family.collision
+
+
+@pytest.mark.parametrize("g", [2, 3, 4, 149, 1000, 65536])
+def test_collision_probability_of_the_real_family(g):
+    family = local_hashing.AffineFamily(g)
+    assert family._width.sum() == local_hashing.PRIME
+    exact = sum(Fraction(int(w), local_hashing.PRIME) ** 2 for w in family._width.tolist())
+    assert family.collision == exact
+    assert 0 <= family.collision - Fraction(1, g) <= Fraction(g, local_hashing.PRIME**2)
+
+
+def test_the_prime_is_one():
+    prime = local_hashing.PRIME
+    assert prime == 2**24 - 3
+    assert all(prime % k for k in range(2, math.isqrt(prime) + 1))
+
+
+@pytest.mark.parametrize(("g", "digits"), [(2, 3), (3, 2), (5, 2)])
+def test_collisions_of_linear_functions(g, digits):
+    family = local_hashing.LinearFamily(g, g**digits)
+    functions = np.arange(family.size, dtype=np.uint64)
+    hashes = np.array([family.hash(functions, np.full(family.size, v)) for v in range(family.size)])
+    for v, w in itertools.combinations(range(family.size), 2):
+        assert Fraction(int((hashes[v] == hashes[w]).sum()), family.size) == family.collision == Fraction(1, g)
+
+
+@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from(VARIANTS))
+def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, variant):
+    m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
+    assert m.worst_ratio() <= exact_exp(epsilon)
+    p, q = m.expected_parts()
+    assert 0 < q[0] < p[0] < 1
+    assert m.perturb([d - 1])[0] < 2**63
+    assert variant != "fast" or d <= m.functions <= m.g * d
+
+
+# ---- counting
+
+
+def slow_support(m, reports, d):
+    """bool[n, d], by hashing each value."""
+    functions, bucket = reports & np.uint64(2**48 - 1), reports >> np.uint64(48)
+    return np.array([m._family.hash(functions, np.full(len(reports), v)) == bucket for v in range(d)]).T
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (30, 1.0), (65, 2.0), (130, 5.0)])
+@pytest.mark.parametrize("n_groups", [1, 3, 500])
+def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
+    m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
+    n = 40_000 if d < 10 else 3000
+    reports = m.perturb(np.arange(n) % d)
+    groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), n)
+    expected = slow_support(m, reports, d)
+    sums = np.zeros((n_groups, d), np.int64)
+    np.add.at(sums, groups, expected)
+    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), sums)
+    some = m.support_counts(reports[:0], groups[:0], n_groups)
+    assert some.shape == (n_groups, d)
+    assert not some.any()
+
+
+@pytest.mark.parametrize(("g", "codes"), [(2, 30), (3, 9), (5, 100)])
+def test_the_transform_is_the_sum_over_functions(g, codes):
+    family = local_hashing.LinearFamily(g, codes)
+    counts = np.random.default_rng(1).integers(0, 1000, (3, family.size, g))
+    functions = np.arange(family.size, dtype=np.uint64)
+    expected = [
+        counts[:, np.arange(family.size), family.hash(functions, np.full(family.size, v)).astype(int)].sum(axis=1)
+        for v in range(family.size)
+    ]
+    np.testing.assert_array_equal(family._transform(counts), np.transpose(expected))
+
+
+def test_both_ways_of_fast_counting_are_taken(monkeypatch):
+    m = LocalHashing(range(20), epsilon=1.0, variant="fast")
+    reports = m.perturb(np.arange(60_000) % 20)
+    expected = slow_support(m, reports, 20)
+    whole = m.tally(reports).counters
+    np.testing.assert_array_equal(whole, expected.sum(axis=0))
+    monkeypatch.setattr(local_hashing, "_CELLS", m.functions * m.g * 2)  # few groups at a time
+    groups = np.arange(60_000) * 7 % 5
+    counts = m.support_counts(reports, groups, 5)
+    np.testing.assert_array_equal(counts, [expected[groups == g].sum(axis=0) for g in range(5)])
+    monkeypatch.setattr(local_hashing, "_counts_of_rows", None)
+    np.testing.assert_array_equal(m.tally(reports).counters, whole)
+
+
+def test_tallies_merge_and_arrow_round_trips():
+    for variant in VARIANTS:
+        m = LocalHashing([f"v{k}" for k in range(70)], epsilon=2.0, variant=variant)
+        values = pa.array([f"v{k % 70}" for k in range(5000)])
+        reports = m.perturb(values)
+        assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.uint64()
+        whole = m.tally(reports)
+        assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
+        assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+        assert m.perturb(values, packed=True).type == pa.uint64()
+
+
+# ---- samples
+
+
+def columns(m, reports):
+    return np.array([column.copy() for column in m._family._supported(reports, m.domain.size)]).T
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("d", "epsilon", "policy"), [(2, 1.0, "error"), (16, 3.0, "none"), (40, 2.0, "other")])
+def test_marginals(variant, d, epsilon, policy):
+    m = LocalHashing(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon, variant=variant)
+    n = 500_000
+    codes = np.random.default_rng(d).permutation(n) % (d + (policy == "none"))
+    values = pa.array(codes, mask=codes == m.domain.unmatched_code)
+    reports = m.reports.from_arrow(m.perturb(values))
+    expected = np.full((d + (policy == "none"), d), m.q)
+    np.fill_diagonal(expected, m.p)
+    check_marginals(codes, columns(m, reports), expected)
+
+
+def test_codes_at_the_end_of_the_largest_domain():
+    """All the arithmetic at its edges; of a domain of 16 million values two are looked at."""
+    family = local_hashing.AffineFamily(1 << 16)
+    n, top = 400_000, local_hashing.PRIME - 1
+    functions = family.draw(n, Keystream())
+    one, other = (family.hash(functions, np.full(n, v, np.uint32)) for v in (top, top - 1))
+    assert max(one.max(), other.max()) < 1 << 16
+    check_binomial(np.sum(one == other), n, float(family.collision))
+    check_uniform(np.bincount((one >> np.uint64(8)).astype(int), minlength=256))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_functions_are_uniform_and_rows_independent(variant):
+    m = LocalHashing(range(20), epsilon=1.0, variant=variant)
+    reports = m.perturb(np.full(500_000, 7))
+    functions = reports & np.uint64(2**48 - 1)
+    if variant == "fast":
+        check_uniform(np.bincount(functions.astype(int), minlength=m.functions))
+    else:
+        for part in (functions >> np.uint64(24), functions & np.uint64(2**24 - 1)):
+            assert part.max() < local_hashing.PRIME
+            check_uniform(np.bincount((part % np.uint64(97)).astype(int), minlength=97))
+    supported = columns(m, reports)
+    for v in (7, 8):
+        check_rows_independent(supported[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
+
+
+def test_functions_shared_by_neighbours_are_found(monkeypatch):
+    m = LocalHashing(range(20), epsilon=1.0)
+    real = m._family.draw
+    monkeypatch.setattr(m._family, "draw", lambda n, noise: np.repeat(real(-(-n // 2), noise), 2)[:n])
+    supported = columns(m, m.perturb(np.full(500_000, 7)))
+    with pytest.raises(AssertionError):
+        check_rows_independent(supported[:, 8:9], np.array([m.q]))
+
+
+def test_functions_that_collide_too_often_are_found(monkeypatch):
+    """A table of 50 random functions in place of the family: estimates are biased, whatever n."""
+    m = LocalHashing(range(20), epsilon=1.0)
+    table = m._family.draw(50, Keystream(bytes(32)))
+    monkeypatch.setattr(m._family, "draw", lambda n, noise: table[noise.uniform_below(50, n, 2)])
+    codes = np.zeros(1_000_000, np.int64)
+    expected = np.where(np.arange(20) == 0, m.p, m.q)
+    with pytest.raises(AssertionError, match="probability"):
+        check_marginals(codes, columns(m, m.perturb(codes)), expected[None])
+
+
+# ---- keyed noise
+
+
+def scaled(m, d, code, id_word, lane):
+    """A keyed draw below d, from the description of the blocks: 32 bits, and levels of redraws."""
+    shared = block(m, "c", id_word, 0, code, lane & ~1, 0, 0)[8 * (lane & 1) :]
+    redraws = (block(m, "c", id_word, 0, code, lane, level % 8, level // 8) for level in range(1, 40))
+    wides = (int.from_bytes(data[:4], "little") * d for data in (shared, *redraws))
+    return next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
+
+
+def slow_report(m, code, id_word):
+    keep = int.from_bytes(block(m, "c", id_word, 0, code, 0, 0, 0)[:8], "little") < m._keep
+    bucket = scaled(m, m.g, code, id_word, 1)
+    if m.variant == "fast":
+        function = scaled(m, m.functions, code, id_word, 2)
+        digits = ((function // m.g**i % m.g) * (code // m.g**i % m.g) for i in range(20))
+        own = sum(digits) % m.g
+    else:
+        prime = 2**24 - 3
+        a, b = (scaled(m, prime, code, id_word, lane) for lane in (2, 3))
+        function, own = a << 24 | b, m.g * ((a * code + b) % prime) // prime
+    return (own if keep else bucket) << 48 | function
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_keyed_reports_are_those_of_the_reference(variant):
+    m = LocalHashing(range(300), epsilon=1.0, variant=variant)
+    x, ids = np.arange(600) % 300, np.arange(600) * 7
+    reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
+    assert reports.tolist() == [slow_report(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)]
+    order = np.random.default_rng(1).permutation(600)
+    again = m.perturb(pa.array(x[order]), randomness=Keyed(SECRET, ids[order], column="c"))
+    np.testing.assert_array_equal(m.reports.from_arrow(again), reports[order])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_keyed_marginals(variant):
+    m = LocalHashing(range(20), epsilon=1.0, variant=variant)
+    n = 300_000
+    noise = Keyed(Secret.generate(), np.arange(n), column="c")
+    support = m.tally(m.perturb(pa.array(np.full(n, 5)), randomness=noise)).counters
+    check_binomial(support, n, np.where(np.arange(20) == 5, m.p, m.q))
+
+
+# ---- value object and errors
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_value_object(variant):
+    m = LocalHashing(Domain(["a", "b", "c"], unmatched="none"), epsilon=1.5, variant=variant)
+    m.perturb(["a"])
+    assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
+    parameters = {"mechanism": "local_hashing", "epsilon": 1.5, "variant": variant}
+    assert m.to_dict() == parameters | {"domain": ["a", "b", "c"], "unmatched": "none"}
+    assert len({LocalHashing(["a", "b"], epsilon=1, variant=v).fingerprint for v in VARIANTS}) == 3
+    assert repr(pickle.loads(pickle.dumps(m))) == repr(m)
+
+
+@pytest.mark.parametrize("variant", ["fastest", None, 2])
+def test_bad_variants(variant):
+    with pytest.raises(ParameterError):
+        LocalHashing(range(4), epsilon=1, variant=variant)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bad_epsilon(epsilon, variant):
+    with pytest.raises(ParameterError):
+        LocalHashing(range(4), epsilon=epsilon, variant=variant)
+
+
+def test_a_domain_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(local_hashing, "PRIME", 5)
+    LocalHashing(range(5), epsilon=1)
+    with pytest.raises(ParameterError, match="at most"):
+        LocalHashing(range(6), epsilon=1)
+    with pytest.raises(ParameterError, match="at most"):
+        LocalHashing(Domain(range(5), unmatched="none"), epsilon=1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_is_no_report(variant):
+    m = LocalHashing(range(9), epsilon=1, variant=variant)
+    good = m.perturb(pa.array([1, 2, 3])).to_numpy()
+    beyond = m.g << 48
+    no_function = m.functions if variant == "fast" else 2**24 - 3
+    for bad in (beyond, no_function, 2**64 - 1):
+        with pytest.raises(ReportError, match="1 of 4 reports"):
+            m.tally(np.append(good, np.uint64(bad)))
+    for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
+        with pytest.raises(ReportError):
+            m.tally(reports)
+
+
+def test_no_records():
+    for variant in VARIANTS:
+        m = LocalHashing(range(4), epsilon=1, variant=variant)
+        assert m.estimate(m.tally(m.perturb(pa.array([], pa.int64())))).n == 0

@@ -1,0 +1,312 @@
+"""Projective geometry response and its hybrid: every point for every value, other people's numbers, the geometry.
+
+The geometry is checked against vectors that are enumerated here, in plain Python.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_core import Keyed, Mechanism, MechanismMismatchError, ParameterError, ReportError, Secret, Tally, UnaryEncoding
+from ldp_core.mechanisms.oracles import projective_geometry_response
+from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
+
+from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp
+from ...keyed_reference import SECRET, block
+from .helpers import check_moments, check_ratio, codes_of, domain_of, estimates_of, values_for
+from .projective_helpers import HPGR, MECHANISMS, PGR, Every, channel, each, incidence, supported
+
+SPACES = [(2, 2), (3, 2), (11, 2), (2, 3), (3, 3), (5, 3), (2, 5), (3, 4), (5, 4)]
+
+
+@pytest.mark.parametrize(("field", "t"), SPACES)
+def test_supports_and_their_intersections(field, t):
+    space, supports = ProjectiveSpace(field, t), incidence(field, t)
+    assert supports.shape == (space.points, space.points)
+    assert set(supports.sum(axis=1)) == {space.support}
+    common = supports.astype(int) @ supports.T.astype(int)
+    assert set(common[~np.eye(space.points, dtype=bool)]) == {space.intersection}
+
+
+@pytest.mark.parametrize(("field", "t"), SPACES)
+def test_each_draw_is_another_point_of_the_right_set(field, t):
+    space, supports = ProjectiveSpace(field, t), incidence(field, t)
+    inside, outside = space.support, space.points - space.support
+    for code in range(space.points):
+        for count, agrees in ((inside, True), (outside, False)):
+            draws = np.arange(count, dtype=np.uint32)
+            drawn = space.draw(np.full(count, code, np.uint16), np.full(count, agrees), draws % inside, draws)
+            assert sorted(drawn.tolist()) == np.flatnonzero(supports[code] == agrees).tolist()
+
+
+@pytest.mark.parametrize(("field", "t"), SPACES)
+@pytest.mark.parametrize("block", [1, 1 << 15])
+def test_the_transform_is_the_product_with_the_matrix(monkeypatch, field, t, block):
+    monkeypatch.setattr(projective_geometry_response, "_BLOCK", block)
+    space = ProjectiveSpace(field, t)
+    counts = np.random.default_rng(t).integers(0, 1000, (3, space.points))
+    expected = counts @ incidence(field, t).T
+    for d in {1, 2, space.points // 2, field ** (t - 1), space.points}:
+        np.testing.assert_array_equal(space.supporters(counts, d), expected[:, :d])
+
+
+# ---- known answers
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 22000)])
+def test_closed_forms(epsilon, field, d):
+    m = PGR(range(d), epsilon=epsilon, field=field)
+    t = next(t for t in range(2, 20) if sum(field**k for k in range(t)) >= d)
+    points, s, c = (sum(field**k for k in range(k)) for k in (t, t - 1, t - 2))
+    e = math.exp(epsilon)
+    p, q = e * s / ((e - 1) * s + points), (s + (e - 1) * c) / ((e - 1) * s + points)
+    n_var = (1 + e * c / field ** (t - 2)) * (e - 1 + field) / (e - 1) ** 2
+    assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-9) for x in (p, q, n_var))
+    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert m.variance(1) < (e - 1 + field) ** 2 / ((field - 1) * (e - 1) ** 2)  # of local hashing with g = F
+
+
+# Mean squared errors of all 22000 counts, n = 10000 people who all have value 0: means and standard errors of the 300
+# trials in minilek/private_frequency_oracles, experiments/results/spike7.mse (epsilon 5) and spike8.mse (1.386).
+# Its q is the first prime from e^epsilon + 1 on; in the hybrid q = 5 and h = 30, and 781 values are in a block.
+PUBLISHED = [(5.0, 151, 272.7334, 0.9126), (1.386, 5, 17765.16, 11.91)]
+
+
+@pytest.mark.parametrize(("epsilon", "field", "mean", "error"), PUBLISHED)
+def test_published_errors(epsilon, field, mean, error):
+    m = PGR(range(22000), epsilon=epsilon, field=field)
+    ours = (21999 * m.variance(10000) + m.variance(10000, 10000)) / 22000
+    assert abs(ours - mean) < 3 * error
+    assert abs(ours - mean) < 0.01 * mean
+    other = PGR(range(22000), epsilon=epsilon * 1.02, field=field)
+    assert abs(other.variance(10000) - mean) > 3 * error  # the check has power
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
+@pytest.mark.parametrize("d", [2, 16, 128, 1024, 22000])
+def test_the_field_chosen_is_nearly_as_good_as_the_optimum(epsilon, d):
+    """The price of a prime: at most 2.5 % above OUE."""
+    m = PGR(range(d), epsilon=epsilon)
+    assert m.variance(1) <= 1.025 * UnaryEncoding(range(d), epsilon=epsilon).variance(1)
+    assert m.space.points >= d
+
+
+def test_large_domains_get_a_field_that_they_can_afford():
+    for values, epsilon in ((10**5, 5.0), (10**6, 3.0), (10**7, 8.0)):
+        field = best_field(values, epsilon)
+        space = projective_geometry_response.projective_space(field, values)
+        assert space.points * field * space.dimension <= 2**30 * (1 if values < 10**7 else 2)
+
+
+CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 12, "none"), (5, 6, "error")]
+
+
+@pytest.mark.parametrize(("field", "d", "policy"), CASES)
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
+    m = PGR(domain_of(d, policy), epsilon=epsilon, field=field)
+    supports = incidence(field, m.space.dimension)
+    p, q = m.expected_parts()
+    tables = [channel(m, m.space.points, code) for code in range(d + (policy == "none"))]
+    for code, table in enumerate(tables):
+        for v in range(d):
+            supporting = sum(table[y] for y in np.flatnonzero(supports[v]))
+            assert supporting == (p[v] if v == code else q[v])
+    check_ratio(m, tables)
+
+
+@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from([None, 2, 3, 7, 31]))
+def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, field):
+    assert PGR(range(d), epsilon=epsilon, field=field).worst_ratio() <= exact_exp(epsilon)
+    assert HPGR(range(d), epsilon=epsilon, field=field or 5).worst_ratio() <= exact_exp(epsilon)
+
+
+@each
+@pytest.mark.parametrize("n_groups", [1, 3, 700])
+def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
+    m = MECHANISMS[name]
+    reports = m.reports.from_arrow(m.perturb(values_for(m, codes_of(m, 5000))))
+    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
+    expected = np.zeros((n_groups, m.counters), np.int64)
+    np.add.at(expected[:, : m.domain.size], groups, supported(m, reports))
+    if isinstance(m, HPGR):
+        np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
+
+
+@each
+def test_tallies_merge_and_arrow_round_trips(name):
+    m = MECHANISMS[name]
+    reports = m.perturb(values_for(m, codes_of(m, 5000)))
+    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.uint64()
+    whole = m.tally(reports)
+    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
+    assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    assert whole.counters.shape == (m.counters,)
+
+
+# ---- samples
+
+
+@pytest.mark.parametrize("name", ["PGR", "PGR none", "PGR other"])
+def test_marginals(name):
+    m = MECHANISMS[name]
+    codes = codes_of(m, 300_000)
+    d, none = m.domain.size, m.domain.unmatched == "none"
+    expected = np.full((d + none, d), m.q)
+    np.fill_diagonal(expected, m.p)
+    check_marginals(codes, supported(m, m.reports.from_arrow(m.perturb(values_for(m, codes)))), expected)
+
+
+def test_points_are_uniform_given_whether_they_support_and_rows_are_independent():
+    m = PGR(range(20), epsilon=1.0, field=3)
+    reports = m.perturb(np.full(300_000, 7))
+    support = supported(m, reports)
+    for side, size in ((True, m.space.support), (False, m.space.points - m.space.support)):
+        counts = np.bincount(reports[support[:, 7] == side].astype(int), minlength=m.space.points)
+        assert np.count_nonzero(counts) == size
+        check_uniform(counts[counts > 0])
+    for v in (7, 8):
+        check_rows_independent(support[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
+
+
+def test_a_product_of_the_wrong_digits_is_found(monkeypatch):
+    m = PGR(range(16), epsilon=1.0, field=3)
+    codes = codes_of(m, 100_000)
+    expected = np.where(np.eye(16, dtype=bool), m.p, m.q)
+    real = ProjectiveSpace._product
+    monkeypatch.setattr(ProjectiveSpace, "_product", lambda self, a, b: real(self, a, b * 2))
+    with pytest.raises(AssertionError, match="probability"):
+        check_marginals(codes, supported(m, m.perturb(codes)), expected)
+
+
+@pytest.mark.parametrize("name", ["PGR", "PGR other"])
+def test_estimates_are_unbiased_with_the_stated_variance(name):
+    m = MECHANISMS[name]
+    estimates = estimates_of(m, {0: 0.3, 5: 0.7}, 500, 1000)
+    check_moments(estimates[:, 0], 150, m.variance(500, 150))
+    check_moments(estimates[:, 1], 0, m.variance(500, 0))
+
+
+def test_a_wrong_epsilon_is_found_in_the_moments():
+    """Reports of epsilon 1.5, debiased and judged as if of 1.4."""
+    m, other = PGR(range(100), epsilon=1.5, field=5), PGR(range(100), epsilon=1.4, field=5)
+    estimates = estimates_of(m, {0: 0.3, 5: 0.7}, 500, 1000)
+    wrong = (estimates * (m.p - m.q) + 500 * (m.q - other.q)) / (other.p - other.q)
+    check_moments(estimates[:, 0], 150, m.variance(500, 150))
+    with pytest.raises(AssertionError):
+        check_moments(wrong[:, 0], 150, other.variance(500, 150))
+    with pytest.raises(AssertionError):
+        check_moments(estimates[:, 1], 0, m.variance(500, 0) / 1.2)
+
+
+# ---- keyed noise
+
+
+def below(words: bytes, d: int) -> int:
+    wide = int.from_bytes(words[:4], "little") * d
+    assert wide % 2**32 >= 2**32 % d, "drawn again"
+    return wide >> 32
+
+
+@pytest.mark.parametrize("name", ["PGR", "HPGR"])
+def test_keyed_reports_are_those_of_the_reference(name):
+    m = MECHANISMS[name]
+    x, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
+    reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
+    cells = m.space.points if isinstance(m, PGR) else m.points
+    for report, code, id_word in zip(reports.tolist(), x.tolist(), ids.tolist(), strict=True):
+        first, second = (block(m, "c", id_word, 0, code, lane, 0, 0) for lane in (0, 2))
+        noise = Every(m, m.space.support, cells - m.space.support)
+        agree = int.from_bytes(first[:8], "little") < m._agree
+        noise.agree = np.array([agree])
+        noise.uniform = [np.array([below(first[8:], noise.sizes[0])]), np.array([below(second, noise.sizes[1])])]
+        assert m.perturb_codes(np.array([code], np.uint8), noise)[0] == report
+        assert supported(m, [report])[0, code] == agree
+
+
+def test_keyed_marginals():
+    m = PGR(range(20), epsilon=1.0)
+    noise = Keyed(Secret.generate(), np.arange(200_000), column="c")
+    support = m.tally(m.perturb(pa.array(np.full(200_000, 5)), randomness=noise)).counters
+    check_binomial(support, 200_000, np.where(np.arange(20) == 5, m.p, m.q))
+
+
+# ---- value objects and errors
+
+
+@each
+def test_value_objects(name):
+    m = MECHANISMS[name]
+    m.perturb(values_for(m, codes_of(m, 10)))
+    again = Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))
+    assert again == m == pickle.loads(pickle.dumps(m))
+    assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
+    assert f"field={m.field}" in repr(m)
+    assert len({x.fingerprint for x in MECHANISMS.values()}) == len(MECHANISMS)
+
+
+def test_dictionaries():
+    """The field is written down, so that a better way to choose it leaves stored reports readable."""
+    assert PGR(["a", "b"], epsilon=1.0).to_dict() == {
+        "mechanism": "projective_geometry_response", "epsilon": 1.0, "field": 2, "domain": ["a", "b"],
+    }  # fmt: skip
+    assert HPGR(["a", "b"], epsilon=1.0).to_dict() == {
+        "mechanism": "hybrid_projective_geometry_response", "epsilon": 1.0, "field": 5, "blocks": 1,
+        "domain": ["a", "b"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20, True, "1"])
+def test_bad_epsilon(epsilon):
+    for kind in (PGR, HPGR):
+        with pytest.raises(ParameterError):
+            kind(range(4), epsilon=epsilon)
+
+
+@pytest.mark.parametrize("field", [0, 1, 4, 9, -3, 2.0, True, "3", 32771, 2**31 - 1])
+def test_bad_fields(field):
+    for kind in (PGR, HPGR):
+        with pytest.raises(ParameterError, match="field"):
+            kind(range(4), epsilon=1, field=field)
+
+
+def test_spaces_that_are_too_large():
+    with pytest.raises(ParameterError, match=r"2\*\*31"):
+        PGR(range(40_000), epsilon=1, field=32749)
+    for blocks in (0, 5, 1.5, True):
+        with pytest.raises(ParameterError, match="blocks"):
+            HPGR(range(4), epsilon=1, blocks=blocks)
+
+
+@each
+def test_what_is_no_report(name):
+    m = MECHANISMS[name]
+    cells = m.space.points if isinstance(m, PGR) else m.points
+    with pytest.raises(ReportError, match="1 of 2 reports"):
+        m.tally(np.array([cells - 1, cells], np.uint64))
+    for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
+        with pytest.raises(ReportError):
+            m.tally(reports)
+    with pytest.raises(ReportError):
+        m.estimate(Tally(1, np.full(m.counters, 2), m.fingerprint))
+    with pytest.raises(MechanismMismatchError):
+        m.estimate(Tally(1, np.zeros(m.counters + 1, int), m.fingerprint))
+
+
+@each
+def test_no_records(name):
+    m = MECHANISMS[name]
+    assert m.estimate(m.tally(m.perturb(pa.array([], pa.int64())))).n == 0

@@ -1,0 +1,192 @@
+"""Randomized response: exact epsilon and coins, other people's numbers, samples, input that is refused."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given
+
+from ldp_core import Keystream, ParameterError, RandomizedResponse, ReportError, Tally
+from ldp_core.exact.sampling import ONE
+
+from ...acceptance import ACCEPTANCE, PEERS, exactly
+from ...checks import check_marginals, check_rows_independent, exact_exp, exact_ln
+from .helpers import (
+    RANDOMIZED,
+    ROWS,
+    as_threshold,
+    domain,
+    epsilons,
+    is_least_float_above,
+    open_unit,
+    policies,
+    sizes,
+    spends_at_most,
+    supported,
+    table_of,
+)
+
+
+def test_booleans_as_bits_from_every_offset():
+    """The path that never unpacks a Boolean column."""
+    for m in (RANDOMIZED["warner"], RANDOMIZED["coins"]):
+        values = np.random.default_rng(3).random(200_000) < 0.5
+        for offset in (0, 1, 7, 8, 13):
+            reports = m.perturb(pa.array(values)[offset:-3])
+            reports.validate(full=True)
+            check_marginals(values[offset:-3].astype(int), supported(m, reports), table_of(m))
+
+
+@pytest.mark.parametrize("name", ["warner", "coins", "d=16", "d=300"])
+def test_rows_of_randomized_response_are_independent(name):
+    m = RANDOMIZED[name]
+    reports = m.perturb_codes(np.ones(ROWS, m.domain.code_dtype), Keystream())
+    p, q = m.expected_parts()
+    check_rows_independent((reports == 1)[:, None], np.array([float(p[1])]))
+    check_rows_independent((reports == 0)[:, None], np.array([float(q[0])]))
+
+
+@pytest.mark.parametrize("row", PEERS["bool"], ids=lambda row: str(row["p"]))
+def test_epsilon_of_boolean_randomized_response(row):
+    p, epsilon = row["p"], row["epsilon"]
+    if p == 0.5:  # epsilon 0: no information; refused here
+        with pytest.raises(ParameterError):
+            RandomizedResponse.from_coins(truth=2 * p - 1, yes=0.5)
+        return
+    coins = RandomizedResponse.from_coins(truth=2 * p - 1, yes=0.5)  # Pr[truth] + Pr[not truth] / 2 = p
+    assert coins.epsilon == exactly(epsilon)
+    assert coins.p == exactly(p)
+    assert RandomizedResponse(epsilon=epsilon).p == exactly(p)
+
+
+@pytest.mark.parametrize("row", PEERS["categorical"], ids=str)
+def test_p_of_categorical_randomized_response(row):
+    k, p, epsilon = row["k"], row["p"], row["epsilon"]
+    if epsilon < 1e-15:  # p = 1/k is epsilon 0, which the peer rounds up
+        return
+    m = RandomizedResponse(range(k), epsilon=epsilon)
+    assert m.p == exactly(p)
+    assert math.log(m.p * (k - 1) / (1 - m.p)) == exactly(epsilon)
+
+
+@pytest.mark.parametrize("row", ACCEPTANCE["two_coin"], ids=lambda row: f"{row['h1']}, {row['h2']}")
+def test_two_coins(row):
+    m = RandomizedResponse.from_coins(truth=1 - row["h1"], yes=row["h2"])
+    assert m.epsilon == exactly(row["epsilon"])
+    assert m.realised_epsilon == exactly(row["epsilon"])
+    (_, yes_of_yes), (_, yes_of_no) = m.expected_parts()
+    assert (float(yes_of_yes), float(yes_of_no)) == (exactly(row["p_yes_given_yes"]), exactly(row["p_yes_given_no"]))
+    assert (m.p, m.q) == (float(yes_of_yes), float(yes_of_no))
+
+
+# Never needlessly low: moving a threshold by one unit, 2^-64, away from privacy would exceed epsilon. That is the
+# sharpest bound there is; in terms of epsilon it is about 2^-64 (1 / (1 - p) + 1 / q) (saturating at ln 2^64 = 44.4).
+@given(epsilons, sizes, policies)
+@example(1e-6, 5000, "error")
+@example(50.0, 2, "error")
+def test_grr(epsilon, d, policy):
+    m = RandomizedResponse(domain(d, policy), epsilon=epsilon)
+    (p, *more_p), (q, *more_q) = m.expected_parts()
+    assert set(more_p) == {p}
+    assert set(more_q) == {q}
+    assert p + (d - 1) * q == 1
+    assert m.worst_ratio() == p / q
+    assert spends_at_most(m, epsilon)
+    keep = as_threshold(p if d == 2 else p - q)
+    assert keep <= (exact_exp(epsilon) - (d > 2)) / (exact_exp(epsilon) + (1 if d == 2 else d - 1)) * ONE
+    if keep < ONE - 1:
+        better = Fraction(keep + 1, ONE)
+        ratio = better / (1 - better) if d == 2 else (better + (1 - better) / d) / ((1 - better) / d)
+        assert exact_ln(ratio) > Decimal(epsilon)
+
+
+@given(open_unit, open_unit)
+@example(0.5, 0.5)
+@example(0.01, 0.9)
+@example(1 - 2**-53, 1 - 2**-53)
+def test_from_coins(truth, yes):
+    t, y = Fraction(truth), Fraction(yes)
+    p1, p0 = t + (1 - t) * y, (1 - t) * y
+    assume(math.floor(p1 * ONE) > math.ceil(p0 * ONE))
+    m = RandomizedResponse.from_coins(truth=truth, yes=yes)
+    (no_of_no, yes_of_yes), (no_of_yes, yes_of_no) = m.expected_parts()
+    assert no_of_no + yes_of_no == yes_of_yes + no_of_yes == 1
+    assert yes_of_yes * ONE == math.floor(p1 * ONE)
+    assert yes_of_no * ONE == math.ceil(p0 * ONE)
+    ratios = [p1 / p0, p0 / p1, (1 - p0) / (1 - p1), (1 - p1) / (1 - p0)]
+    assert is_least_float_above(m.epsilon, max(ratios))
+    assert m.worst_ratio() == max(yes_of_yes / yes_of_no, no_of_no / no_of_yes)
+    assert spends_at_most(m, m.epsilon)
+
+
+@pytest.mark.parametrize("bad", [0, 1, -0.1, 1.1, math.nan, True, "0.5", None])
+def test_coins_must_be_strictly_inside(bad):
+    with pytest.raises(ParameterError):
+        RandomizedResponse.from_coins(truth=bad)
+    with pytest.raises(ParameterError):
+        RandomizedResponse.from_coins(yes=bad)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (3, 6), (9, 17), (7, 8)])
+def test_a_slice_of_booleans_carries_nothing_of_its_neighbours(start, stop):
+    """At epsilon 44 noise is negligible: what lies in the buffer beside the slice is what the neighbours said."""
+    m = RandomizedResponse(epsilon=44)
+    hidden = []
+    for neighbours in (False, True):
+        values = np.full(24, neighbours)
+        values[start:stop] = True
+        report = m.perturb(pa.array(values)[start:stop])
+        assert report.to_pylist() == [True] * (stop - start)
+        bits = np.unpackbits(np.frombuffer(report.buffers()[1], np.uint8), bitorder="little")
+        hidden.append([*bits[: report.offset], *bits[report.offset + len(report) :]])
+    assert hidden[0] == hidden[1]
+
+
+def test_an_epsilon_that_is_accepted_can_be_estimated_with():
+    m = RandomizedResponse(epsilon=1e-17)
+    assert np.isfinite(m.estimate(m.tally([True] * 10)).counts).all()
+    assert np.isfinite(m.accuracy(10))
+    assert np.isfinite(m.variance(10))
+
+
+@pytest.mark.parametrize(("epsilon", "d"), [(1e-6, 2), (1e-6, 16), (1e-4, 16)])
+def test_variance_at_a_small_epsilon(epsilon, d):
+    m = RandomizedResponse(range(d), epsilon=epsilon)
+    p, q = (Fraction(x[0]) for x in m.expected_parts())
+    assert m.variance(1) == pytest.approx(float(q * (1 - q) / (p - q) ** 2), rel=1e-12)
+
+
+def test_standard_errors_of_unequal_coins():
+    """The two estimates add up to n, so they have one standard error; `variance` is the last value's."""
+    m = RandomizedResponse.from_coins(truth=0.5, yes=0.25)
+    h = m.estimate(Tally(1000, np.array([600, 400]), m.fingerprint))
+    np.testing.assert_allclose(h.standard_errors, np.sqrt(m.variance(1000, h.counts[1])))
+
+
+@pytest.mark.parametrize("d", [256, 65_536])
+def test_reports_have_the_type_that_is_promised(d):
+    m = RandomizedResponse([f"v{k}" for k in range(d)], epsilon=1)
+    assert m.perturb(pa.array(["v1"])).type == m.reports.arrow_type()
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [[True, None], pa.array([True, None]), [1, 2], pa.array(["x"]), pa.nulls(2)],
+    ids=["null", "Arrow null", "integers", "text", "nulls"],
+)
+def test_bad_reports_of_randomized_response(reports):
+    with pytest.raises(ReportError):
+        RandomizedResponse(epsilon=1).tally(reports)
+
+
+@pytest.mark.parametrize(
+    "epsilon", [np.True_, 10**400, np.array([1.0]), np.array([1.0, 2.0])], ids=["bool", "huge", "1-d", "two"]
+)
+def test_epsilons_of_unusual_types(epsilon):
+    with pytest.raises(ParameterError):
+        RandomizedResponse(epsilon=epsilon)

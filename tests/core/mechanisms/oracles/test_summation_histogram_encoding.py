@@ -1,0 +1,395 @@
+"""Summation with histogram encoding: the exact law of an entry, every vector of small ranges, known variances, sums."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_core import (
+    Domain,
+    Keyed,
+    Keystream,
+    Mechanism,
+    ParameterError,
+    ReportError,
+    Secret,
+    SummationHistogramEncoding,
+    Tally,
+)
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles import summation_histogram_encoding
+
+from ...checks import check_binomial, exact_exp, exact_ln
+from ...keyed_reference import SECRET, block
+
+SHE = SummationHistogramEncoding
+MECHANISMS = {
+    "d=3": SHE(["a", "b", "c"], epsilon=1.0),
+    "other": SHE(Domain(range(6), unmatched="other"), epsilon=2.0, unit=10),
+    "none": SHE(Domain(range(9), unmatched="none"), epsilon=0.5, unit=3),
+    "wide": SHE(range(70), epsilon=4.0),
+}
+WIDTHS = {"d=3": pa.int8(), "other": pa.int16(), "none": pa.int16(), "wide": pa.int8()}
+each = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def law(m) -> dict[int, Fraction]:
+    """Probability of each entry where 0 is true."""
+    low, high = m.entries
+    weights = m._weights[1]
+    assert len(weights) == high - low + 1
+    assert sum(weights) == ONE
+    return {k: Fraction(w, ONE) for k, w in enumerate(weights, low)}
+
+
+# ---- known answers
+# Of Laplace noise in real numbers, 8 / epsilon^2.
+N_VAR = {0.5: 32, 1.0: 8, 1.5: 3.5555555555555554, 2.0: 2, 2.5: 1.28, 3.0: 0.8888888888888888, 4.0: 0.5, 5.0: 0.32}
+
+
+@pytest.mark.parametrize("epsilon", N_VAR)
+def test_known_variances(epsilon):
+    """On a grid 2 a / (1 - a)^2 / unit^2, a little less than in real numbers."""
+    for unit in (1, 3, math.ceil(5 * epsilon)):
+        m = SHE(range(4), epsilon=epsilon, unit=unit)
+        a = math.exp(-epsilon / (2 * unit))
+        assert m.variance(1) == pytest.approx(2 * a / (1 - a) ** 2 / unit**2, rel=1e-6)
+        assert m.realised_epsilon == pytest.approx(epsilon, abs=2e-8)
+        assert m.variance(1) < N_VAR[epsilon]
+    assert m.variance(1) == pytest.approx(N_VAR[epsilon], rel=1e-3)
+    assert SHE(range(4), epsilon=epsilon).variance(1) == pytest.approx(1 / (math.cosh(epsilon / 2) - 1), rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "unit"), [(0.01, 1), (0.5, 3), (1.0, 1), (4.0, 20), (5.0, 1)])
+def test_the_law_is_discrete_laplace(epsilon, unit):
+    """To the margin of 2^-28 for rounding, inside the range; at its ends is what lies beyond."""
+    m = SHE(range(4), epsilon=epsilon, unit=unit)
+    x = -Fraction(epsilon) / (2 * unit)
+    a = exact_exp(x)
+    low, high = m.entries
+    assert low + high == unit
+    for k, probability in law(m).items():
+        exact = exact_exp(x * abs(k)) / (1 + a) * (1 if k in (low, high) else 1 - a)
+        assert abs(probability / exact - 1) < (abs(k) - 1 / x) / unit / 2**28 + Fraction(1, 2**29)
+        assert probability >= Fraction(1, 2**34)
+    mean = sum(k * p for k, p in law(m).items())
+    p, q = m.expected_parts()
+    assert (p, q) == ([unit - mean] * 4, [mean] * 4)
+    assert m.variance(7, 3) * (m.p - m.q) ** 2 / 7 == pytest.approx(
+        float(sum(k**2 * p for k, p in law(m).items()) - mean**2), rel=1e-12
+    )
+
+
+# ---- privacy
+
+
+@given(st.floats(0.0016, 300), st.integers(1, 64))
+def test_epsilon_is_never_above_the_one_asked_for(epsilon, unit):
+    epsilon *= unit
+    m = SHE(range(2), epsilon=epsilon, unit=unit)
+    assert m.worst_ratio() <= exact_exp(epsilon)
+    assert m.worst_ratio() >= exact_exp(min(epsilon, 36) - 2e-8)
+
+
+class Scripted:
+    """Noise that gives these words."""
+
+    def __init__(self, words) -> None:
+        self.words = np.array(words, np.uint64)
+
+    def rows(self, start, stop):
+        assert (start, stop) == (0, len(self.words))
+        return self
+
+    def head_rows(self, n, width, lane):
+        assert (n, width, lane) == (*self.words.shape, 0)
+        return (self.words >> np.uint64(48)).astype(np.uint16)
+
+    def tails(self, rows, columns, lane):
+        assert lane == 0
+        return self.words[rows, columns] & np.uint64((1 << 48) - 1)
+
+
+@pytest.mark.parametrize(("epsilon", "unit"), [(12.0, 1), (20.0, 1), (30.0, 2), (200.0, 1)])
+@pytest.mark.parametrize("policy", ["error", "none"])
+def test_the_ratio_over_all_vectors(epsilon, unit, policy):
+    m = SHE(Domain(range(2), unmatched=policy), epsilon=epsilon, unit=unit)
+    weights = m._weights[1]
+    least = np.concatenate(([0], np.cumsum(np.array(weights[:-1], object)))).tolist()  # word of each entry
+    vectors = list(itertools.product(range(len(weights)), repeat=2))
+    chances = [Fraction(weights[i] * weights[j], ONE**2) for i, j in vectors]
+    words = [[least[i], least[j]] for i, j in vectors]
+    tables = []
+    for code in range(2 + (policy == "none")):
+        reports = m.perturb_codes(np.full(len(words), code, np.uint8), Scripted(words))
+        assert len({tuple(row) for row in reports.tolist()}) == len(vectors)
+        tables.append({tuple(row): chance for row, chance in zip(reports.tolist(), chances, strict=True)})
+        for v in range(2):
+            mean = sum(row[v] * chance for row, chance in tables[-1].items())
+            assert mean == m.expected_parts()[v != code][v]
+    worst = max(a[row] / b[row] for a, b in itertools.permutations(tables, 2) for row in a)
+    assert worst == m.worst_ratio()
+    assert exact_ln(worst) <= Decimal(epsilon)
+
+
+@pytest.mark.parametrize(("epsilon", "unit"), [(0.01, 1), (1.0, 1), (2.0, 10), (36.0, 64)])
+def test_each_entry_has_exactly_its_words(epsilon, unit):
+    """The least and the greatest word of each entry; what is between cannot be another, entries being in order."""
+    m = SHE(range(2), epsilon=epsilon, unit=unit)
+    weights = m._weights[1]
+    edges = [0, *itertools.accumulate(weights)]
+    assert edges[-1] == ONE
+    words = np.array([w for low, high in itertools.pairwise(edges) for w in (low, high - 1)], np.uint64)
+    np.testing.assert_array_equal(m._entry_of(words), np.repeat(np.arange(m.entries[0], m.entries[1] + 1), 2))
+    rows = words.reshape(-1, 2)
+    entries = m._draw_entries(len(rows), Scripted(rows), np.empty(len(words), m._dtype))
+    np.testing.assert_array_equal(entries, np.repeat(np.arange(m.entries[0], m.entries[1] + 1), 2))
+
+
+# ---- samples
+
+
+def values_for(m, codes) -> pa.Array:
+    labels = pa.array([*m.domain.labels, None])
+    return labels.take(pa.array(np.minimum(codes, len(m.domain.labels))))
+
+
+def check_entries(m, codes, reports) -> None:
+    """Each entry occurs as often as it should, for true values and for others, in each column."""
+    expected = law(m)
+    low, high = m.entries
+    cells = np.arange(low, high + 1)
+    for v in range(m.domain.size):
+        for true in (False, True):
+            column = reports[(codes == v) == true, v]
+            column = m.unit - column if true else column
+            counts = np.bincount(column - low, minlength=len(cells))
+            check_binomial(counts, len(column), np.array([float(expected[k]) for k in cells.tolist()]))
+
+
+@each
+def test_entries(name):
+    m = MECHANISMS[name]
+    n = 30_000 if name == "wide" else 100_000
+    codes = np.random.default_rng(0).permutation(n) % (m.domain.size + (m.domain.unmatched == "none"))
+    check_entries(m, codes, m.reports.from_arrow(m.perturb(values_for(m, codes))))
+    noise = Keyed(Secret.generate(), np.arange(n), column="c")
+    check_entries(m, codes, m.reports.from_arrow(m.perturb(values_for(m, codes), randomness=noise)))
+
+
+def test_a_wrong_table_is_found(monkeypatch):
+    """A table that is one too high in a twentieth of its cells."""
+    m = SHE(range(3), epsilon=1.0)
+    codes = np.arange(500_000) % 3
+    table = m._by_head
+    monkeypatch.setitem(m.__dict__, "_by_head", table + ((np.arange(1 << 16) % 20 == 0) & (table >= -9) & (table < 9)))
+    with pytest.raises(AssertionError, match="probability"):
+        check_entries(m, codes, m.perturb(codes))
+
+
+def test_rows_and_columns_are_independent():
+    m = MECHANISMS["d=3"]
+    signs = m.perturb(["a"] * 400_000) > 0
+    p = float(sum(chance for k, chance in law(m).items() if k > 0))
+    others = signs[:, 1:]
+    check_binomial((others[:, 0] & others[:, 1]).sum(), 400_000, p**2)
+    check_binomial((others[::2] & others[1::2]).sum(axis=0), 200_000, p**2)
+    check_binomial((others[:200_000] & others[200_000:]).sum(axis=0), 200_000, p**2)
+
+
+def check_moments(estimates: np.ndarray, true: float, variance: float) -> None:
+    """Mean and variance within 3 standard errors; the noise is seeded."""
+    k = len(estimates)
+    assert abs(estimates.mean() - true) < 3 * math.sqrt(variance / k)
+    assert abs(estimates.var(ddof=1) / variance - 1) < 3 * math.sqrt(2 / k)
+
+
+@pytest.mark.parametrize(("name", "share"), [("d=3", 0.3), ("other", 0.3), ("none", 0.3)])
+def test_estimates_are_unbiased_with_the_stated_variance(name, share):
+    m = MECHANISMS[name]
+    n, repeats = 200, 1000
+    codes = np.where(np.arange(n) < share * n, 0, m.domain.size - 1)
+    noise = Keyed(Secret.from_seed(5), np.arange(n * repeats), column="c")
+    reports = m.reports.from_arrow(m.perturb(values_for(m, np.tile(codes, repeats)), randomness=noise))
+    estimates = m.debias(n, m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats))[0]
+    check_moments(estimates[:, 0], share * n, m.variance(n, share * n))
+    check_moments(estimates[:, 1], 0, m.variance(n, 0))
+    with pytest.raises(AssertionError):  # the check has power
+        check_moments(estimates[:, 0] * 1.3, share * n, m.variance(n))
+    with pytest.raises(AssertionError):
+        check_moments(estimates[:, 1], 0, m.variance(n) * 1.5)
+
+
+def test_intervals_and_accuracy():
+    m = SHE(range(200), epsilon=1.0)
+    n = 2000
+    histogram = m.estimate(m.tally(m.perturb(np.zeros(n, int))))
+    assert histogram.standard_errors == pytest.approx(math.sqrt(7.835396 * n), rel=1e-6)
+    inside = (histogram.low <= np.where(np.arange(200) == 0, n, 0)) & (
+        np.where(np.arange(200) == 0, n, 0) <= histogram.high
+    )
+    check_binomial(np.count_nonzero(inside), 200, 0.95)
+    logarithm, span = math.log(2 / 0.05), m.entries[1] - m.entries[0]
+    alpha = m.accuracy(n)
+    # Bernstein: 2 exp(-s^2 / (2 n V + 2 R s / 3)) = beta
+    s = alpha * n * (m.p - m.q)
+    v = m.variance(1) * (m.p - m.q) ** 2
+    assert s**2 / (2 * n * v + 2 * span * s / 3) == pytest.approx(logarithm)
+    for bad in ({"n": 0}, {"n": 10, "beta": 0}, {"n": 10, "beta": 1}):
+        with pytest.raises(ParameterError):
+            m.accuracy(**bad)
+
+
+# ---- counting
+
+
+@each
+@pytest.mark.parametrize("n_groups", [1, 3, 300])
+def test_counts_are_sums(monkeypatch, name, n_groups):
+    m = MECHANISMS[name]
+    reports = m.perturb_codes(np.arange(2000) % m.domain.size, Keystream())
+    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 2000)
+    expected = np.zeros((n_groups, m.domain.size), np.int64)
+    np.add.at(expected, groups, reports)
+    for rows in (1 << 14, 37):
+        monkeypatch.setattr(summation_histogram_encoding, "_ROWS", rows)
+        np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+        in_order = np.sort(groups)
+        sums = m.count_reports(reports[np.argsort(groups, kind="stable")], in_order, n_groups)
+        np.testing.assert_array_equal(sums, expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
+
+
+def test_sums_do_not_overflow():
+    m = SHE(range(2), epsilon=0.0016)
+    top = np.full((40_000, 2), m.entries[1], m._dtype)
+    assert m.count_reports(top, np.zeros(40_000, int), 1).tolist() == [[40_000 * m.entries[1]] * 2]
+    assert m.count_reports(top, np.arange(40_000) // 20_000, 2).tolist() == [[20_000 * m.entries[1]] * 2] * 2
+
+
+@pytest.mark.parametrize(("epsilon", "unit"), [(0.0016, 1), (0.3, 1), (1.0, 1), (2.0, 1), (4.0, 1), (36.0, 64)])
+@pytest.mark.parametrize("entries", [1 << 9, 1 << 12, 1 << 19])
+def test_tallies_of_the_greatest_and_the_least_entries(monkeypatch, epsilon, unit, entries):
+    """From one to many of them in the type of an entry; and numbers of reports that cannot be halved."""
+    monkeypatch.setattr(summation_histogram_encoding, "_TALLIED", entries)
+    m = SHE(range(2), epsilon=epsilon, unit=unit)
+    for n in (0, 1, 255, 256, 511, 1024, 3 * 512, (1 << 14) + 257):
+        for k in m.entries:
+            mixed = np.array([[k, sum(m.entries) - k]] * n, m._dtype).reshape(n, 2)
+            assert m.tally(mixed).counters.tolist() == [n * k, n * (sum(m.entries) - k)]
+
+
+def test_every_block_of_a_tally_is_checked(monkeypatch):
+    monkeypatch.setattr(summation_histogram_encoding, "_TALLIED", 300)
+    m = MECHANISMS["d=3"]
+    for row in (0, 99, 100, 950, 999):
+        for wrong in (m.entries[0] - 1, m.entries[1] + 1):
+            reports = np.zeros((1000, 3), np.int8)
+            reports[row, row % 3] = wrong
+            with pytest.raises(ReportError, match=r"column 'x': entries must be in \[-43, 44\]"):
+                m.tally(reports, column="x")
+
+
+@each
+def test_tallies_merge_and_arrow_round_trips(name):
+    m = MECHANISMS[name]
+    noise = Keyed(Secret.from_seed(7), np.arange(3000), column="c")  # under which some sums are negative
+    reports = m.perturb(values_for(m, np.arange(3000) % m.domain.size), randomness=noise)
+    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.list_(WIDTHS[name], m.domain.size)
+    whole = m.tally(reports)
+    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
+    assert whole == m.tally(m.reports.from_arrow(reports)) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    assert (whole.counters < 0).any() or name != "none"
+    for again in (
+        Tally.from_bytes(whole.to_bytes()),
+        Tally.from_dict(whole.to_dict()),
+        pickle.loads(pickle.dumps(whole)),
+    ):
+        assert again == whole
+        assert m.estimate(again) == m.estimate(whole)
+
+
+# ---- keyed noise
+
+
+def test_keyed_reports_are_those_of_the_reference():
+    """Leading 16 bits of entry v: number v % 8 of block v // 8 on level 11; the others: block v on level 12."""
+    m = MECHANISMS["none"]
+    codes, ids = np.arange(100) % 10, np.arange(100) * 7
+    noise = Keyed(SECRET, ids, column="c")
+    reports = m.reports.from_arrow(m.perturb(values_for(m, codes), randomness=noise))
+    assert reports.tolist() == m.reports.from_arrow(m.perturb(values_for(m, codes), randomness=noise)).tolist()
+    edges = list(itertools.accumulate(m._weights[1]))
+    for row, code, id_word in zip(reports.tolist(), codes.tolist(), ids.tolist(), strict=True):
+        for v, entry in enumerate(row):
+            head = int.from_bytes(block(m, "c", id_word, 0, code, 0, 11, v // 8)[2 * (v % 8) :][:2], "little")
+            word = head << 48 | int.from_bytes(block(m, "c", id_word, 0, code, 0, 12, v)[:8], "little") >> 16
+            drawn = m.entries[0] + sum(word >= edge for edge in edges[:-1])
+            assert entry == (m.unit - drawn if v == code else drawn)
+
+
+# ---- value object and errors
+
+
+@each
+def test_value_object(name):
+    m = MECHANISMS[name]
+    m.perturb(values_for(m, np.zeros(3, int)))
+    again = Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))
+    assert again == m == pickle.loads(pickle.dumps(m))
+    assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
+    assert SHE(["a", "b"], epsilon=1).to_dict() == {
+        "mechanism": "summation_histogram_encoding", "epsilon": 1.0, "unit": 1, "domain": ["a", "b"],
+    }  # fmt: skip
+    assert len({x.fingerprint for x in MECHANISMS.values()}) == len(MECHANISMS)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20, 0.001, True])
+def test_bad_epsilon(epsilon):
+    with pytest.raises(ParameterError, match="epsilon"):
+        SHE(range(4), epsilon=epsilon)
+
+
+@pytest.mark.parametrize("unit", [0, 65, -1, 1.0, True, "1"])
+def test_bad_unit(unit):
+    with pytest.raises(ParameterError, match="unit"):
+        SHE(range(4), epsilon=1, unit=unit)
+
+
+def test_what_is_no_report():
+    m = MECHANISMS["d=3"]
+    with pytest.raises(ReportError, match=r"entries must be in \[-43, 44\]"):
+        m.tally(np.array([[0, 45, 0]], np.int8))
+    wrong = [
+        pa.array([1, 2]),
+        pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
+        pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3)),
+        pa.array([[1, 2, 3], None], pa.list_(pa.int8(), 3)),
+        pa.array([[1, None, 3]], pa.list_(pa.int8(), 3)),
+        pa.array([[1, 2, 3]], pa.list_(pa.int8())),
+        np.array([[0.5, 0, 0]]),
+    ]
+    for reports in wrong:
+        with pytest.raises(ReportError):
+            m.tally(reports)
+    for n, counts in ((1, [45, 0, 0]), (1, [0, -44, 0]), (0, [0, 1, 0])):
+        with pytest.raises(ReportError):
+            m.estimate(Tally(n, np.array(counts), m.fingerprint))
+
+
+@each
+def test_no_records(name):
+    m = MECHANISMS[name]
+    empty = m.perturb(values_for(m, np.zeros(0, int)))
+    assert (len(empty), empty.type) == (0, m.reports.arrow_type())
+    assert m.estimate(m.tally(empty)).n == 0

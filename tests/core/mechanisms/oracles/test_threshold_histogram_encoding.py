@@ -1,0 +1,242 @@
+"""Thresholded histogram encoding: its p, q, theta and variance are the known ones; its bits are a unary encoding's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ldp_core import (
+    Domain,
+    Keyed,
+    Mechanism,
+    ParameterError,
+    ReportError,
+    Secret,
+    Tally,
+    ThresholdHistogramEncoding,
+    UnaryEncoding,
+)
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import best_theta
+
+from ...checks import check_binomial, check_marginals, check_rows_independent, exact_exp, exact_ln
+
+# acceptance.json: epsilon -> n Var at f = 0, and theta to six digits
+TABLE = {
+    0.5: (17.827846864164275, 0.561629),
+    1.0: (4.80715413009729, 0.618553),
+    1.5: (2.2370064276076924, 0.668053),
+    2.0: (1.2835772932763339, 0.709614),
+    2.5: (0.8192764669092752, 0.744004),
+    3.0: (0.5564506819905206, 0.772404),
+    3.5: (0.3931269044264001, 0.795969),
+    4.0: (0.2851675869600375, 0.815676),
+    4.5: (0.21069088284937584, 0.832302),
+    5.0: (0.1577250434926386, 0.846455),
+}
+
+
+# acceptance.json, "mechanism_parameters": as pure-ldp returns them, theta to four digits
+PEER = [
+    (0.5, 0.5616, 0.5519037296865329, 0.43450528082201645),
+    (1.0, 0.6186, 0.5868097674463382, 0.3669802744150433),
+    (2.0, 0.7096, 0.6260178389976807, 0.245920447238365),
+]
+
+
+@pytest.mark.parametrize("epsilon", TABLE)
+def test_known_variances_and_thetas(epsilon):
+    n_var, theta = TABLE[epsilon]
+    m = ThresholdHistogramEncoding(range(16), epsilon=epsilon)
+    assert m.theta == theta
+    assert m.variance(1) == pytest.approx(n_var, rel=1e-9)  # (theta is rounded)
+
+
+@pytest.mark.parametrize(("epsilon", "theta", "p", "q"), PEER)
+def test_known_p_and_q(epsilon, theta, p, q):
+    m = ThresholdHistogramEncoding(range(16), epsilon=epsilon, theta=theta)
+    assert (m.p, m.q) == (pytest.approx(p, rel=1e-12), pytest.approx(q, rel=1e-12))
+
+
+@pytest.mark.parametrize("theta", [0.5, 0.75, 1.0])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_bits_are_those_of_laplace_noise_above_a_threshold(epsilon, theta):
+    m = ThresholdHistogramEncoding(range(16), epsilon=epsilon, theta=theta)
+    noise = stats.laplace(scale=2 / epsilon)
+    assert m.p == pytest.approx(noise.sf(theta - 1), rel=1e-12)
+    assert m.q == pytest.approx(noise.sf(theta), rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 20.0, 50.0])
+def test_theta_has_the_least_variance(epsilon):
+    best = best_theta(epsilon)
+    assert 0.5 <= best <= 1
+    variance = ThresholdHistogramEncoding([1, 2], epsilon=epsilon).variance(1)
+    for theta in np.linspace(0.5, 1, 101):
+        other = ThresholdHistogramEncoding([1, 2], epsilon=epsilon, theta=float(theta)).variance(1)
+        assert variance <= other * (1 + 1e-9)
+
+
+# ---- every report, through the code
+
+
+class OneByOne:
+    """Noise for 2^d records, each with another combination of bits."""
+
+    def __init__(self, m, code: int) -> None:
+        self.d, self.code = m.domain.size, code
+        self.rows_of_bits = np.arange(1 << self.d, dtype=np.uint8)[:, None]
+
+    def rows(self, start, stop):
+        assert (start, stop) == (0, 1 << self.d)
+        return self
+
+    def one_hot_rows(self, p, q, position, width, lane):
+        assert (width, lane) == (1, 0)
+        self.weights = []
+        for row in range(1 << self.d):
+            ones = [Fraction(p if v == position[0] else q, ONE) for v in range(self.d)]
+            weight = Fraction(1)
+            for v, one in enumerate(ones):
+                weight *= one if row >> v & 1 else 1 - one
+            self.weights.append(weight)
+        return self.rows_of_bits | np.uint8(0xFF << self.d & 0xFF)  # padding is as bad as can be
+
+
+CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error")]
+
+
+@pytest.mark.parametrize(("d", "policy"), CASES)
+@pytest.mark.parametrize(("epsilon", "theta"), [(1e-6, None), (1.0, None), (1.0, 0.5), (3.0, 1.0), (80.0, None)])
+def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
+    domain = Domain(range(d - (policy == "other")), unmatched=policy)
+    m = ThresholdHistogramEncoding(domain, epsilon=epsilon, theta=theta)
+    p, q = m.expected_parts()
+    tables = []
+    for code in range(d + (policy == "none")):
+        noise = OneByOne(m, code)
+        reports = m.perturb_codes(np.full(1 << d, code, np.uint8), noise)
+        assert sorted(reports[:, 0].tolist()) == list(range(1 << d))
+        supported = m.count_reports(reports, np.arange(1 << d), 1 << d)
+        for v in range(d):
+            probability = sum(w for w, s in zip(noise.weights, supported[:, v], strict=True) if s)
+            assert probability == (p[v] if v == code else q[v])
+        tables.append(noise.weights)
+    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables, 2) for r in range(1 << d))
+    assert worst == m.worst_ratio()
+    assert exact_ln(worst) <= Decimal(epsilon)
+
+
+@given(st.floats(1e-6, 300), st.one_of(st.none(), st.floats(0.5, 1)))
+def test_epsilon_is_never_above_the_one_asked_for(epsilon, theta):
+    m = ThresholdHistogramEncoding(range(3), epsilon=epsilon, theta=theta)
+    assert m.worst_ratio() <= exact_exp(epsilon)
+    p, q = m.expected_parts()
+    half, share = Fraction(epsilon) / 2, Fraction(m.theta)
+    if epsilon < 80:  # above, p and q are what 64 bits resolve
+        exact_p, exact_q = 1 - exact_exp(half * (share - 1)) / 2, exact_exp(-half * share) / 2
+        assert 0 <= exact_p - p[0] <= Fraction(2, ONE)
+        assert 0 <= q[0] - exact_q <= Fraction(2, ONE)
+
+
+def test_less_is_spent_than_asked_for():
+    """ln(p (1 - q) / ((1 - p) q)) of the peer's p and q, which is what two bits reveal."""
+    for epsilon, theta, p, q in PEER:
+        m = ThresholdHistogramEncoding(range(3), epsilon=epsilon, theta=theta)
+        assert m.realised_epsilon == pytest.approx(np.log(p * (1 - q) / ((1 - p) * q)), rel=1e-12)
+        assert m.realised_epsilon < 0.95 * epsilon
+
+
+# ---- samples
+
+
+@pytest.mark.parametrize(
+    ("d", "epsilon", "policy"), [(2, 1.0, "error"), (9, 2.0, "none"), (64, 0.5, "error"), (130, 4.0, "other")]
+)
+def test_marginals(d, epsilon, policy):
+    m = ThresholdHistogramEncoding(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon)
+    codes = np.random.default_rng(d).permutation(300_000) % (d + (policy == "none"))
+    reports = m.perturb(pa.array(codes, mask=codes == m.domain.unmatched_code), packed=d % 2 == 0)
+    expected = np.full((d + (policy == "none"), d), m.q)
+    np.fill_diagonal(expected, m.p)
+    rows = m.reports.to_numpy(m.reports.from_arrow(reports))
+    check_marginals(codes, rows, expected)
+    if policy == "error":
+        own = rows[codes == 1]
+        check_rows_independent(own, np.where(np.arange(d) == 1, m.p, m.q))
+
+
+def test_p_and_q_of_another_theta_are_found(monkeypatch):
+    m = ThresholdHistogramEncoding(range(8), epsilon=1.0)
+    expected = np.where(np.eye(8, dtype=bool), m.p, m.q)
+    codes = np.arange(400_000) % 8
+    other = ThresholdHistogramEncoding(range(8), epsilon=1.0, theta=0.8)
+    monkeypatch.setitem(m.__dict__, "thresholds", other.thresholds)
+    with pytest.raises(AssertionError, match="probability"):
+        check_marginals(codes, m.perturb(codes), expected)
+
+
+# ---- layouts, tallies, noise
+
+
+def test_layouts_tallies_and_groups_agree():
+    m = ThresholdHistogramEncoding([f"v{k}" for k in range(70)], epsilon=2.0)
+    plain = m.perturb(pa.array([f"v{k % 70}" for k in range(5000)]))
+    packed = m.reports.to_arrow(m.reports.from_arrow(plain), packed=True)
+    assert plain.type == m.reports.arrow_type() == pa.list_(pa.bool_(), 70)
+    assert packed.type == m.reports.arrow_type(packed=True) == pa.list_(pa.uint64(), 2)
+    whole = m.tally(plain)
+    assert whole == m.tally(packed)
+    assert Tally.merge([m.tally(plain[:1234]), m.tally(packed[1234:])]) == whole
+    groups = np.arange(5000) * 7 % 13
+    rows = np.array(plain.to_pylist())
+    counts = m.count_reports(m.reports.from_arrow(plain), groups, 13)
+    np.testing.assert_array_equal(counts, [rows[groups == g].sum(axis=0) for g in range(13)])
+
+
+def test_keyed_reports():
+    m = ThresholdHistogramEncoding(range(100), epsilon=1.0)
+    n = 100_000
+    x, ids, secret = np.full(n, 5), np.arange(n), Secret.generate()
+    whole = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(secret, ids, column="c")))
+    few = m.reports.from_arrow(m.perturb(pa.array(x[700:900]), randomness=Keyed(secret, ids[700:900], column="c")))
+    np.testing.assert_array_equal(few, whole[700:900])
+    check_binomial(m.count_reports(whole, ids, 1)[0], n, np.where(np.arange(100) == 5, m.p, m.q))
+
+
+def test_value_object():
+    m = ThresholdHistogramEncoding(Domain(["a", "b", "c"], unmatched="none"), epsilon=2.0)
+    m.perturb(["a"])
+    assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
+    parameters = {"mechanism": "threshold_histogram_encoding", "epsilon": 2.0, "theta": 0.709614}
+    assert m.to_dict() == parameters | {"domain": ["a", "b", "c"], "unmatched": "none"}
+    same_bits = UnaryEncoding.from_probabilities(m.domain, p=m.p, q=m.q)
+    assert m.fingerprint != same_bits.fingerprint
+
+
+@pytest.mark.parametrize("theta", [0.49, 1.01, -1, float("nan"), "x", True])
+def test_bad_theta(theta):
+    with pytest.raises(ParameterError):
+        ThresholdHistogramEncoding(range(4), epsilon=1, theta=theta)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-19])
+def test_bad_epsilon(epsilon):
+    with pytest.raises(ParameterError):
+        ThresholdHistogramEncoding(range(4), epsilon=epsilon)
+
+
+def test_what_is_no_report():
+    for reports in (pa.array([1, 2]), pa.array([[True, False]], pa.list_(pa.bool_(), 2))):
+        with pytest.raises(ReportError):
+            ThresholdHistogramEncoding(range(9), epsilon=1).tally(reports)

@@ -1,0 +1,609 @@
+"""CMS and HCMS: every function and every report in rational arithmetic; the papers' estimators; collisions; samples."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import linalg, stats
+
+from ldp_core import (
+    CountMeanSketch,
+    Domain,
+    DomainError,
+    DtypeError,
+    HadamardCountMeanSketch,
+    Keyed,
+    Keystream,
+    Mechanism,
+    MechanismMismatchError,
+    ParameterError,
+    ReportError,
+    Secret,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_core.exact import random_functions
+from ldp_core.exact.random_functions import RandomFunctions
+from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.sketches import count_mean_sketch
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
+
+from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
+
+SKETCHES = [CountMeanSketch, HadamardCountMeanSketch]
+each = pytest.mark.parametrize("kind", SKETCHES)
+
+
+# ---- every function and every report
+
+
+class Listed(RandomFunctions):
+    """Functions given as a table, int[k, codes]."""
+
+    def listing(self, table) -> Listed:
+        object.__setattr__(self, "table", np.asarray(table, np.uint16))
+        return self
+
+    def at(self, functions, codes):
+        return self.table[functions, codes.astype(int)]
+
+    def all(self, codes):
+        return self.table[:, codes.astype(int)].T
+
+
+class Every:
+    """Noise for as many records as a report has outcomes, each another, with its probability as weight."""
+
+    def __init__(self, m) -> None:
+        self.m = m
+        shape = (m.hashes, 2**m.width) if isinstance(m, CountMeanSketch) else (2, m.hashes * m.width)
+        self.first, self.second = np.indices(shape).reshape(2, -1)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def rows(self, start, stop):
+        assert stop - start == len(self)
+        return self
+
+    def bernoulli(self, threshold, n, lane):
+        assert (lane, threshold) == (0, self.m._agree)
+        p = Fraction(threshold, ONE)
+        self.weights = [(p if agree else 1 - p) / (self.m.hashes * self.m.width) for agree in self.first]
+        return np.packbits(self.first.astype(bool), bitorder="little")
+
+    def uniform_below(self, d, n, lane):
+        if isinstance(self.m, CountMeanSketch):
+            assert (lane, d) == (0, self.m.hashes)
+            return self.first.astype(np.uint8)
+        assert (lane, d) == (1, self.m.hashes * self.m.width)
+        return self.second.astype(np.uint32)
+
+    def one_hot_rows(self, p, q, position, width, lane):
+        assert (lane, width) == (1, 1)
+        chances = [Fraction(p, ONE), Fraction(q, ONE)]
+        self.weights = []
+        for bits, own in zip(self.second, position, strict=True):
+            weight = Fraction(1, self.m.hashes)
+            for b in range(self.m.width):
+                chance = chances[0 if b == own else 1]
+                weight *= chance if bits >> b & 1 else 1 - chance
+            self.weights.append(weight)
+        return self.second.astype(np.uint8)[:, None] | np.uint8(0xFF & -(1 << self.m.width))  # and noise in the padding
+
+
+def with_functions(kind, hashes, width, epsilon, table):
+    m = kind("int", epsilon=epsilon, hashes=hashes, width=width)
+    m.__dict__["functions"] = Listed(hashes, width, 0).listing(table)
+    return m
+
+
+def outcomes(m, code):
+    """(weight, supported bool[codes], counters) of every report of ``code``, and the reports as hashable values."""
+    noise = Every(m)
+    reports = m.perturb_codes(np.full(len(noise), code, np.uint64), noise)
+    counters = m.count_reports(reports, np.arange(len(noise)), len(noise))
+    supported = m.support_of(1, counters, np.arange(m.functions.table.shape[1], dtype=np.uint64))
+    assert sum(noise.weights) == 1
+    keys = [tuple(np.atleast_1d(r).tolist()) for r in reports]
+    return noise.weights, supported, counters, keys
+
+
+SMALL = [(1, 2, 3), (1, 4, 3), (2, 2, 3)]  # k, m, codes
+
+
+@each
+@pytest.mark.parametrize(("k", "m", "codes"), SMALL)
+@pytest.mark.parametrize("epsilon", [1.0, 50.0])
+def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, epsilon):
+    """P, q, the variance with its collisions, the spread and epsilon, by enumeration."""
+    records = [0, 0, 0, 1, 1, 2]
+    count = np.bincount(records)
+    worst = Fraction(0)
+    share, first, second = np.full((codes, codes), Fraction(0)), [Fraction(0)] * codes, [Fraction(0)] * codes
+    tables = list(itertools.product(itertools.product(range(m), repeat=codes), repeat=k))
+    for table in tables:
+        sketch = with_functions(kind, k, m, epsilon, table)
+        s = np.full((codes, codes), Fraction(0))
+        distributions = []
+        for v in range(codes):
+            weights, supported, counters, keys = outcomes(sketch, v)
+            s[v] = [
+                sum((w for w, yes in zip(weights, column, strict=True) if yes), Fraction(0)) for column in supported.T
+            ]
+            distributions.append(dict(zip(keys, weights, strict=True)))
+            assert spread_of(sketch, weights, counters) == sketch.spread
+        share += s / len(tables)
+        for w in range(codes):
+            mean = sum(s[v, w] for v in records)
+            first[w] += mean / len(tables)
+            second[w] += (sum(s[v, w] * (1 - s[v, w]) for v in records) + mean**2) / len(tables)
+        worst = max(worst, *(a[r] / b[r] for a, b in itertools.permutations(distributions, 2) for r in a))
+    p, q = sketch.support_probability()
+    assert all(share[v, w] == (p if v == w else q) for v in range(codes) for w in range(codes))
+    assert worst == sketch.worst_ratio() <= exact_exp(epsilon)
+    n, f2 = len(records), int((count**2).sum())
+    for w, c in enumerate(count.tolist()):
+        assert first[w] == c * p + (n - c) * q
+        pure = c * p * (1 - p) + (n - c) * q * (1 - q)
+        collisions = Fraction((f2 - c * c) - (n - c), k * (m - 1)) * (p - q) ** 2
+        assert second[w] - first[w] ** 2 == pure + collisions
+
+
+def spread_of(sketch, weights, counters) -> Fraction:
+    total = Fraction(0)
+    for weight, table in zip(weights, sketch.table(counters).reshape(len(weights), -1, sketch.width), strict=True):
+        mean = [Fraction(int(row.sum()), sketch.width) for row in table]
+        total += weight * sum((int(x) - t) ** 2 for row, t in zip(table, mean, strict=True) for x in row)
+    return total
+
+
+@given(st.floats(1e-6, 200), st.integers(0, 16))
+def test_epsilon_is_never_above_the_one_asked_for(epsilon, bits):
+    for m in (
+        HadamardCountMeanSketch(epsilon=epsilon, hashes=3),
+        CountMeanSketch(epsilon=epsilon, hashes=3, width=max(2, 1 << bits)),
+        CountMeanSketch(epsilon=epsilon, hashes=3, variant="symmetric"),
+    ):
+        assert m.worst_ratio() <= exact_exp(epsilon)
+        assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-3) or epsilon > 30
+
+
+# ---- the papers' estimators and other known answers
+
+
+def apples(m, reports, codes):
+    """The paper's server: algorithm 3 (CMS) or 5 and 6 (HCMS), then "f(d) = m / (m - 1) (mean of M - n / m)"."""
+    k, width = m.hashes, m.width
+    sketch = np.zeros((k, width))
+    if isinstance(m, CountMeanSketch):
+        c = (math.exp(m.epsilon / 2) + 1) / (math.exp(m.epsilon / 2) - 1)
+        signs = 2.0 * np.unpackbits(reports[:, 1:].copy().view(np.uint8), axis=1, bitorder="little")[:, :width] - 1
+        np.add.at(sketch, reports[:, 0].astype(int), k * (c / 2 * signs + 0.5))
+    else:
+        c = (math.exp(m.epsilon) + 1) / (math.exp(m.epsilon) - 1)
+        j, column = np.divmod((reports >> 1).astype(int), width)
+        np.add.at(sketch, (j, column), k * c * (2.0 * (reports & 1) - 1))
+        sketch = sketch @ linalg.hadamard(width).T
+    mean = sketch[np.arange(k), m.functions.all(codes)].mean(axis=1)
+    return width / (width - 1) * (mean - len(reports) / width)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        CountMeanSketch("int", epsilon=1.5, hashes=13, width=32, variant="symmetric"),
+        HadamardCountMeanSketch("int", epsilon=1.5, hashes=13, width=32),
+    ],
+)
+def test_estimates_are_those_of_the_paper(m):
+    reports = m.perturb(np.arange(3000) % 7)
+    candidates = list(range(20))
+    ours = m.over(candidates).estimate(m.tally(reports)).counts
+    np.testing.assert_allclose(ours, apples(m, reports, m.domain.encode(candidates)), rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "n_var"), [(0.5, 16.67079235613105), (1.0, 4.682694376831169)])
+def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
+    """acceptance.json: Hadamard response, and OUE's 4 e / (e - 1)^2."""
+    wide = {"hashes": 2, "width": 1 << 16}
+    hcms = HadamardCountMeanSketch("int", epsilon=epsilon, **wide).over([1, 2])
+    assert hcms.variance(1) == pytest.approx(n_var, rel=1e-4)
+    cms = CountMeanSketch("int", epsilon=epsilon, **wide).over([1, 2])
+    assert cms.variance(1) == pytest.approx(4 * math.exp(epsilon) / (math.exp(epsilon) - 1) ** 2, rel=1e-4)
+    sue = CountMeanSketch("int", epsilon=epsilon, variant="symmetric", **wide)
+    assert sue.bucket_probability == tuple(
+        x[0] for x in UnaryEncoding([0, 1], epsilon=epsilon, variant="symmetric").expected_parts()
+    )
+
+
+@each
+def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
+    m = kind("int", epsilon=1.0, hashes=5, width=8)
+    reports, groups = m.perturb(np.arange(4000) % 11), np.arange(4000) % 3
+    counters = m.count_reports(reports, groups, 3)
+    codes = m.domain.encode(np.arange(40))
+    naive = np.zeros((3, 40), np.int64)
+    for j, hashes in enumerate(m.functions.all(codes).T):
+        naive += m.table(counters)[:, j][:, hashes]
+    np.testing.assert_array_equal(m.support_of(0, counters, codes), naive)
+    monkeypatch.setattr(random_functions, "_PAIRS", 17)
+    np.testing.assert_array_equal(m.support_of(0, counters, codes), naive)
+    np.testing.assert_array_equal(m.support_of(0, counters[1], codes), naive[1])
+    alone = [m.over(range(40)).estimate(Tally(int(np.sum(groups == g)), counters[g], m.fingerprint)) for g in range(3)]
+    together = m.over(range(40)).debias(np.bincount(groups)[:, None], counters)
+    for g, histogram in enumerate(alone):
+        for one, of_all in zip(("counts", "standard_errors", "low", "high"), together, strict=True):
+            np.testing.assert_allclose(getattr(histogram, one), of_all[g])
+
+
+# ---- samples
+
+
+def supports(m, reports, codes) -> np.ndarray:
+    """bool[n, codes], from the reports themselves and not from counters."""
+    if isinstance(m, CountMeanSketch):
+        buckets = m.functions.all(codes)[:, reports[:, 0].astype(int)].T.astype(int)
+        bits = np.unpackbits(reports[:, 1:].copy().view(np.uint8), axis=1, bitorder="little")
+        return np.take_along_axis(bits, buckets, axis=1).astype(bool)
+    j, column = np.divmod((reports >> 1).astype(int), m.width)
+    buckets = m.functions.all(codes)[:, j].T
+    return linalg.hadamard(m.width)[buckets, column[:, None]] == 2 * (reports & 1).astype(int)[:, None] - 1
+
+
+def expected_support(m, code, codes) -> np.ndarray:
+    """Given the functions: own where they collide, other where they do not."""
+    own, other = (float(x) for x in m.bucket_probability)
+    share = (m.functions.all(codes) == m.functions.all(code)).mean(axis=1)
+    return other + (own - other) * share
+
+
+@each
+@pytest.mark.parametrize(("hashes", "width"), [(1, 2), (3, 4), (7, 64), (300, 128)])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_marginals(kind, hashes, width, keyed):
+    m = kind("int", epsilon=2.0, hashes=hashes, width=width)
+    n = 100_000
+    noise = Keyed(Secret.generate(), np.arange(n), column="c") if keyed else None
+    reports = m.perturb(np.full(n, 5), randomness=noise)
+    codes = m.domain.encode(np.arange(4, 9))
+    supported = supports(m, reports, codes)
+    chance = expected_support(m, codes[1:2], codes)
+    check_binomial(supported.sum(axis=0), n, chance)
+    check_rows_independent(supported[:, 1:2], chance[1:2])
+    functions = reports[:, 0] if kind is CountMeanSketch else reports >> 1
+    cells = hashes * (1 if kind is CountMeanSketch else width)
+    if cells > 1:
+        check_uniform(np.bincount(functions.astype(int), minlength=cells))
+    np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(n, m.tally(reports).counters, codes))
+
+
+@each
+def test_another_function_than_the_reported_one_is_found(kind, monkeypatch):
+    m = kind("int", epsilon=2.0, hashes=8, width=16)
+    real = RandomFunctions.at
+    monkeypatch.setattr(RandomFunctions, "at", lambda self, functions, codes: real(self, functions ^ 1, codes))
+    reports = m.perturb(np.full(50_000, 5))
+    codes = m.domain.encode(np.arange(4, 9))
+    with pytest.raises(AssertionError, match="probability"):
+        check_binomial(supports(m, reports, codes).sum(axis=0), 50_000, expected_support(m, codes[1:2], codes))
+
+
+def runs(kind, salts, n, share, epsilon, hashes, width, candidates):
+    """Oracles and tallies under many choices of functions; of the candidates the first has ``share`` of the records."""
+    heavy = round(share * n)
+    values = np.where(np.arange(n) < heavy, 0, 1_000_000 + np.arange(n) % 50)
+    for salt in range(salts):
+        m = kind("int", epsilon=epsilon, hashes=hashes, width=width, salt=salt)
+        yield m.over(range(candidates)), m.tally(m.perturb(values))
+
+
+def variance(m, n, counts, c) -> float:
+    """The exact one; see `test_probabilities_variance_and_ratio_over_all_functions`."""
+    return m.variance(n, c) + ((counts**2).sum() - c**2 - (n - c)) / (m.sketch.hashes * (m.sketch.width - 1))
+
+
+def check_estimates(kind, share) -> None:
+    """Under many choices of functions: unbiased, with the exact variance, and with standard errors that say so."""
+    n, salts = 2000, 400
+    counts = np.array([share * n, *[(1 - share) * n / 50] * 50])
+    true = np.array([share * n, 0, 0, 0])
+    found = [o.estimate(t) for o, t in runs(kind, salts, n, share, 2.0, 8, 16, 4)]
+    m = kind("int", epsilon=2.0, hashes=8, width=16).over(range(4))
+    expected = np.array([variance(m, n, counts, c) for c in true])
+    z = (np.array([h.counts for h in found]) - true) / np.sqrt(expected)
+    enough = stats.norm.isf(FALSE_ALARM / 16)
+    assert np.abs(z.mean(axis=0)).max() * math.sqrt(salts) < enough, "biased"
+    spread = 1.7  # of z^2: sqrt(2) if z were normal, 1.5 with the kurtosis of these collisions
+    assert np.abs((z**2).mean(axis=0) - 1).max() * math.sqrt(salts) < spread * enough, "variance"
+    claimed = np.mean([h.standard_errors**2 for h in found], axis=0)
+    assert np.abs(claimed / expected - 1).max() < 0.1, "standard errors"
+
+
+@each
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_unbiased_with_the_promised_variance(kind, share):
+    check_estimates(kind, share)
+
+
+@each
+def test_a_q_without_collisions_is_found(monkeypatch, kind):
+    monkeypatch.setattr(RandomFunctions, "collision", Fraction(0))
+    with pytest.raises(AssertionError, match="biased"):
+        check_estimates(kind, 0.0)
+
+
+@each
+def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch, kind):
+    """Three of four functions are never drawn: no bias, but the collisions of k / 4."""
+    real = Keystream.uniform_below
+
+    def few(self, d, n, lane=0):
+        drawn = real(self, d, n, lane)
+        return drawn % (d // 4)
+
+    monkeypatch.setattr(Keystream, "uniform_below", few)
+    with pytest.raises(AssertionError, match="variance"):
+        check_estimates(kind, 0.3)
+
+
+def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:
+    """Which 95 % intervals of values that nobody holds hold 0, bool[runs, values]; one value has most records."""
+    made = runs(kind, 25, 30_000, 0.6, 4.0, hashes, width, 400)
+    found = [o.estimate(t, simultaneous=simultaneous) for o, t in made]
+    return np.array([(h.low <= 0) & (h.high >= 0) for h in found])[:, 1:]
+
+
+@each
+def test_intervals_cover_in_spite_of_a_heavy_value(kind):
+    assert 0.94 < coverage(kind).mean() < 0.995
+
+
+@each
+def test_intervals_without_the_variance_of_collisions_are_found_wanting(monkeypatch, kind):
+    monkeypatch.setattr(CountMean, "collision_variance", lambda self, n, counters, counts: np.zeros(()))
+    assert coverage(kind).mean() < 0.85
+
+
+RARE = int(stats.binom.ppf(FALSE_ALARM, 25, 0.95))  # of 25 runs hardly ever fewer are right
+
+
+def test_simultaneous_intervals_cover_in_spite_of_a_heavy_value():
+    assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() >= RARE
+
+
+def test_simultaneous_intervals_that_take_collisions_for_normal_are_found_wanting(monkeypatch):
+    monkeypatch.setattr(CountMean, "collision_skewness", 0.0)
+    assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() < RARE
+
+
+@each
+def test_the_sketch_knows_the_sum_of_squares(kind):
+    n, k, width = 50_000, 128, 64
+    m = kind("int", epsilon=1.0, hashes=k, width=width)
+    values = np.where(np.arange(n) < 20_000, 7, np.arange(n) % 100)
+    f2 = int((np.bincount(values).astype(int) ** 2).sum())
+    found = m.collision_variance(n, m.tally(m.perturb(values)).counters, np.zeros(1)).item()
+    rare = m.over([1, 2]).variance(n)
+    # the sums of squares of noise alone vary by sqrt(2 / (k * width)) * rare; with those people at most 1.4 times that
+    assert abs(found - (f2 - n) / (k * (width - 1))) < 9 * math.sqrt(2 / (k * width)) * rare
+    everyone = m.collision_variance(n, m.tally(m.perturb(np.full(n, 7))).counters, np.array([n, 0.0]))
+    assert everyone[0] < 6 * math.sqrt(2 / (k * width)) * rare  # nobody else to collide with
+    assert everyone[1] == pytest.approx(n * (n - 1) / (k * (width - 1)), rel=0.1)
+
+
+@each
+def test_accuracy_holds_whatever_the_values_are(kind):
+    """Everybody holds one value, the worst case for the others."""
+    bound = kind("int", epsilon=4.0, hashes=16, width=16).over([0, 1]).accuracy(3000)
+    errors = [np.abs(o.estimate(t).frequencies[1:]) for o, t in runs(kind, 20, 3000, 1.0, 4.0, 16, 16, 50)]
+    assert 0.3 * bound < np.max(errors)
+    assert np.mean(np.array(errors) >= bound) < 0.05
+
+
+# ---- tallies, reports, keys
+
+
+@each
+def test_bad_confidence(kind):
+    view = kind("int", epsilon=1.0, hashes=4, width=16).over([1, 2])
+    for beta in (0, 1, -1, 2):
+        with pytest.raises(ParameterError, match="beta"):
+            view.accuracy(100, beta)
+        with pytest.raises(ParameterError, match="confidence"):
+            view.estimate(view.empty_tally(), confidence=beta)
+
+
+@each
+def test_tallies_merge_and_arrow_round_trips(kind):
+    m = kind(epsilon=1.0, hashes=9, width=128)
+    reports = m.perturb(pa.array([f"v{k % 70}" for k in range(3000)]))
+    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True)
+    whole = m.tally(reports)
+    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
+    assert whole == m.tally(m.reports.to_numpy(m.reports.from_arrow(reports))) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    assert whole.counters.shape == (m.counters,)
+    assert Tally.from_bytes(whole.to_bytes()) == whole
+    again = m.reports.to_arrow(m.reports.from_arrow(reports[5:60]))
+    assert again.equals(reports[5:60])
+
+
+@each
+def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
+    m = kind("int", epsilon=1.0, hashes=4, width=16)
+    reports = m.perturb(np.arange(3000))
+    groups = np.random.default_rng(0).integers(0, 5, 3000)
+    grouped = m.count_reports(reports, groups, 6)
+    for g in range(6):
+        np.testing.assert_array_equal(grouped[g], m.tally(reports[groups == g]).counters)
+    monkeypatch.setattr(count_mean_sketch, "_ROWS", 700)  # in blocks, some of which
+    in_order = np.argsort(reports if reports.ndim == 1 else reports[:, 0])  # are all of one function
+    np.testing.assert_array_equal(m.count_reports(reports[in_order], groups[in_order], 6), grouped)
+    monkeypatch.setattr(count_mean_sketch, "_LONG", 0)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, 6), grouped)
+
+
+@each
+def test_keyed_reports_are_a_function_of_person_and_value(kind):
+    m = kind("int", epsilon=1.0, hashes=50, width=64)
+    secret, ids = Secret.generate(), np.arange(500)
+    first = m.perturb(np.full(500, 3), randomness=Keyed(secret, ids, column="c"))
+    again = m.perturb(np.full(500, 3), randomness=Keyed(secret, ids[::-1], column="c"))
+    np.testing.assert_array_equal(first, again[::-1])
+    other = m.perturb(np.full(500, 3 + 2**32), randomness=Keyed(secret, ids, column="c"))
+    assert np.mean(first == other) < 0.2  # also of two integers with the same low half
+
+
+@each
+def test_one_candidate_is_estimated_as_among_others(kind):
+    m = kind("int", epsilon=2.0, hashes=16, width=16)
+    tally = m.tally(m.perturb(np.arange(5000) % 7))
+    alone, among = m.over([3]).estimate(tally), m.over([3, 9, 4]).estimate(tally)
+    assert alone.values == (3,)
+    for name in ("counts", "standard_errors", "low", "high"):
+        assert getattr(alone, name)[0] == pytest.approx(getattr(among, name)[0])
+    together = m.over([3]).estimate(tally, simultaneous=True)
+    assert (together.low[0], together.high[0]) == (alone.low[0], alone.high[0])  # Bonferroni's correction of one
+
+
+@each
+def test_no_candidates_and_candidates_twice(kind):
+    for labels in ([], [3, 3]):
+        with pytest.raises(DomainError, match="labels"):
+            kind("int", epsilon=1.0).over(labels)
+
+
+@each
+def test_no_records(kind):
+    m = kind(epsilon=1.0, hashes=4, width=16)
+    h = m.over(["a", "b"]).estimate(m.tally(m.perturb([])))
+    assert (h.n, h.counts.tolist(), h.low.tolist(), h.high.tolist()) == (0, [0, 0], [0, 0], [0, 0])
+
+
+# ---- value objects and errors
+
+MECHANISMS = [
+    CountMeanSketch(epsilon=1),
+    CountMeanSketch("int", epsilon=1),
+    CountMeanSketch(epsilon=1, hashes=255),
+    CountMeanSketch(epsilon=1, width=256),
+    CountMeanSketch(epsilon=1, variant="symmetric"),
+    CountMeanSketch(epsilon=1, salt=1),
+    HadamardCountMeanSketch(epsilon=1),
+    HadamardCountMeanSketch("int", epsilon=1),
+    HadamardCountMeanSketch(epsilon=1, hashes=255),
+    HadamardCountMeanSketch(epsilon=1, salt=2**64 - 1),
+]
+
+
+@pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: m.fingerprint)
+def test_value_objects(m):
+    m.perturb(pa.array(["a"]) if m.domain.kind == "str" else pa.array([1]))
+    labels = ["a", "b"] if m.domain.kind == "str" else [1, 2]
+    views = [m.over(labels), m.over(labels[:1])]
+    for one in (m, *views):
+        for again in (
+            Mechanism.from_dict(json.loads(json.dumps(one.to_dict()))),
+            pickle.loads(pickle.dumps(one)),
+            copy.deepcopy(one),
+        ):
+            assert again == one
+            assert (hash(again), repr(again), again.fingerprint) == (hash(one), repr(one), one.fingerprint)
+    assert views[0].fingerprint == m.fingerprint
+    with pytest.raises(AttributeError):
+        m.epsilon = 2.0
+    assert m.explain(10_000).error
+    assert sum(m.fingerprint == other.fingerprint for other in MECHANISMS) == 1
+
+
+def test_fingerprints_of_this_release():
+    """Stored reports and tallies name these: a change needs a migration."""
+    assert CountMeanSketch(epsilon=1).fingerprint == "39d3f6dcf1e4acfc"
+    assert HadamardCountMeanSketch(epsilon=1).fingerprint == "b874b7212fda1371"
+
+
+BAD = [
+    {"epsilon": 0},
+    {"epsilon": float("nan")},
+    {"epsilon": 1e-20},
+    *({"epsilon": 1, "hashes": k} for k in (0, -1, 2.0, True, 1 << 20)),
+    *({"epsilon": 1, "width": m} for m in (1, 0, 3, 100, 1 << 17, 64.0)),
+    *({"epsilon": 1, "salt": s} for s in (-1, 1 << 64, "x")),
+]
+
+
+@each
+@pytest.mark.parametrize("parameters", BAD, ids=str)
+def test_bad_parameters(kind, parameters):
+    with pytest.raises(ParameterError, match=r"at least|at most|power of two|in \[0|in \(0|too small|above"):
+        kind(**parameters)
+
+
+@each
+def test_bad_kinds_and_variants(kind):
+    for other in ("float", ["a", "b"], None):
+        with pytest.raises(DomainError, match="kind"):
+            kind(other, epsilon=1)
+    with pytest.raises(DomainError, match="kind"):
+        Mechanism.from_dict({"mechanism": kind.name, "domain": ["a", "b"], "epsilon": 1})
+    with pytest.raises(ParameterError):
+        Mechanism.from_dict({"mechanism": kind.name, "domain": {"kind": "str"}, "epsilon": 1, "seed": 1})
+    with pytest.raises(ParameterError, match="variant"):
+        CountMeanSketch(epsilon=1, variant="best")
+    m = kind(epsilon=1, hashes=2, width=2)
+    with pytest.raises(ParameterError, match="str"):
+        m.over([1, 2])
+    with pytest.raises(ParameterError, match="unmatched"):
+        m.over(Domain(["a"], unmatched="other"))
+    for values in ([None], ["x", None]):
+        with pytest.raises(DomainError, match="1 of"):
+            m.perturb(values)
+    with pytest.raises(DtypeError):
+        m.perturb([1])
+
+
+@each
+def test_what_is_no_report_or_no_tally(kind):
+    m = kind(epsilon=1, hashes=3, width=16)
+    good = m.perturb(pa.array(["a", "b"]))
+    bad = good.to_pylist()
+    bad[1] = [0, 1 << 16] if kind is CountMeanSketch else 96
+    for reports in (
+        pa.array(bad, m.reports.arrow_type()),
+        pa.array([None], m.reports.arrow_type()),
+        pa.array([1, 2]),
+        pa.array([[1, 2, 3]], pa.list_(pa.uint64(), 3)),
+        pa.array(["x"]),
+    ):
+        with pytest.raises(ReportError):
+            m.tally(reports)
+    if kind is CountMeanSketch:
+        with pytest.raises(ReportError, match="1 of 1"):
+            m.tally(pa.array([[3, 0]], m.reports.arrow_type()))
+        with pytest.raises(ReportError, match="null"):
+            m.tally(pa.array([[0, None]], m.reports.arrow_type()))
+    over = m.over(["a", "b"])
+    with pytest.raises(MechanismMismatchError):
+        over.estimate(kind(epsilon=1, hashes=3, width=16, salt=1).tally(good))
+    support = np.array(m.tally(good).counters)
+    with pytest.raises(ReportError):
+        over.estimate(Tally(1, support + 1, m.fingerprint))
+    with pytest.raises(ReportError):
+        over.estimate(Tally(2, -support, m.fingerprint))
+
+
+def test_candidates_have_no_other_parameters():
+    data = CountMeanSketch(epsilon=1.0).over(["a", "b"]).to_dict()
+    assert Mechanism.from_dict(data).fingerprint == CountMeanSketch(epsilon=1.0).fingerprint
+    with pytest.raises(ParameterError, match="epsilon"):
+        Mechanism.from_dict({**data, "epsilon": 2.0})

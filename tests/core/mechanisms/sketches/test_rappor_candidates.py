@@ -1,0 +1,206 @@
+"""Decoding RAPPOR: solvers, bias, errors, intervals and discoveries."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import optimize
+
+from ldp_core import Keyed, ParameterError, Rappor, Secret
+from ldp_core.mechanisms.sketches import _rappor_candidates as rappor_decoding
+from ldp_core.mechanisms.sketches._rappor_candidates import nonnegative, p_values, significant
+
+from ...checks import check_binomial, check_uniform
+from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed, simulated
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nonnegative_least_squares_is_scipys(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(60, 20)), rng.normal(size=60)
+    np.testing.assert_allclose(nonnegative(a.T @ a, a.T @ b), optimize.nnls(a, b)[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lasso_satisfies_its_optimality_conditions_and_is_found_by_scipy(seed):
+    rng = np.random.default_rng(seed)
+    a, b, penalty = rng.normal(size=(60, 15)), rng.normal(size=60), rng.uniform(1, 10, 15)
+    gram, target = a.T @ a, a.T @ b
+    x = nonnegative(gram, target, penalty)
+    gradient = gram @ x - target + penalty
+    assert (x >= 0).all()
+    assert gradient.min() > -1e-8
+    np.testing.assert_allclose(gradient[x > 0], 0, atol=1e-8)
+    found = optimize.minimize(
+        lambda v: v @ gram @ v / 2 - v @ (target - penalty),
+        np.ones(15),
+        jac=lambda v: gram @ v - target + penalty,
+        bounds=[(0, None)] * 15,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 10_000},
+    ).x
+    np.testing.assert_allclose(x, found, atol=1e-5)
+
+
+def test_least_squares_are_numpys():
+    """Weighted by the size of the cohort, on counts less their densities."""
+    m = Rappor(bits=16, hashes=2, cohorts=6, **CHROME)
+    o, rng = m.over(FRUIT), np.random.default_rng(0)
+    sizes = np.array([100, 50, 0, 300, 20, 80])
+    ones = rng.binomial(sizes[:, None], 0.6, (6, 16))
+    rows, wanted = [], []
+    for i in np.flatnonzero(sizes):
+        filters = np.zeros((16, 5))
+        for v in range(5):
+            filters[o._design.positions[i, v], v] = 1
+        density = 1 - (15 / 16) ** 2
+        rows.append((filters - density) * math.sqrt(sizes[i]))
+        y = (ones[i] - m.p_star * sizes[i]) / ((1 - m.f) * (m.q - m.p)) / sizes[i]
+        wanted.append((y - density) * math.sqrt(sizes[i]))
+    expected = np.linalg.lstsq(np.concatenate(rows), np.concatenate(wanted), rcond=None)[0]
+    np.testing.assert_allclose(o._design.fit(sizes, ones).shares, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("correction", ["bonferroni", "fdr"])
+def test_corrections_by_hand(correction):
+    p = np.array([0.2, 0.001, 0.012, 0.9, 0.02])
+    expected = {"bonferroni": [0.001], "fdr": [0.001, 0.012, 0.02]}[correction]
+    assert sorted(p[significant(p, 0.05, correction)]) == expected
+    assert not significant(np.ones(3), 0.05, correction).any()
+
+
+def check_estimates(found, true):
+    """Unbiased, as variable as the standard errors say, and covered: z of means below 3.5, 10 % in the variance."""
+    shares, errors = (np.array([getattr(f, name) for f in found]) for name in ("shares", "errors"))
+    z = (N * shares - true) / (N * errors)
+    assert np.abs(z.mean(axis=0)).max() < 4.5 / math.sqrt(len(found))
+    assert abs(z.var() - 1) < 0.12
+    assert abs((np.abs(z) < 1.96).mean() - 0.95) < 0.015
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_estimates_are_unbiased_and_errors_right_at_none_and_three_tenths(name):
+    rest = 0.5 ** np.arange(10) * 0.7 * N / 2
+    truth = {"none": 0, "much": int(0.3 * N), **{f"v{i}": round(c) for i, c in enumerate(rest)}}
+    truth["v0"] += N - sum(truth.values())
+    found = fits(CASES[name], list(truth), truth, 250, 1)
+    check_estimates(found, np.array(list(truth.values())))
+    assert np.mean([f.misfit for f in found]) < 1.2
+    wrong = Rappor(**{**CASES[name].parameters(), "f": CASES[name].f + 0.1})  # decoded with another f than perturbed
+    rng, positions = np.random.default_rng(2), CASES[name].over(list(truth))._design.positions
+    counters = [simulated(CASES[name], positions, np.array(list(truth.values())), rng) for _ in range(250)]
+    with pytest.raises(AssertionError):
+        check_estimates([wrong.over(list(truth)).fit(c) for c in counters], np.array(list(truth.values())))
+
+
+def test_values_that_are_not_listed_do_not_bias_over_the_hash_functions():
+    """Half of the people hold values that nobody listed; each repetition has other ones, so other filters."""
+    m, found = CASES["chrome"], []
+    for seed in range(200):
+        others = {f"unlisted {seed} {i}": N // 40 for i in range(20)}
+        found += fits(m, FRUIT, {"apple": 6000, "plum": 4000} | others, 1, seed)
+    check_estimates(found, np.array([6000, 4000, 0, 0, 0]))
+
+
+def test_p_values_of_what_nobody_holds_are_uniform():
+    m, names = CASES["chrome"], [f"nobody {i}" for i in range(60)]
+    found = fits(m, [*FRUIT, *names], dict.fromkeys(FRUIT, 4000), 60, 3)
+    p = np.array([p_values(f)[5:] for f in found])
+    check_uniform(np.histogram(p, 10, (0, 1))[0])
+    errors_halved = [rappor_decoding.Fit(f.shares, f.errors / 1.3, f.nonnegative, f.selected, 1.0) for f in found]
+    with pytest.raises(AssertionError):
+        check_uniform(np.histogram([p_values(f)[5:] for f in errors_halved], 10, (0, 1))[0])
+
+
+def test_more_candidates_than_bits_are_selected():
+    """400 candidates, 256 bits, 8 of them held: the frequent are found, and nothing else."""
+    m = Rappor(bits=32, hashes=2, cohorts=8, f=0.2, p=0.2, q=0.8)
+    truth = {f"v{i}": 2500 for i in range(8)}
+    names = [f"v{i}" for i in range(400)]
+    false, found = 0, fits(m, names, truth, 25, 4)
+    for fit in found:
+        assert fit.selected.sum() < 0.8 * 256
+        passed = significant(p_values(fit), 0.05, "bonferroni")
+        assert passed[:8].all()
+        false += int(passed[8:].any())
+    check_binomial(max(false, 1), 25, 0.05)
+
+
+def test_nothing_is_selected_of_nothing():
+    """Counts that are exactly what values that nobody listed give."""
+    m = Rappor(bits=16, hashes=2, cohorts=2, f=0.5, p=0.5, q=0.75)
+    expected = m.p_star + (m.q_star - m.p_star) * (1 - (15 / 16) ** 2)
+    ones = np.full((2, 16), round(expected * 2**40))
+    fit = m.over([f"v{i}" for i in range(100)])._design.fit(np.full(2, 2**40), ones)
+    assert not fit.selected.any()
+    assert np.abs(fit.shares).max() < 1e-9
+    assert np.isfinite(fit.errors).all()
+    assert not significant(p_values(fit), 0.05, "fdr").any()
+
+
+def test_candidates_that_cannot_be_told_apart_are_said_to_be():
+    """Two candidates with the same filter in the one cohort there is: one gets an infinite error, or a combination."""
+    m = Rappor("int", bits=4, hashes=1, cohorts=1, f=0.2, p=0.2, q=0.8)
+    where = m.positions(codes(np.arange(20)), ())[0, :, 0]
+    same = np.flatnonzero(where == where[0])[:2].tolist()
+    o = m.over(same)
+    reports = m.perturb(np.full(5000, same[0]), randomness=keyed(np.arange(5000)))
+    histogram = o.estimate(o.tally(reports))
+    assert np.isinf(histogram.standard_errors).sum() == 1
+    assert np.isfinite(histogram.counts).all()
+    first = np.isfinite(histogram.standard_errors)
+    assert abs(histogram.counts[first] - 5000) < 6 * histogram.standard_errors[first]
+    assert m.decode(o.tally(reports), same).found == (same[int(np.flatnonzero(first)[0])],)
+
+
+def test_population():
+    """100,000 people, Zipf over 50 of 200 candidates: Bonferroni finds what it can, and nothing that is not there.
+
+    The truth is measured against the detection limit of the paper's formula: z standard deviations of a count.
+    """
+    m = Rappor(bits=64, hashes=2, cohorts=32, f=0.25, p=0.25, q=0.75)
+    n, names = 100_000, [f"value {i}" for i in range(200)]
+    weights = 1 / np.arange(1, 51)
+    which = np.random.default_rng(7).choice(50, n, p=weights / weights.sum())
+    noise = Keyed(Secret.from_seed(11), np.arange(n), column="c")
+    tally = m.tally(m.perturb(pa.array(np.array(names)[which]), randomness=noise))
+    decoded = m.decode(tally, names)
+    true = np.bincount(which, minlength=200)
+    histogram = decoded.histogram
+    z = (histogram.counts - true) / histogram.standard_errors
+    assert np.abs(z).max() < 5
+    check_binomial(int((np.abs(z) < 1.96).sum()), 200, 0.95)
+    assert not decoded.significant[true == 0].any()
+    limit = 3.48 * math.sqrt(m.over(names).variance(n))  # the normal quantile of 0.05 / 200
+    assert decoded.significant[true > 1.7 * limit].all()
+    assert (true > 1.7 * limit).sum() >= 10
+    assert decoded.significant.sum() >= 15
+    assert decoded.found[0] == "value 0"
+    assert set(decoded.found) <= set(names[:50])
+    more = m.decode(tally, names, correction="fdr")
+    assert set(decoded.found) <= set(more.found)
+    assert (decoded.counts >= 0).all()
+    assert np.square(decoded.counts - true).sum() < np.square(histogram.counts - true).sum()
+    assert histogram == m.over(names).estimate(tally)
+
+
+def test_variance_in_advance_is_near_the_errors_of_an_estimate():
+    for m in (CASES["chrome"], CASES["md5"]):
+        [fit] = fits(m, FRUIT, {f"v{i}": 40 for i in range(500)}, 1, 5)
+        assert N * fit.errors.mean() == pytest.approx(math.sqrt(m.over(FRUIT).variance(N)), rel=0.15)
+    assert m.over(FRUIT).explain(N).error
+
+
+def test_accuracy_holds():
+    """Hoeffding's bound, which the normal approximation exceeds by far: at beta = 0.3 it still fails in fewer cases."""
+    m, truth = CASES["md5"], {f"v{i}": 40 for i in range(500)}
+    o = m.over(FRUIT)
+    errors = np.abs([f.shares for f in fits(m, FRUIT, truth, 100, 6)])
+    assert (errors > o.accuracy(N, 0.3)).mean() < 0.3
+    assert (errors > o.accuracy(N, 0.3) / 8).mean() > 0.3
+    for n, beta in ((0, 0.1), (1, 0), (1, 1)):
+        with pytest.raises(ParameterError):
+            o.accuracy(n, beta)

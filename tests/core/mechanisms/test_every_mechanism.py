@@ -1,0 +1,251 @@
+"""What is true of every mechanism there is: one of each, from the registry that plans and reports are read with."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+import pickle
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import (
+    DBitFlip,
+    DomainError,
+    FrequencyOracle,
+    HadamardCountMeanSketch,
+    HeavyHitters,
+    Keyed,
+    Keystream,
+    LdpError,
+    LongitudinalUnaryEncoding,
+    Mechanism,
+    Numeric,
+    ParameterError,
+    Piecewise,
+    PrivacyPlan,
+    Rappor,
+    ReportError,
+    Secret,
+    Tally,
+)
+from ldp_core.plans.provenance import describe, described
+
+from ..checks import exact_exp
+from ..examples import EVERY, LABELS
+
+each = pytest.mark.parametrize("name", EVERY)
+
+
+def test_one_of_each():
+    kinds = {kind for kind in Mechanism._registry.values() if kind.__module__.startswith("ldp_core")}
+    assert {type(m) for m in EVERY.values()} == kinds
+    assert len({m.fingerprint for m in EVERY.values()}) == len(EVERY) - 1  # (candidates have their sketch's)
+
+
+@each
+def test_as_a_value(name):
+    m = EVERY[name]
+    plan = PrivacyPlan(dict.fromkeys("abc", m) if name in ("sampled", "fake") else {"a": m}, keep=["t"])
+    for again in (
+        pickle.loads(pickle.dumps(m)),
+        copy.deepcopy(m),
+        Mechanism.from_dict(m.to_dict()),
+        Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))),
+        PrivacyPlan.from_toml(plan.to_toml())["a"],
+        PrivacyPlan.from_dict(json.loads(plan.to_json()))["a"],
+        described(describe(m, seeded=False))[0],
+    ):
+        assert again == m
+        assert type(again) is type(m)
+        assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
+        assert again.worst_ratio() == m.worst_ratio()
+    assert plan == PrivacyPlan.from_toml(plan.to_toml())
+    assert m.inputs.summary in plan.explain(1000)
+    with pytest.raises(AttributeError):
+        m.anything = 1
+
+
+@each
+def test_epsilon_is_never_exceeded(name):
+    m = EVERY[name]
+    assert m.worst_ratio() <= exact_exp(m.epsilon)
+    assert m.worst_ratio() > exact_exp(0.75 * m.epsilon)  # and is not wasted
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.01, 0.3, 3.0, 8.0, 15.0, 40.0, 300.0])
+@pytest.mark.parametrize("name", [name for name, m in EVERY.items() if "epsilon" in m.to_dict()])
+def test_any_epsilon_is_kept_or_refused(name, epsilon):
+    data = EVERY[name].to_dict()
+    for fixed in ("field", "theta", "k", "levels"):  # chosen for the epsilon of before
+        data.pop(fixed, None)
+    try:
+        m = Mechanism.from_dict({**data, "epsilon": epsilon})
+    except LdpError:
+        assert not 0.01 <= epsilon <= 15
+        return
+    assert m.worst_ratio() <= exact_exp(epsilon)
+
+
+@each
+def test_an_empty_tally(name):
+    m = EVERY[name]
+    tally = m.empty_tally()
+    assert (tally.n, tally.counters.shape) == (0, (m.counters,))
+    assert m.tally(pa.array([], m.reports.arrow_type())) == tally
+
+
+# ---- one language: names, reprs, outlooks, errors
+
+
+@each
+def test_arguments_go_by_name_and_repr_has_them(name):
+    m = EVERY[name]
+    first, *rest = inspect.signature(type(m)).parameters.values()
+    assert first.name in ("domain", "kind", "candidates", "inner")
+    assert all(p.kind is p.KEYWORD_ONLY for p in rest) or [p.name for p in rest] == ["sketch"]
+    assert re.fullmatch(rf"{type(m).__name__}\((domain|inner)=.*\)", repr(m))
+    assert [p.name for p in rest if f"{p.name}=" not in repr(m)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        (name, parameter)
+        for name, m in EVERY.items()
+        for parameter, value in m.parameters().items()
+        if isinstance(value, (int, float, str)) and parameter not in ("alphabet", "outside", "oracle")
+    ],
+)
+def test_a_bad_parameter_is_named_and_what_is_permitted_said(name, parameter):
+    data = EVERY[name].to_dict()
+    bad = ["nothing", -1, [1]]
+    if not isinstance(data[parameter], str):
+        bad += [True, math.nan, math.inf, "1"]
+    for value in bad:
+        with pytest.raises(LdpError, match=rf'^{parameter} must be .*([\[(]\d.*[\])]|".*"|at least \d)'):
+            Mechanism.from_dict({**data, parameter: value})
+
+
+@each
+def test_what_to_expect_is_in_numbers_and_their_unit(name):
+    """Shares fall as 1 / sqrt(n); they are shown to a tenth of a per cent."""
+    few, many = (EVERY[name].explain(n) for n in (100, 10_000))
+    if name in ("RAPPOR", "heavy hitters"):  # it depends on the values
+        assert few == many == ("", "", None)
+        return
+    error, share = (r"[\d.]+ (records|\(mean\))", r"([\d.]+) %( of the interval)?")
+    assert all(re.fullmatch(error, outlook.error) for outlook in (few, many))
+    shares = [float(re.fullmatch(share, outlook.share)[1]) for outlook in (few, many)]
+    assert shares[0] / 10 == pytest.approx(shares[1], abs=0.06)
+    assert many.advice is None or "take more than" in many.advice
+
+
+@each
+def test_nulls_are_refused_and_counted(name):
+    """Under ``unmatched="error"``; a drawn column takes no column by itself."""
+    m = EVERY[name]
+    keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
+    kind = {"bool": pa.bool_(), "str": pa.string()}.get(m.inputs.kind, pa.int64())
+    refused, about = (ParameterError, "whole record") if name in ("sampled", "fake") else (DomainError, "3 of 3")
+    with pytest.raises(refused, match=about) as raised:
+        m.perturb(pa.nulls(3, kind), randomness=keyed, column="os")
+    assert refused is ParameterError or "column 'os'" in str(raised.value)
+
+
+@each
+def test_intervals_and_bounds_refuse_the_same(name):
+    m = EVERY[name]
+    calls = []
+    if isinstance(m, FrequencyOracle):
+        calls += [("confidence", lambda value: m.estimate(m.empty_tally(), confidence=value))]
+        calls += [("beta", lambda value: m.accuracy(100, value))]
+    if isinstance(m, Numeric):
+        calls += [("confidence", lambda value: m.mean(m.empty_tally(), confidence=value))]
+    if isinstance(m, HeavyHitters):
+        calls += [("confidence", lambda value: m.find(m.empty_tally(), 3, confidence=value))]
+    for parameter, call in calls:
+        call(0.9)
+        for value in (0, 1, -0.5, 95, math.nan, True, *(() if name == "RAPPOR's candidates" else ("0.95", None))):
+            with pytest.raises(ParameterError, match=rf"^{parameter} must be .*in \(0, 1\), got "):
+                call(value)
+
+
+# Stored reports, tallies and keyed noise depend on these: a change needs a migration.
+FINGERPRINTS = {
+    "binary RR": "951ad3d2ae57bb27",
+    "k-ary RR": "05377503e28bff15",
+    "OUE": "a2a7913154220484",
+    "SUE wide": "067dcde6c288eed4",
+    "SS": "af43881bd4ad15d4",
+    "SS wide": "cee68ffa5b35a5d5",
+    "THE": "6f9b5a3c593e7633",
+    "OLH": "1f2466386f6f229c",
+    "BLH": "84d6c9b11d0f745d",
+    "FLH": "e67549e0add2df36",
+    "HR": "c088339a4c51f70a",
+    "BHR": "4f4650b357bcd39e",
+    "BHR, a value a block": "07653775907d441f",
+    "SHE": "782869b4ae68854e",
+    "PGR": "b0bef756cccc5740",
+    "CMS": "e6a79f8138266a2b",
+    "HCMS": "28c33d6bf869b6da",
+    "L-GRR": "f9c0761ece708ee6",
+    "L-OSUE": "e457ccb7ffd01c1f",
+    "L-SUE wide": "346e24b90935c616",
+    "dBitFlipPM": "53134aeac37db176",
+    "LOLOHA": "748e67410da8f2b3",
+    "LOLOHA, linear": "4de39a0fc8d77d7b",
+    "HPGR": "533cbe1eb2186e8a",
+    "a sketch": "39d3f6dcf1e4acfc",
+    "a Hadamard sketch": "f3b061cea9dc9d6d",
+    "RAPPOR": "47e4ef2360b3e708",
+    "RAPPOR's candidates": "47e4ef2360b3e708",
+    "one bit": "db8dfde7980b343f",
+    "piecewise": "8deb0483d873eeef",
+    "hybrid": "a90f4f8787cc769f",
+    "square wave": "df28dd7c325727d3",
+    "stochastic rounding": "14d1acf293d40109",
+    "heavy hitters": "446e9fcc640fb489",
+    "sampled": "ab72b209e936c7e9",
+    "fake": "2f1c331eef85dea4",
+}
+
+
+@each
+def test_fingerprints_of_this_release(name):
+    assert EVERY[name].fingerprint == FINGERPRINTS[name]
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Rappor(bits=16, hashes=2, cohorts=4, f=0.5, p=0.3, q=0.6),
+        LongitudinalUnaryEncoding(LABELS, epsilon_infinity=2.0, epsilon_1=1.0),
+    ],
+)
+def test_a_keystream_is_no_memory(mechanism):
+    """A memoised mechanism took fresh noise if it was handed over as such, and drew each permanent answer anew."""
+    with pytest.raises(ParameterError, match="remembers"):
+        mechanism.perturb(["a"], randomness=Keystream())
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "counters"),
+    [
+        (Piecewise((0, 1), epsilon=1.0), [0, 1, 2, 3]),
+        (HadamardCountMeanSketch(epsilon=1.0, hashes=4, width=4), [0, 1, 2, 3]),
+        (Rappor(bits=2, hashes=1, cohorts=4, f=0.5, p=0.4, q=0.6), [0, 3, 6, 9]),
+        (DBitFlip(range(4), epsilon_infinity=1.0, bits=2), [0, 1, 2, 3]),
+    ],
+)
+def test_counters_that_add_up_beyond_64_bits_are_impossible(mechanism, counters):
+    """Four times 2**62 is 0 in 64 bits."""
+    support = np.zeros(mechanism.counters, np.int64)
+    support[counters] = 1 << 62
+    with pytest.raises(ReportError, match="cannot be those of 0 reports"):
+        mechanism.check_tally(Tally(0, support, mechanism.fingerprint))

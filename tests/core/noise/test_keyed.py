@@ -1,0 +1,277 @@
+"""Keyed noise: a pure function of secret, mechanism, column, id and value; independent in each of them."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from ldp_core import (
+    Domain,
+    DtypeError,
+    InputError,
+    Keyed,
+    LdpError,
+    ParameterError,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
+from ldp_core.exact.sampling import ONE
+
+from ..checks import FALSE_ALARM, check_binomial
+from ..keyed_reference import SECRET, block, first_word
+
+MECHANISMS = {
+    "binary": RandomizedResponse(epsilon=1.0),
+    "coins": RandomizedResponse.from_coins(truth=0.4, yes=0.3),
+    "k-ary": RandomizedResponse(range(11), epsilon=1.0),
+    "k-ary, 300": RandomizedResponse(range(300), epsilon=3.0),
+    "other": RandomizedResponse(Domain(range(4), unmatched="other"), epsilon=1.0),
+    "d=3": UnaryEncoding(range(3), epsilon=1.0),
+    "d=16": UnaryEncoding(range(16), epsilon=1.0),
+    "d=21, none": UnaryEncoding(Domain(range(21), unmatched="none"), epsilon=2.0, variant="symmetric"),
+    "d=100": UnaryEncoding.from_probabilities(range(100), p=0.7, q=0.1),
+}
+N = 4000
+
+
+def values(m, n=N):
+    """Values of a mechanism, some of them outside its domain where it takes them."""
+    codes = np.arange(n) % (m.domain.size + (m.domain.unmatched != "error"))
+    return codes % 2 == 1 if m.domain.kind == "bool" else codes
+
+
+def report(m, values, ids, secret=SECRET, column="c"):
+    """Reports as rows of numbers."""
+    return m.reports.from_arrow(m.perturb(pa.array(values), randomness=Keyed(secret, ids, column=column)))
+
+
+def slow_bits(m, code, id_word, low_word=0):
+    """The bits of a unary encoding of one value."""
+    p, q = m.thresholds
+    bits = []
+    for v in range(m.domain.size):
+        threshold = p if v == code else q
+        byte = block(m, "c", id_word, low_word, code, 0, 8, v // 16)[v % 16]
+        bit = byte < threshold >> 56
+        if byte == threshold >> 56:
+            bit = first_word(block(m, "c", id_word, low_word, code, 0, 9, v)) >> 8 < threshold % (1 << 56)
+        bits.append(bit)
+    return bits
+
+
+def slow_answer(m, code, id_word, low_word=0):
+    """The code of a k-ary randomized response, d > 2."""
+    d = m.domain.size
+    if first_word(block(m, "c", id_word, low_word, code, 0, 0, 0)) < m._keep:
+        return code
+    shared = block(m, "c", id_word, low_word, code, 0, 0, 0)[8:]
+    redraws = (block(m, "c", id_word, low_word, code, 1, level % 8, level // 8) for level in range(1, 40))
+    for data in (shared, *redraws):
+        wide = struct.unpack("<I", data[:4])[0] * d
+        if wide % 2**32 >= 2**32 % d:
+            return wide >> 32
+    raise AssertionError
+
+
+@pytest.mark.parametrize("name", ["d=3", "d=16", "d=21, none", "d=100"])
+def test_bit_vectors_are_those_of_the_reference(name):
+    m = MECHANISMS[name]
+    n = 600
+    ids = np.arange(n) * 7 - 50
+    rows = np.unpackbits(report(m, values(m, n), ids), axis=1, count=m.domain.size, bitorder="little")
+    expected = [slow_bits(m, int(v), int(i) % 2**64) for v, i in zip(values(m, n), ids, strict=True)]
+    np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("name", ["k-ary", "k-ary, 300", "other"])
+def test_answers_are_those_of_the_reference(name):
+    m = MECHANISMS[name]
+    n = 2000
+    ids = np.arange(n) * 7 - 50
+    codes = np.minimum(values(m, n), m.domain.unmatched_code)
+    expected = [slow_answer(m, int(code), int(i) % 2**64) for code, i in zip(codes, ids, strict=True)]
+    assert report(m, values(m, n), ids).tolist() == expected
+
+
+def test_reports_stay_the_same_for_ever():
+    """Golden values: memoized reports of older releases must not change under anybody."""
+    m = MECHANISMS["d=16"]
+    assert report(m, np.arange(4), np.arange(4)).tobytes().hex() == GOLDEN_BITS
+    assert report(m, np.arange(4), ["ann", "bob", "", "ann"]).tobytes().hex() == GOLDEN_TEXT
+
+
+def test_a_rejected_draw_draws_again_as_the_reference_does():
+    """A width at which half of all draws are rejected: redraws wrap into the counter."""
+    m = MECHANISMS["k-ary"]
+    d = (1 << 31) + 1
+    codes = np.full(300, 5, np.uint32)
+    drawn = Keyed(SECRET, np.arange(300), column="c").bind(m.fingerprint, codes).uniform_below(d, 300, 1)
+    for i, value in enumerate(drawn.tolist()):
+        shared = block(m, "c", i, 0, 5, 0, 0, 0)[8:]
+        redraws = (block(m, "c", i, 0, 5, 1, level % 8, level // 8) for level in range(1, 60))
+        wides = (struct.unpack("<I", data[:4])[0] * d for data in (shared, *redraws))
+        assert value == next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
+
+
+GOLDEN_BITS = "0508a2d40488e040"
+GOLDEN_TEXT = "902044603c5a1d54"
+
+
+# ---- purity
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_order_batches_layout_and_type_of_ids_do_not_matter(name):
+    m = MECHANISMS[name]
+    x, ids = values(m), np.arange(N)
+    whole = report(m, x, ids)
+    order = np.random.default_rng(1).permutation(N)
+    np.testing.assert_array_equal(report(m, x[order], ids[order]), whole[order])
+    parts = [report(m, x[a : a + 777], ids[a : a + 777]) for a in range(0, N, 777)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    for other in (ids.astype(np.int16), ids.astype(np.uint64), pa.array(ids).dictionary_encode(), ids.tolist()):
+        np.testing.assert_array_equal(report(m, x, other), whole)
+    packed = m.perturb(pa.array(x), packed=True, randomness=Keyed(SECRET, ids, column="c"))
+    assert m.tally(packed) == m.tally(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
+    numpy = m.perturb(x, randomness=Keyed(SECRET, ids, column="c"))
+    assert m.tally(numpy) == m.tally(packed)
+
+
+def test_forms_of_text_ids():
+    m, x = MECHANISMS["d=16"], values(MECHANISMS["d=16"], 100)
+    ids = [f"user {i}" * (i % 9) for i in range(100)]
+    whole = report(m, x, ids)
+    text = pa.array(ids)
+    forms = [
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.dictionary(pa.int32(), pa.string()),
+    ]
+    for form in forms:
+        np.testing.assert_array_equal(report(m, x, text.cast(form)), whole)
+    padded = pa.array(["x", *ids, "y"])[1:101]
+    np.testing.assert_array_equal(report(m, x, padded), whole)
+    np.testing.assert_array_equal(report(m, x, pa.chunked_array([text[:40], text[40:]])), whole)
+
+
+def test_collecting_again_and_again_gives_one_report():
+    """5000 fresh reports of one person give the value away; 5000 keyed ones are one report."""
+    m = MECHANISMS["d=16"]
+    keyed = report(m, np.full(5000, 3), np.full(5000, 17))
+    assert len(np.unique(keyed, axis=0)) == 1
+    fresh = m.reports.from_arrow(m.perturb(pa.array(np.full(5000, 3))))
+    assert len(np.unique(fresh, axis=0)) > 1000
+
+
+# ---- independence
+
+
+def check_independent(a, b) -> None:
+    """Two columns of codes are plausibly independent (chi-square over pairs)."""
+    table = np.zeros((a.max() + 1, b.max() + 1))
+    np.add.at(table, (a, b), 1)
+    table = table[table.any(axis=1)][:, table.any(axis=0)]
+    assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
+
+
+RR = RandomizedResponse(range(8), epsilon=0.5)
+MANY = 200_000
+
+
+def answers(value, ids=None, m=RR, secret=SECRET, column="c"):
+    ids = np.arange(MANY) if ids is None else ids
+    return report(m, np.full(MANY, value), ids, secret, column).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: answers(2, secret=Secret(bytes(range(1, 33)))),
+        lambda: answers(2, column="d"),
+        lambda: answers(2, m=RandomizedResponse(range(8), epsilon=0.6)),
+        lambda: answers(2, m=RandomizedResponse([*range(7), 9], epsilon=0.5)),
+        lambda: answers(3),
+        lambda: answers(2, ids=np.arange(1, MANY + 1)),
+        lambda: answers(2, ids=pa.array(np.arange(MANY)).cast(pa.string())),
+        lambda: answers(2, ids=np.arange(MANY) + 2**32),
+    ],
+    ids=["secret", "column", "epsilon", "domain", "value", "id", "text id", "high id"],
+)
+def test_each_ingredient_gives_independent_reports(other):
+    check_independent(answers(2), other())
+
+
+def test_the_independence_check_has_power():
+    first = answers(2)
+    with pytest.raises(AssertionError):
+        check_independent(first, answers(2))
+    mixed = answers(2, column="d")
+    mixed[: MANY // 20] = first[: MANY // 20]  # one report in twenty shared
+    with pytest.raises(AssertionError):
+        check_independent(first, mixed)
+
+
+def test_bits_of_a_vector_are_independent():
+    m = UnaryEncoding(range(40), epsilon=0.5)
+    rows = np.unpackbits(report(m, np.zeros(MANY, np.int64), np.arange(MANY)), axis=1, count=40, bitorder="little")
+    correlation = np.corrcoef(rows.T.astype(float))[np.triu_indices(40, 1)]
+    assert np.abs(correlation).max() * np.sqrt(MANY) < stats.norm.isf(FALSE_ALARM / (2 * len(correlation)))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_marginals_over_ids_are_p_and_q(name):
+    m = MECHANISMS[name]
+    p, q = m.expected_parts()
+    n = 300_000
+    for code in {0, m.domain.size - 1, m.domain.unmatched_code if m.domain.unmatched == "none" else 0}:
+        native = m.perturb_codes(
+            np.full(n, code, m.domain.code_dtype),
+            Keyed(Secret.generate(), np.arange(n), column="c").bind(
+                m.fingerprint, np.full(n, code, m.domain.code_dtype)
+            ),
+        )
+        support = m.count_reports(native, np.zeros(n, np.int64), 1)[0]
+        expected = [float(p[v] if v == code else q[v]) for v in range(m.domain.size)]
+        check_binomial(support, n, np.array(expected))
+
+
+def test_a_tie_in_the_leading_byte_is_settled_exactly():
+    """q just above a multiple of 1/256: almost all of it is decided by ties."""
+    q = (5 << 56) + (ONE >> 10)
+    m = UnaryEncoding.from_probabilities(range(16), p=0.5, q=q / ONE)
+    rows = report(m, np.zeros(MANY, np.int64), np.arange(MANY))
+    ones = np.unpackbits(rows, axis=1, count=16, bitorder="little")[:, 1:].sum()
+    check_binomial(ones, MANY * 15, q / ONE)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: Secret(b"short"),
+        lambda path: Secret("text" * 10),
+        lambda path: Secret.from_file(path / "nothing"),
+        lambda path: Secret.from_env("LDP_NOT_SET"),
+        lambda path: Secret.from_env("LDP_NOT_HEX"),
+        lambda path: Keyed(b"x" * 32, [1], column="c"),
+        lambda path: Keyed(SECRET, [1, None], column="c"),
+        lambda path: Keyed(SECRET, [1.5], column="c"),
+        lambda path: Keyed(SECRET, [True], column="c"),
+        lambda path: Keyed(SECRET, ["s3cr3t", 1], column="c"),
+        lambda path: RR.perturb([1, 2], randomness=Keyed(SECRET, [1], column="c")),
+        lambda path: RR.perturb(pa.array([1, 2]), randomness=Keyed(SECRET, [1, 2, 3], column="c")),
+    ],
+)
+def test_bad_secrets_and_ids(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("LDP_NOT_HEX", "s3cr3t" * 8)
+    with pytest.raises((ParameterError, DtypeError, InputError)) as caught:
+        make(tmp_path)
+    assert isinstance(caught.value, LdpError)
+    said = [str(caught.value), repr(caught.value.__cause__), repr(caught.value.__context__)]
+    assert not any("s3cr3t" in text for text in said)

@@ -1,0 +1,367 @@
+"""One epsilon for several columns: the joint privacy of a record's reports, exactly; estimators; plans as values."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import (
+    Domain,
+    DomainError,
+    FakeDataColumn,
+    Keyed,
+    Keystream,
+    LocalHashing,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    ReportError,
+    SampledColumn,
+    Secret,
+    SubsetSelection,
+    Tally,
+)
+from ldp_core.plans.drawn import DrawnColumns
+
+from ..checks import check_binomial, check_uniform, exact_ln
+from .helpers import AB, ABC, PLANS, answered, exact_distribution, grr, oue, tables_of, worst_ratio
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
+    """Every record, every tuple of reports, in rational arithmetic."""
+    plan = PLANS[name]
+    tables = tables_of(monkeypatch, plan)
+    worst = worst_ratio(tables)
+    assert exact_ln(worst) <= Decimal(plan.epsilon)
+    inner = [m.worst_ratio() for m in plan.columns.values()]
+    assert min(inner) <= worst <= max(inner)
+    if name.startswith("sampled"):
+        assert worst == max(inner)
+    assert exact_ln(worst) > Decimal(plan.epsilon) * Decimal("0.999999")  # nothing is wasted either
+    assert plan.epsilon == max(m.epsilon for m in plan.columns.values())
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
+    """(p*, q*) of fakes, and (p, q) of answers, from the same enumeration."""
+    plan = PLANS[name]
+    record = tuple(m.domain.labels[0] for m in plan.columns.values())
+    table = exact_distribution(monkeypatch, plan, record)
+    for at, m in enumerate(plan.columns.values()):
+        p, q = m.expected_parts()
+        share = sum(weight for reports, weight in table.items() if not reports[at].strip("[").startswith("None"))
+        assert share == (Fraction(1, m.columns) if isinstance(m, SampledColumn) else 1)
+        for v, label in enumerate(m.domain.values):
+            weight = sum(weight for reports, weight in table.items() if supports(m, reports[at], v, label))
+            assert weight == (p if v == 0 else q)[v] * share
+
+
+def supports(m, report: str, v: int, label) -> bool:
+    if report == "None":
+        return False
+    if report.startswith("["):
+        return report.strip("[]").split(",")[v].strip() == "True"
+    return report == str(label)
+
+
+class DrawnApart(DrawnColumns):
+    """The fault: a draw for each column by itself."""
+
+    def perturb(self, values, keyed, *, packed, tag=None):
+        reports = []
+        for position, ((_, column), column_values) in enumerate(zip(self.columns, values, strict=True)):
+            codes = column.inputs.encode(column_values)
+            native = column.perturb_drawn(codes, self.draw(len(codes), keyed) == position, Keystream())
+            reports.append(column.to_arrow(native, packed=packed))
+        return reports
+
+
+@pytest.mark.parametrize("name", ["sampled GRR, GRR", "fake OUE of nothing"])
+def test_the_enumeration_finds_a_draw_for_each_column(monkeypatch, name):
+    plan = copy.copy(PLANS[name])
+    object.__setattr__(plan, "drawn", DrawnApart(plan.drawn.columns))
+    assert exact_ln(worst_ratio(tables_of(monkeypatch, plan))) > Decimal(1.05 * plan.epsilon)
+
+
+def test_the_enumeration_finds_an_answer_with_too_large_an_epsilon(monkeypatch):
+    plan = PrivacyPlan({n: SampledColumn(grr(AB, 1.0 if n == "x" else 1.01), columns=2) for n in "xy"})
+    assert exact_ln(worst_ratio(tables_of(monkeypatch, plan))) > 1
+
+
+# ---- nulls
+
+
+def test_nulls_depend_on_no_value_and_hide_nothing():
+    secret, n = Secret.generate(), 4000
+    plan = PrivacyPlan.sampled({"x": Domain(AB, unmatched="other"), "y": oue(range(9)), "z": ABC}, epsilon=1)
+    made = []
+    for a, b, c in ((None, 0, "a"), ("b", 8, "c")):
+        batch = pa.record_batch({"x": pa.array([a] * n, pa.string()), "y": [b] * n, "z": [c] * n})
+        made.append(plan.perturb(batch, key=secret, ids=np.arange(n)))
+    there = np.array([answered(made[0][name]) for name in plan.columns])
+    assert (there == [answered(made[1][name]) for name in plan.columns]).all()
+    assert (there.sum(axis=0) == 1).all()
+    check_uniform(there.sum(axis=1))
+    # under a null there is no report of the noise that would have been
+    hidden = np.frombuffer(made[0]["y"].values.buffers()[1], np.uint64, n)[~there[1]]
+    assert not hidden.any()
+    codes = made[0]["z"]
+    codes = codes.indices if pa.types.is_dictionary(codes.type) else codes.values
+    assert not np.frombuffer(codes.buffers()[1], np.uint8, n)[~there[2]].any()
+
+
+def test_the_schema_says_which_columns_have_nulls():
+    batch = pa.record_batch({"x": AB, "y": AB, "t": [1, 2]})
+    for make, nullable in ((PrivacyPlan.sampled, True), (PrivacyPlan.fake, False), (PrivacyPlan.split, False)):
+        plan = make({"x": AB, "y": AB}, epsilon=1, keep=["t"])
+        reports = plan.perturb(batch)
+        assert [reports.schema.field(name).nullable for name in "xy"] == [nullable] * 2
+        assert PrivacyPlan.from_metadata(reports.schema.metadata) == plan
+        assert reports.validate(full=True) is None
+
+
+def test_values_are_checked_also_where_the_draw_does_not_fall():
+    plan = PrivacyPlan.sampled({"x": AB, "y": AB}, epsilon=1)
+    for _ in range(20):
+        with pytest.raises(DomainError, match="column 'y': 1 of 1 values"):
+            plan.perturb(pa.record_batch({"x": ["a"], "y": ["zz"]}))
+
+
+# ---- estimators: the reports themselves
+
+RUNS, EACH = 800, 1000
+FIVE = range(5)
+SUBSET, HASHED = SubsetSelection(FIVE, epsilon=1), LocalHashing(FIVE, epsilon=1)
+PRIORS = {"x": [0.1, 0.2, 0.3, 0.4, 0], "y": [0.4, 0.3, 0.2, 0.1, 0.0]}
+SIMULATED = {
+    "sampled": PrivacyPlan.sampled({"x": grr(FIVE), "y": oue(FIVE), "z": SUBSET}, epsilon=1),
+    "fake": PrivacyPlan.fake({"x": grr(FIVE), "y": oue(FIVE), "z": HASHED}, epsilon=1),
+    "prior": PrivacyPlan.fake({"x": grr(FIVE), "y": oue(FIVE), "z": SUBSET}, epsilon=1, priors=PRIORS),
+}
+
+
+@pytest.fixture(scope="module", params=SIMULATED)
+def simulated(request):
+    """A plan, and for each column int64[RUNS, counters], of runs in which each column is 0.3, 0.7 and three times 0."""
+    plan = SIMULATED[request.param]
+    codes = np.tile((np.arange(EACH) % 10 >= 3).astype(np.int64), RUNS)
+    batch = pa.record_batch(dict.fromkeys("xyz", pa.array(codes)))
+    reports = plan.seeded(5).perturb(batch, ids=np.arange(len(codes)))
+    groups = np.repeat(np.arange(RUNS), EACH)
+    return plan, {c: m.count_reports(m.reports.from_arrow(reports[c]), groups, RUNS) for c, m in plan.columns.items()}
+
+
+TRUTH = EACH * np.array([0.3, 0.7, 0, 0, 0])
+
+
+@pytest.mark.parametrize("column", ["x", "y", "z"])
+def test_estimates_are_unbiased_and_vary_as_they_say(simulated, column):
+    plan, support = simulated
+    m = plan[column]
+    counts, errors, low, high = m.debias(EACH, support[column], simultaneous=False)
+    check_simulated(m, counts)
+    # the reported standard errors, in the mean of their squares, and the coverage of the 95 % intervals
+    expected = variances(m)
+    assert (errors**2).mean(axis=0) == pytest.approx(expected, rel=0.05)
+    covered = ((low <= TRUTH) & (high >= TRUTH)).sum(axis=0)
+    check_binomial(covered, RUNS, 0.95)
+
+
+def variances(m) -> np.ndarray:
+    """Of each value's estimated count, from exact p and q."""
+    p, q = (np.array([float(x) for x in side]) for side in m.expected_parts())
+    noise = (TRUTH * p * (1 - p) + (EACH - TRUTH) * q * (1 - q)) / (p - q) ** 2
+    if not isinstance(m, SampledColumn):
+        return noise
+    people = TRUTH * (1 - TRUTH / EACH) * (1 - 1 / m.columns) * EACH / (EACH - 1)
+    return (noise + people) * m.columns * (1 + (m.columns - 1) / EACH)  # E[n / m], to first order
+
+
+def check_simulated(m, counts):
+    expected = variances(m)
+    bias = (counts.mean(axis=0) - TRUTH) / np.sqrt(expected / RUNS)
+    assert np.abs(bias).max() < 3
+    ratio = counts.var(axis=0, ddof=1) / expected
+    assert np.abs(ratio - 1).max() < 3 * math.sqrt(2 / RUNS)
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_the_simulation_finds_a_wrong_estimator(simulated, column):
+    plan, support = simulated
+    m = plan[column]
+    if isinstance(m, SampledColumn):  # counts of those who answered, not of all
+        counts = m.debias(EACH, support[column])[0] / m.columns
+    else:  # fakes forgotten
+        counts = (support[column] - EACH * m.inner.q) * m.columns / (m.inner.p - m.inner.q)
+        if m.fake == "none":
+            counts = (support[column] - EACH * m.inner.q) / (m.inner.p - m.inner.q)
+    with pytest.raises(AssertionError):
+        check_simulated(m, counts)
+
+
+def test_the_variance_of_a_plan_is_what_planning_says():
+    for m in SIMULATED["sampled"].columns.values():
+        assert m.variance(EACH, 300) == pytest.approx(variances(m)[0], rel=0.005)
+        assert m.accuracy(3000) == m.inner.accuracy(1000)
+        _, a, b = m._rates
+        assert EACH * a[0] + b[0] * 300 == pytest.approx(m.variance(EACH, 300), rel=0.05)
+
+
+def test_consistent_estimates():
+    for plan in SIMULATED.values():
+        batch = pa.record_batch(dict.fromkeys("xyz", pa.array(np.arange(5000) % 5)))
+        reports = plan.perturb(batch)
+        for name, m in plan.columns.items():
+            for method in ("norm-sub", "mle-apx", "base-cut"):
+                histogram = m.estimate(m.tally(reports[name]), consistency=method)
+                assert (histogram.counts >= 0).all()
+
+
+# ---- tallies and reports
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_tallies_merge_and_travel(name, packed):
+    plan, n = PLANS[name], 3000
+    values = {c: [m.domain.labels[i % len(m.domain.labels)] for i in range(n)] for c, m in plan.columns.items()}
+    reports = plan.perturb(pa.record_batch(values), packed=packed)
+    for c, m in plan.columns.items():
+        whole = m.tally(reports[c])
+        assert whole.n == n
+        assert m.reports.arrow_type(packed=packed) == reports[c].type
+        parts = [m.tally(reports[c].slice(start, 700)) for start in range(0, n, 700)]
+        assert Tally.merge(parts) == Tally.from_bytes(whole.to_bytes()) == whole
+        assert m.reports.from_arrow(m.reports.to_arrow(m.reports.from_arrow(reports[c]))).tolist() == m.reports.from_arrow(reports[c]).tolist()
+        if isinstance(m, SampledColumn):
+            answers = reports[c].filter(pa.array(answered(reports[c])))
+            assert whole.counters.tolist() == [len(answers), *m.inner.tally(answers).counters.tolist()]
+            assert m.reports.to_numpy(m.reports.from_arrow(reports[c]), packed=packed).tolist() == reports[c].to_pylist()
+            assert sum(answered(reports[c])) == len(answers)
+            impossible = Tally(5, np.array([6, *[0] * m.inner.counters]), m.fingerprint)
+            with pytest.raises(ReportError):
+                m.estimate(impossible)
+            impossible = Tally(5, np.array([2, *[3] * m.inner.counters]), m.fingerprint)
+            with pytest.raises(ReportError):
+                m.estimate(impossible)
+
+
+# ---- keyed and seeded noise
+
+
+@pytest.mark.parametrize("make", [PrivacyPlan.sampled, PrivacyPlan.fake])
+def test_keyed_reports_are_a_function_of_person_and_value(make):
+    secret, n = Secret.generate(), 5000
+    plan = make({"x": grr(range(40)), "y": oue(range(9))}, epsilon=1, keep=["id"])
+    rng = np.random.default_rng(1)
+    batch = pa.record_batch({"x": rng.integers(0, 40, n), "y": rng.integers(0, 9, n), "id": np.arange(n)})
+    first = plan.perturb(batch, key=secret, ids=batch["id"])
+    assert first.equals(plan.perturb(batch, key=secret, ids=batch["id"]))
+    order = rng.permutation(n)
+    shuffled = batch.take(pa.array(order))
+    assert plan.perturb(shuffled, key=secret, ids=shuffled["id"]).to_pylist() == first.take(pa.array(order)).to_pylist()
+    assert not first.equals(plan.perturb(batch, key=Secret.generate(), ids=batch["id"]))
+    assert not plan.perturb(batch).equals(plan.perturb(batch))
+    # what is not drawn does not change with the values
+    other = pa.record_batch(
+        {"x": (batch["x"].to_numpy() + 1) % 40, "y": (batch["y"].to_numpy() + 1) % 9, "id": np.arange(n)}
+    )
+    again = plan.perturb(other, key=secret, ids=other["id"])
+    drawn = plan.drawn.draw(n, Keyed(secret, np.arange(n), column=""))
+    check_uniform(np.bincount(drawn))
+    for position, name in enumerate("xy"):
+        same = np.array([a == b for a, b in zip(first[name].to_pylist(), again[name].to_pylist(), strict=True)])
+        assert same[drawn != position].all()
+        assert not same[drawn == position].all()
+
+
+def test_the_draw_is_the_persons_own_and_independent_of_the_columns_noise():
+    keyed = Keyed(Secret.generate(), np.arange(60_000), column="")
+    plan = PrivacyPlan.sampled({"x": grr(AB), "y": grr(AB)}, epsilon=1)
+    draw = plan.drawn.draw(60_000, keyed)
+    assert draw.tolist() == PrivacyPlan.sampled({"x": AB, "y": ABC}, epsilon=0.1).drawn.draw(60_000, keyed).tolist()
+    others = [
+        plan.drawn.draw(60_000, keyed, tag="t"),
+        PrivacyPlan.sampled({"x": AB, "z": AB}, epsilon=1).drawn.draw(60_000, keyed),
+    ]
+    m = plan["x"]
+    others.append(
+        m.inner.perturb_codes(
+            np.zeros(60_000, np.uint8), keyed.named("x").bind(m.fingerprint, np.zeros(60_000, np.uint8))
+        )
+    )
+    p, _ = m.expected_parts()
+    for other, share in zip(others, (0.5, 0.5, 1 - float(p[0])), strict=True):
+        check_binomial(np.sum((draw == 1) & (other == 1)), 60_000, share / 2)
+
+
+def test_seeded_plans():
+    plan = PrivacyPlan.sampled({"x": AB, "y": AB}, epsilon=1).seeded(3)
+    batch = pa.record_batch({"x": AB * 50, "y": AB * 50})
+    assert plan.perturb(batch, ids=np.arange(100)).equals(plan.perturb(batch, ids=np.arange(100)))
+    assert plan.drawn == plan.seeded(None).drawn
+
+
+# ---- one column alone
+
+
+@pytest.mark.parametrize("make", [SampledColumn, FakeDataColumn])
+def test_one_column_alone_does_not_perturb(make):
+    m = make(grr(AB), columns=2)
+    for attempt in (
+        lambda: m.perturb(AB),
+        lambda: m.perturb(pa.array(AB), randomness=Keyed(Secret.generate(), [1, 2], column="x")),
+        lambda: m.perturb_codes(np.zeros(2, np.uint8), Keystream()),
+        lambda: PrivacyPlan({"x": m}),
+        lambda: PrivacyPlan({"x": m, "y": m, "z": m}),
+        lambda: PrivacyPlan({"x": m, "y": grr(AB)}),
+    ):
+        with pytest.raises((ParameterError, PlanError), match="columns"):
+            attempt()
+
+
+MECHANISMS = [
+    SampledColumn(grr(AB), columns=2),
+    SampledColumn(grr(AB), columns=3),
+    SampledColumn(grr(AB, 2.0), columns=2),
+    SampledColumn(oue(Domain(AB, unmatched="none")), columns=2),
+    FakeDataColumn(grr(AB), columns=2),
+    FakeDataColumn(oue(AB), columns=2),
+    FakeDataColumn(oue(AB), columns=2, fake="uniform"),
+    FakeDataColumn(oue(AB), columns=2, prior=[1, 1]),
+    FakeDataColumn(oue(AB), columns=2, prior=[1, 2]),
+]
+
+
+@pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: m.fingerprint)
+def test_columns_are_values(m):
+    for again in (
+        pickle.loads(pickle.dumps(m)),
+        copy.copy(m),
+        copy.deepcopy(m),
+        Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))),
+    ):
+        assert again == m
+        assert type(again) is type(m)
+        assert hash(again) == hash(m)
+        assert again.fingerprint == m.fingerprint
+        assert repr(again) == repr(m)
+        assert again.expected_parts() == m.expected_parts()
+    for name in ("inner", "columns", "epsilon", "domain", "anything"):
+        with pytest.raises(AttributeError):
+            setattr(m, name, 1)
+    assert m.realised_epsilon <= math.nextafter(m.epsilon, math.inf)
+
+
+def test_columns_that_differ_differ():
+    assert len(set(MECHANISMS)) == len({m.fingerprint for m in MECHANISMS}) == len(MECHANISMS)

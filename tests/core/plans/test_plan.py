@@ -1,0 +1,319 @@
+"""Privacy plans: what leaves a record, as a value, as JSON and as TOML."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import tomllib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_core import Domain, DomainError, DtypeError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+
+from ..examples import AB
+
+AWKWARD = [
+    "",
+    " ",
+    '"',
+    "'",
+    '"""',
+    "\\",
+    "\n",
+    "\r\n",
+    "\r",
+    "\t",
+    "\0",
+    "\x1f",
+    "\x7f",
+    "\x80",
+    "\u2028",
+    "\ufeff",
+    "#",
+    "=",
+]
+
+
+AWKWARD += [
+    "[a]",
+    "a.b",
+    "é",
+    "😀",
+    "\U0010ffff",
+    "keep",
+    "columns",
+    "inf",
+    "nan",
+    "true",
+    "1",
+    "\\u0041",
+    "\x1b[0m",
+    "\ud7ff",
+]
+names = st.one_of(st.sampled_from(AWKWARD), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
+epsilons = st.one_of(st.floats(1e-9, 60), st.sampled_from([1e-16, 1e-7, 1e16, 1e22, 1.7976931348623157e308, 1, 5e-17]))
+label_lists = st.one_of(
+    st.lists(names.filter(lambda s: s != "other" and "\0" not in s), min_size=2, max_size=5, unique=True),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=5, unique=True),
+    st.just([True, False]),
+)
+
+
+@st.composite
+def mechanisms(draw):
+    labels = draw(label_lists)
+    kind = draw(st.sampled_from(["grr", "coins", "oue", "sue", "custom"]))
+    if kind in ("grr", "coins"):
+        domain = Domain(labels, unmatched=draw(st.sampled_from(["error", "other"])))
+        if kind == "coins" and domain.size == 2:
+            coin = st.floats(1e-6, 1 - 1e-6)
+            return RandomizedResponse.from_coins(domain, truth=draw(coin), yes=draw(coin))
+        return RandomizedResponse(domain, epsilon=draw(epsilons.filter(lambda e: e > 1e-12)))
+    domain = Domain(labels, unmatched=draw(st.sampled_from(["error", "other", "none"])))
+    if kind == "custom":
+        return UnaryEncoding.from_probabilities(domain, p=draw(st.floats(0.5, 0.999)), q=draw(st.floats(1e-9, 0.4)))
+    epsilon = draw(epsilons.filter(lambda e: e > 1e-12))
+    return UnaryEncoding(domain, epsilon=epsilon, variant={"oue": "optimized", "sue": "symmetric"}[kind])
+
+
+@st.composite
+def plans(draw):
+    columns = draw(st.dictionaries(names, mechanisms(), min_size=1, max_size=4))
+    keep = draw(st.lists(names.filter(lambda name: name not in columns), unique=True, max_size=3))
+    return PrivacyPlan(columns, keep=keep)
+
+
+@given(plans())
+def test_round_trips(plan):
+    text = plan.to_toml()
+    tomllib.loads(text)
+    for again in (
+        PrivacyPlan.from_toml(text),
+        PrivacyPlan.from_dict(plan.to_dict()),
+        PrivacyPlan.from_dict(json.loads(plan.to_json())),
+        pickle.loads(pickle.dumps(plan)),
+        PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}),
+    ):
+        assert again == plan
+        assert hash(again) == hash(plan)
+        assert again.fingerprint == plan.fingerprint
+        assert again.epsilon == plan.epsilon
+        assert list(again) == list(plan)
+        assert again.to_toml() == text
+    assert repr(plan)
+
+
+@given(plans())
+def test_files(tmp_path_factory, plan):
+    path = tmp_path_factory.mktemp("plans") / "plan.toml"
+    path.write_bytes(plan.to_toml().encode("utf-8"))
+    assert PrivacyPlan.from_toml(path) == plan
+    assert PrivacyPlan.from_toml(str(path)) == plan
+
+
+@given(plans())
+def test_perturb(plan):
+    n = 11
+    data = {name: [m.domain.labels[0]] * n for name, m in plan.columns.items()}
+    dropped = "".join(plan) + "dropped"
+    batch = pa.record_batch({dropped: ["raw"] * n, **{k: list(range(n)) for k in plan.keep}, **data})
+    for packed in (True, False):
+        reports = plan.perturb(batch, packed=packed)
+        reports.validate(full=True)
+        assert reports.schema.names == list(plan)
+        assert reports.schema == plan.schema(batch.schema, packed=packed)
+        assert PrivacyPlan.from_metadata(reports.schema.metadata) == plan
+        for name, m in plan.columns.items():
+            assert reports.column(name).type == m.reports.arrow_type(packed=packed)
+            tally = m.tally(reports.column(name))
+            assert (tally.n, tally.counters.shape) == (n, (m.domain.size,))
+        for name in plan.keep:
+            assert reports.column(name).equals(batch.column(name))
+
+
+def test_epsilon_adds_up():
+    plan = PrivacyPlan({"a": RandomizedResponse(epsilon=0.25), "b": UnaryEncoding([1, 2], epsilon=2)}, keep=["t"])
+    assert plan.epsilon == 2.25
+    assert [m.epsilon for m in plan.columns.values()] == [0.25, 2.0]
+    assert "unprotected" in repr(plan)
+
+
+def test_anything_that_differs_shows_in_the_fingerprint():
+    a, b = RandomizedResponse(epsilon=1), RandomizedResponse(epsilon=2)
+    different = [
+        PrivacyPlan({"x": a}),
+        PrivacyPlan({"y": a}),
+        PrivacyPlan({"x": b}),
+        PrivacyPlan({"x": a, "y": a}),
+        PrivacyPlan({"y": a, "x": a}),
+        PrivacyPlan({"x": a}, keep=["y"]),
+        PrivacyPlan({"x": a}, keep=["y", "z"]),
+        PrivacyPlan({"x": a}, keep=["z", "y"]),
+    ]
+    assert len({p.fingerprint for p in different}) == len(different) == len(set(different))
+
+
+def test_frozen():
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1)})
+    for name in ("columns", "keep", "epsilon", "anything"):
+        with pytest.raises(AttributeError):
+            setattr(plan, name, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "keep"),
+    [
+        ({}, []),
+        ({"a": None}, []),
+        ({1: RandomizedResponse(epsilon=1)}, []),
+        ({"a": "randomized_response"}, []),
+        ({"a": RandomizedResponse(epsilon=1)}, ["a"]),
+        ({"a": RandomizedResponse(epsilon=1)}, ["t", "t"]),
+        ({"a": RandomizedResponse(epsilon=1)}, "t"),
+    ],
+    ids=repr,
+)
+def test_inconsistent_plans(columns, keep):
+    with pytest.raises(PlanError):
+        PrivacyPlan(columns, keep=keep)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "keep = []\n",
+        "= = =",
+        "columns = 1\n",
+        "columns = []\n",
+        "[columns]\na = 1\n",
+        "[columns]\n",
+        "[columns.a]\nmechanism = 'olh'\ndomain = [1, 2]\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = -1\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = inf\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = nan\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = true\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = '1'\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 1.5]\nepsilon = 1\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = 'ab'\nepsilon = 1\n",
+        "[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = 1\nsecret = 1\n",
+        "extra = 1\n[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = 1\n",
+        "keep = ['a']\n[columns.a]\nmechanism = 'randomized_response'\ndomain = [1, 2]\nepsilon = 1\n",
+        "no-such-file.toml",
+    ],
+)
+def test_texts_that_are_no_plan(text):
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_toml(text)
+
+
+def test_data_that_do_not_fit():
+    plan = PrivacyPlan({"a": RandomizedResponse(["x", "y"], epsilon=1)}, keep=["t"])
+    with pytest.raises(PlanError, match="'t'"):
+        plan.perturb(pa.record_batch({"a": ["x"]}))
+    with pytest.raises(DomainError, match="'a': 1 of 2"):
+        plan.perturb(pa.record_batch({"a": ["x", "z"], "t": [1, 2]}))
+    with pytest.raises(DtypeError, match="'a'"):
+        plan.perturb(pa.record_batch({"a": [1, 2], "t": [1, 2]}))
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_metadata(None)
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_metadata({b"other": b"{}"})
+    with pytest.raises(PlanError, match="'b'"):
+        plan["b"]
+    assert plan["a"].epsilon == 1
+
+
+def test_an_empty_batch():
+    plan = PrivacyPlan({"a": UnaryEncoding(["x", "y"], epsilon=1), "b": RandomizedResponse(epsilon=1)}, keep=["t"])
+    batch = pa.record_batch(
+        {"a": pa.array([], pa.string()), "b": pa.array([], pa.bool_()), "t": pa.array([], pa.int8())}
+    )
+    assert plan.perturb(batch).num_rows == 0
+    assert np.array_equal(plan["a"].tally(plan.perturb(batch).column("a")).counters, [0, 0])
+
+
+# ---- seeded plans
+
+
+def test_a_seeded_plan_says_wherever_it_travels_that_it_is_not_private(tmp_path):
+    plan = PrivacyPlan({"x": UnaryEncoding(["a", "b"], epsilon=1.0)}, keep=["t"])
+    seeded = plan.seeded(7)
+    assert seeded != plan
+    assert seeded.fingerprint != plan.fingerprint
+    assert seeded.seeded(None) == plan
+    assert "NOT private" in repr(seeded)
+    assert "NOT private" in seeded.explain(1000)
+    assert "NOT private" in seeded.to_toml()
+    assert "NOT private" not in repr(plan) + plan.explain(1000) + plan.to_toml()
+    for again in (
+        PrivacyPlan.from_toml(seeded.to_toml()),
+        PrivacyPlan.from_dict(seeded.to_dict()),
+        PrivacyPlan.from_metadata({b"ldp.plan": seeded.to_json().encode()}),
+        pickle.loads(pickle.dumps(seeded)),
+    ):
+        assert again == seeded
+        assert again.seed == 7
+
+
+@pytest.mark.parametrize("seed", [True, 1.5, "7"])
+def test_bad_seeds(seed):
+    with pytest.raises(PlanError, match="seed"):
+        PrivacyPlan({"x": UnaryEncoding(["a", "b"], epsilon=1.0)}, seed=seed)
+
+
+def test_a_seeded_plan_perturbs_by_ids():
+    plan = PrivacyPlan({"x": UnaryEncoding(range(9), epsilon=1.0), "y": UnaryEncoding(range(9), epsilon=1.0)}).seeded(7)
+    values = pa.array(np.arange(90) % 9)
+    batch = pa.record_batch({"x": values, "y": values})
+    first = plan.perturb(batch, ids=np.arange(90))
+    order = np.random.default_rng(0).permutation(90)
+    assert plan.perturb(batch.take(pa.array(order)), ids=order).equals(first.take(pa.array(order)))
+    assert not first["x"].equals(first["y"])
+    assert not plan.seeded(8).perturb(batch, ids=np.arange(90)).equals(first)
+    for options in ({}, {"key": Secret.generate(), "ids": np.arange(90)}):
+        with pytest.raises(PlanError, match="seeded plan takes ids"):
+            plan.perturb(batch, **options)
+
+
+def test_the_columns_of_a_plan_cannot_be_changed():
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1)})
+    with pytest.raises(TypeError):
+        plan.columns["y"] = RandomizedResponse(epsilon=9)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: PrivacyPlan.from_toml('[columns.a]\nmechanism = "unary_encoding"\nepsilon = 1\ndomain = 5\n'),
+        lambda path: PrivacyPlan.from_toml(
+            'keep = 5\n[columns.a]\nmechanism = "unary_encoding"\nepsilon = 1\ndomain = [1, 2]\n'
+        ),
+        lambda path: PrivacyPlan.from_toml(
+            'keep = [5]\n[columns.a]\nmechanism = "unary_encoding"\nepsilon = 1\ndomain = [1, 2]\n'
+        ),
+        lambda path: PrivacyPlan.from_toml(path.write_bytes(b"\xff\xfe = 1\n") and path),
+        lambda path: PrivacyPlan.from_toml("a\0b"),
+        lambda path: PrivacyPlan.from_metadata({b"ldp.plan": b"{"}),
+        lambda path: PrivacyPlan.from_metadata({b"ldp.plan": b"[]"}),
+    ],
+    ids=["domain = 5", "keep = 5", "keep = [5]", "not UTF-8", "NUL in path", "not JSON", "JSON of a list"],
+)
+def test_files_that_are_no_plan(tmp_path, read):
+    with pytest.raises(PlanError):
+        read(tmp_path / "plan.toml")
+
+
+@pytest.mark.parametrize(
+    "value", [Domain(AB), PrivacyPlan({"x": RandomizedResponse(epsilon=1)})], ids=["Domain", "PrivacyPlan"]
+)
+def test_nothing_can_be_deleted(value):
+    name = "labels" if isinstance(value, Domain) else "keep"
+    with pytest.raises(AttributeError):
+        delattr(copy.copy(value), name)

@@ -1,0 +1,127 @@
+"""Ways to share one epsilon over several columns: what they spend, how plans travel, what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ldp_core import Domain, FakeDataColumn, Interval, Mechanism, ParameterError, PlanError, PrivacyPlan, SampledColumn
+from ldp_core.plans.compare import compare
+from ldp_core.plans.fake import published_epsilon
+
+from ..checks import exact_exp
+from .helpers import AB, ABC, PLANS, answered, grr, oue
+
+
+def test_splitting_spends_no_more_than_was_asked():
+    plan = PrivacyPlan.split({"a": AB, "b": ABC, "c": range(40)}, epsilon=1.0)
+    assert [m.epsilon for m in plan.columns.values()] == [float(Fraction(1, 3))] * 3
+    weighed = PrivacyPlan.split({"a": AB, "b": ABC}, epsilon=2, weights={"a": 3})
+    assert [m.epsilon for m in weighed.columns.values()] == [1.5, 0.5]
+    given = PrivacyPlan.split({"a": grr(AB, 0.25), "b": ABC, "c": AB}, epsilon=1.25)
+    assert [m.epsilon for m in given.columns.values()] == [0.25, 0.5, 0.5]
+    assert given["a"] == grr(AB, 0.25)
+    assert PrivacyPlan.split({"a": AB}, epsilon=1.0)["a"] == grr(AB)
+
+
+@given(st.floats(1e-3, 50), st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=9))
+@settings(max_examples=60)
+def test_the_parts_of_a_split_add_up_to_no_more(epsilon, weights):
+    names = [f"c{i}" for i in range(len(weights))]
+    try:
+        plan = PrivacyPlan.split(
+            dict.fromkeys(names, AB), epsilon=epsilon, weights=dict(zip(names, weights, strict=True))
+        )
+    except PlanError:
+        return
+    assert sum(Fraction(m.epsilon) for m in plan.columns.values()) <= Fraction(epsilon)
+    assert epsilon * (1 - 1e-12) <= plan.epsilon <= epsilon
+    product = math.prod((m.worst_ratio() for m in plan.columns.values()), start=Fraction(1))
+    assert product <= exact_exp(epsilon)
+
+
+def test_epsilon_of_mixed_plans():
+    drawn = PrivacyPlan.sampled({"x": AB, "y": grr(ABC, 0.5)}, epsilon=1.0)
+    plan = PrivacyPlan({"b": oue(AB, 0.25), **drawn.columns, "a": grr(AB, 2.0)}, keep=["t"])
+    assert drawn.epsilon == 1.0
+    assert plan.epsilon == 3.25
+    batch = pa.record_batch(dict.fromkeys("abxy", AB * 500) | {"t": range(1000)})
+    reports = plan.perturb(batch)
+    assert reports.schema.names == ["b", "x", "y", "a", "t"]
+    assert [all(answered(reports[c])) for c in "bxya"] == [True, False, False, True]
+    assert sum(answered(reports["x"])) + sum(answered(reports["y"])) == 1000
+    assert list(plan.oracles) == ["b", "x", "y", "a"]
+
+
+MAKERS = {
+    "split": lambda: PrivacyPlan.split({"x": AB, "y": range(30)}, epsilon=1.7, keep=["t"]),
+    "sampled": lambda: PrivacyPlan.sampled({"x": AB, "y": Domain(ABC, unmatched="none")}, epsilon=1.7, keep=["t"]),
+    "fake": lambda: PrivacyPlan.fake({"x": Domain(AB, unmatched="other"), "y": range(30)}, epsilon=1.7),
+    "prior": lambda: PrivacyPlan.fake({"x": AB, "y": range(3)}, epsilon=1.7, priors={"y": [0.1, 1e-300, 7]}, seed=4),
+    "mixed": lambda: PrivacyPlan({**PLANS["fake 3 GRR"].columns, "a": oue(AB)}, keep=["t"]),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_plans_travel(name):
+    plan = MAKERS[name]()
+    text = plan.to_toml()
+    for again in (
+        pickle.loads(pickle.dumps(plan)),
+        copy.deepcopy(plan),
+        PrivacyPlan.from_toml(text),
+        PrivacyPlan.from_dict(json.loads(plan.to_json())),
+        PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}),
+        MAKERS[name](),
+    ):
+        assert again == plan
+        assert hash(again) == hash(plan)
+        assert again.fingerprint == plan.fingerprint
+        assert again.epsilon == plan.epsilon
+        assert again.drawn == plan.drawn
+        assert repr(again) == repr(plan)
+    assert "total a record" in plan.explain(1000)
+    assert "total a record" in plan.explain(0)
+
+
+BAD = {
+    "no columns": (lambda: PrivacyPlan.sampled({}, epsilon=1), "at least two"),
+    "one column": (lambda: PrivacyPlan.fake({"x": AB}, epsilon=1), "at least two"),
+    "epsilon": (lambda: PrivacyPlan.sampled({"x": AB, "y": AB}, epsilon=0), r"\(0, inf\)"),
+    "split epsilon": (lambda: PrivacyPlan.split({"x": AB}, epsilon=math.inf), r"\(0, inf\)"),
+    "too much": (lambda: PrivacyPlan.sampled({"x": AB, "y": grr(AB, 2.0)}, epsilon=1), "more than 1"),
+    "nothing left": (lambda: PrivacyPlan.split({"x": AB, "y": grr(AB, 2.0)}, epsilon=2), "none is left"),
+    "weight": (lambda: PrivacyPlan.split({"x": AB, "y": AB}, epsilon=1, weights={"x": 0}), r"\(0, inf\)"),
+    "weights": (lambda: PrivacyPlan.split({"x": AB}, epsilon=1, weights={"z": 1}), "no such columns"),
+    "domain": (lambda: PrivacyPlan.split({"x": ["a"]}, epsilon=1), "column 'x': .*two values"),
+    "priors": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"z": [1]}), "no such columns"),
+    "prior size": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [1]}), "each of the 2"),
+    "prior sign": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [1, -1]}), "weights"),
+    "prior zero": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [0, 0]}), "weights"),
+    "prior nan": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [1, math.nan]}), "weights"),
+    "no oracle": (lambda: SampledColumn(Interval(0, 1), columns=2), "frequency oracle"),
+    "nested": (lambda: SampledColumn(SampledColumn(grr(AB), columns=2), columns=2), "frequency oracle"),
+    "count": (lambda: SampledColumn(grr(AB), columns=1), r"\[2, 65536\)"),
+    "bool": (lambda: FakeDataColumn(grr(AB), columns=True), r"\[2, 65536\)"),
+    "fake": (lambda: FakeDataColumn(grr(AB), columns=2, fake="x"), '"uniform" or "none"'),
+    "no none": (lambda: FakeDataColumn(grr(AB), columns=2, fake="none"), "no report of no value"),
+    "both": (lambda: FakeDataColumn(oue(AB), columns=2, fake="none", prior=[1, 1]), "not both"),
+    "answer": (lambda: Mechanism.from_dict({"mechanism": "sampled_column", "columns": 2, "domain": AB}), "answer"),
+    "published": (lambda: published_epsilon(1.0, 0), "at least 1"),
+    "n": (lambda: compare({"x": AB, "y": AB}, 1.0, 0), "at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_parameters_are_refused(name):
+    attempt, message = BAD[name]
+    with pytest.raises((ParameterError, PlanError), match=message):
+        attempt()

@@ -1,0 +1,235 @@
+"""A value from the data never appears in an error, a log line, a warning, a repr or a pickle."""
+
+from __future__ import annotations
+
+import io
+import logging
+import pickle
+import re
+import traceback
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import Domain, LdpError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+
+from .examples import AB
+
+WORD = "".join(["hunter", "two", "marked"])  # put together here, so that no source line in a traceback holds it
+NUMBER = 918_273_000 * 1000 + 645_546
+BIG = NUMBER * 10**12
+MARKS = (WORD, str(NUMBER), str(BIG), repr(WORD.encode("utf-32-le"))[2:-1])
+
+
+class Opaque:
+    def __repr__(self) -> str:
+        return WORD
+
+    def __str__(self) -> str:
+        return WORD
+
+
+def number_types():
+    yield from (
+        pa.int64(),
+        pa.uint64(),
+        pa.float64(),
+        pa.decimal128(38, 0),
+        pa.timestamp("us"),
+        pa.string(),
+        pa.duration("us"),
+    )
+
+
+SECRETS = {
+    "str": [WORD],
+    "str and null": [WORD, None],
+    "str and label": ["a", WORD],
+    "int": [NUMBER],
+    "big int": [BIG],
+    "negative big int": [-BIG, 1],
+    "float": [float(NUMBER)],
+    "bytes": [WORD.encode()],
+    "mixed": [WORD, 1],
+    "mixed the other way": [1, WORD, True],
+    "nested": [[WORD], WORD],
+    "dict": [{WORD: 1}],
+    "tuple": [(WORD, NUMBER)],
+    "opaque": [Opaque()],
+    "opaque and label": ["a", Opaque()],
+    "numpy U": np.array([WORD]),
+    "numpy S": np.array([WORD.encode()]),
+    "numpy object": np.array([WORD, 1, None], object),
+    "numpy object of opaque": np.array([Opaque(), None], object),
+    "numpy int": np.array([NUMBER]),
+    "numpy uint": np.array([NUMBER + 2**63], np.uint64),
+    "numpy float": np.array([float(NUMBER)]),
+    "numpy datetime": np.array([NUMBER], "datetime64[us]"),
+    "numpy structured": np.array([(NUMBER,)], [("a", "i8")]),
+    "numpy scalar": [np.int64(NUMBER)],
+    "arrow dictionary": pa.array([WORD, "a"]).dictionary_encode(),
+    "arrow large": pa.array([WORD], pa.large_string()),
+    "arrow view": pa.array([WORD], pa.string_view()),
+    "arrow binary": pa.array([WORD.encode()], pa.binary()),
+    "arrow struct": pa.array([{"a": WORD}]),
+    "arrow list": pa.array([[WORD]]),
+    "arrow fixed list": pa.array([[WORD, WORD]], pa.list_(pa.string(), 2)),
+    "arrow map": pa.array([[(WORD, 1)]], pa.map_(pa.string(), pa.int64())),
+    "arrow run ends": pa.RunEndEncodedArray.from_arrays([1], pa.array([WORD])),
+    "arrow chunks": pa.chunked_array([["a"], [WORD]]),
+    "arrow bad utf-8": pa.array([WORD.encode() + b"\xff"], pa.binary()).view(pa.string()),
+    **{f"arrow {t}": pa.array([NUMBER], pa.int64()).cast(t, safe=False) for t in number_types()},
+}
+DOMAINS = {
+    "str": Domain(["a", "b"]),
+    "int": Domain([1, 5]),
+    "consecutive": Domain([1, 2]),
+    "bool": Domain([False, True]),
+    "other": Domain(["a", "b"], unmatched="other"),
+    "int other": Domain([1, 5], unmatched="other"),
+}
+MECHANISMS = {
+    f"{domain} {make.__name__}": make(DOMAINS[domain], epsilon=1)
+    for domain in DOMAINS
+    for make in (RandomizedResponse, UnaryEncoding)
+}
+
+
+def everything_said(error: BaseException, seen: set[int] | None = None) -> str:
+    """All that a log, a debugger without locals or an error tracker could show of an exception."""
+    seen = set() if seen is None else seen
+    if id(error) in seen:
+        return ""
+    seen.add(id(error))
+    said = [str(error), repr(error), repr(error.args), repr(vars(error)), *getattr(error, "__notes__", [])]
+    said += [repr(getattr(error, name)) for name in ("object", "reason", "doc", "name", "obj") if hasattr(error, name)]
+    said += traceback.format_exception(error)
+    for more in (error.__cause__, error.__context__):
+        if more is not None:
+            said.append(everything_said(more, seen))
+    return "\n".join(said)
+
+
+def assert_silent(text: str) -> None:
+    squeezed = re.sub(r"[,_]", "", text)
+    for mark in MARKS:
+        assert mark not in text
+        assert mark not in squeezed
+
+
+@pytest.fixture
+def heard(caplog, capfd, recwarn):
+    """Call a function; its error may be of this project only, and nothing may be heard of the secret."""
+
+    def call(function):
+        with caplog.at_level(logging.DEBUG):
+            try:
+                result = function()
+            except Exception as error:
+                raised, result = error, None
+            else:
+                raised = None
+        if raised is not None:
+            assert_silent(everything_said(raised))
+            assert isinstance(raised, LdpError), everything_said(raised)
+            assert isinstance(raised, (ValueError, TypeError))
+            assert type(raised)("again").args == ("again",)
+            assert raised.__context__ is None
+            assert "'browser'" in str(raised)
+        captured = capfd.readouterr()
+        assert_silent(caplog.text + captured.out + captured.err + "".join(str(w.message) for w in recwarn))
+        return result
+
+    return call
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_perturb(heard, name, secret):
+    m, values = MECHANISMS[name], SECRETS[secret]
+    heard(lambda: m.perturb(values, column="browser"))
+    heard(lambda: m.domain.encode(values, column="browser"))
+    if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        values = [values] if not isinstance(values, (list, np.ndarray)) else values
+        heard(lambda: m.perturb(iter(list(values)), column="browser"))
+        heard(lambda: m.perturb(tuple(values), column="browser"))
+
+
+@pytest.mark.parametrize("secret", [s for s in SECRETS if s.startswith("arrow") and s != "arrow chunks"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_plan(heard, name, secret):
+    plan = PrivacyPlan({"browser": MECHANISMS[name]})
+    batch = pa.record_batch({"browser": SECRETS[secret], "dropped": pa.array([WORD] * len(SECRETS[secret]))})
+    report = heard(lambda: plan.perturb(batch))
+    if report is not None:
+        assert_silent(repr(report) + str(report.schema.metadata) + str(report.to_pylist()))
+
+
+@pytest.mark.parametrize("secret", [s for s in SECRETS if isinstance(SECRETS[s], (pa.Array, pa.ChunkedArray))])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_tally_of_raw_values(heard, name, secret):
+    """Raw values where reports are expected: refused, and not quoted."""
+    heard(lambda: MECHANISMS[name].tally(SECRETS[secret], column="browser"))
+
+
+def test_mechanisms_hold_nothing_of_the_data():
+    values = pa.array(["a", WORD, None])
+    for m in (RandomizedResponse(DOMAINS["other"], epsilon=1), UnaryEncoding(DOMAINS["other"], epsilon=1)):
+        fresh = pickle.dumps(m)
+        tally = m.tally(m.perturb(values))
+        assert pickle.dumps(m) == fresh
+        said = repr(m) + repr(vars(m)) + repr(vars(m.domain)) + repr(tally) + repr(m.estimate(tally))
+        assert_silent(said + pickle.dumps(tally).decode("latin-1"))
+
+
+def test_the_scan_finds_a_secret_wherever_it_is():
+    """The check itself, on errors as Python and Arrow raise them."""
+
+    def chained():
+        try:
+            pa.array([WORD, 1], pa.int64())
+        except pa.ArrowException:
+            raise ValueError("cannot encode") from None
+
+    def quoting():
+        int(WORD)
+
+    def noted():
+        error = ValueError("no")
+        error.add_note(WORD)
+        raise error
+
+    for fault in (chained, quoting, noted, (WORD + "\ud800").encode, lambda: {}[WORD]):
+        try:
+            fault()
+        except Exception as error:
+            said = everything_said(error)
+        with pytest.raises(AssertionError):
+            assert_silent(said)
+    log = io.StringIO(f"value {NUMBER:,}")
+    with pytest.raises(AssertionError):
+        assert_silent(log.read())
+
+
+SURROGATE = WORD + "\ud800"
+
+
+@pytest.mark.parametrize(
+    "values", [[SURROGATE], np.array([SURROGATE], object), np.array([SURROGATE])], ids=["list", "object", "U"]
+)
+def test_text_that_is_not_unicode_is_refused_silently(values):
+    for m in (RandomizedResponse(AB, epsilon=1), UnaryEncoding(Domain(AB, unmatched="other"), epsilon=1)):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 (whatever it is, it must be silent)
+            m.perturb(values)
+        assert_silent(everything_said(caught.value).encode(errors="replace").decode())
+        assert isinstance(caught.value, LdpError)
+
+
+@pytest.mark.parametrize("reports", [[1, WORD, None], np.array([1, WORD, None], object)], ids=["list", "object"])
+@pytest.mark.parametrize("m", [RandomizedResponse([1, 2], epsilon=1), UnaryEncoding([1, 2], epsilon=1)])
+def test_raw_objects_given_as_reports_are_refused_silently(m, reports):
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        m.tally(reports)
+    assert_silent(everything_said(caught.value))
+    assert isinstance(caught.value, LdpError)

@@ -1,0 +1,142 @@
+"""Tallies as values: they add up, travel as bytes, and refuse what no reports can have."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_core import LdpError, RandomizedResponse, ReportError, Tally, UnaryEncoding
+
+from .examples import AB
+
+counts = st.lists(st.one_of(st.integers(0, 300), st.integers(0, 2**62)), min_size=1, max_size=20)
+fingerprints = st.text("0123456789abcdef", min_size=16, max_size=16)
+
+
+@given(counts, st.integers(0, 2**61), fingerprints)
+def test_tally_round_trips(support, more, fingerprint):
+    n = max(support) + more
+    tally = Tally(n, np.array(support), fingerprint)
+    for again in (
+        Tally.from_bytes(tally.to_bytes()),
+        Tally.from_dict(json.loads(json.dumps(tally.to_dict()))),
+        pickle.loads(pickle.dumps(tally)),
+        copy.deepcopy(tally),
+    ):
+        assert again == tally
+        assert hash(again) == hash(tally)
+        assert again.counters.dtype == np.int64
+        assert not again.counters.flags.writeable
+    assert tally != Tally(n + 1, np.array(support), fingerprint)
+
+
+@pytest.mark.parametrize("top", [0, 255, 256, 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**63 - 1])
+def test_tally_bytes_at_the_edges_of_widths(top):
+    tally = Tally(max(top, 1), np.array([top, 0, 1]), "0" * 16)
+    assert Tally.from_bytes(tally.to_bytes()) == tally
+
+
+def test_tallies_add_in_any_order_and_grouping():
+    m = UnaryEncoding(range(10), epsilon=1)
+    reports = m.perturb(pa.array(np.arange(1000) % 10))
+    whole = m.tally(reports)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        cuts = np.sort(rng.integers(0, 1001, 5))
+        parts = [m.tally(reports[a:b]) for a, b in zip([0, *cuts], [*cuts, 1000], strict=True)]
+        rng.shuffle(parts)
+        assert Tally.merge(parts) == whole
+        assert parts[0] + (parts[1] + parts[2]) + Tally.merge(parts[3:]) == whole
+    assert m.empty_tally() + whole == whole
+    with pytest.raises(TypeError):
+        whole + 1
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_tally(data):
+    good = RandomizedResponse(epsilon=1).empty_tally().to_bytes()
+    for bad in (data, good[:-1], good + b"\0", b"\x02" + good[1:], good[:1] + b"\x03" + good[2:]):
+        with pytest.raises(ReportError):
+            Tally.from_bytes(bad)
+
+
+def test_a_tally_does_not_share_its_counts():
+    support = np.array([1, 2])
+    tally = Tally(3, support, "a" * 16)
+    support[0] = 99
+    assert tally.counters.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        tally.counters[0] = 5
+    with pytest.raises(AttributeError):
+        tally.n = 4
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"counters": ["a"]},
+        {"counters": [2**70]},
+        {"counters": [2**63]},
+        {"counters": [1.7]},
+        {"counters": [[1], [1, 2]]},
+        {"counters": None},
+        {"fingerprint": 5},
+        {"n": None},
+        {"n": 2**63},
+    ],
+)
+def test_hostile_tallies_raise_our_errors(changed):
+    """Other errors came out, 1.7 was 1, and 2**63 from numpy's unsigned integers became negative."""
+    good = {"n": 3, "counters": [1, 2], "fingerprint": "a" * 16}
+    assert Tally.from_dict(good).to_dict() == good
+    with pytest.raises(ReportError):
+        Tally.from_dict(good | changed)
+    for key in changed:
+        with pytest.raises(ReportError):
+            Tally.from_dict({k: v for k, v in good.items() if k != key})
+
+
+@pytest.mark.parametrize("counters", [[5], [5, 1, 1], [[5, 1]]])
+def test_a_tally_of_another_width_cannot_be_estimated(support):
+    m = RandomizedResponse(AB, epsilon=1)
+    with pytest.raises(LdpError):
+        m.estimate(Tally(10, np.array(support), m.fingerprint))
+
+
+@pytest.mark.parametrize(
+    ("n", "counters", "fingerprint"),
+    [
+        (-1, [1], "a" * 16),
+        (1, [0.5], "a" * 16),
+        (1.5, [1], "a" * 16),
+        (1, [1], "abc"),
+        (1, [1], "é" * 16),
+        (1, [[1]], "a" * 16),
+    ],
+    ids=repr,
+)
+def test_tallies_that_cannot_be(n, support, fingerprint):
+    with pytest.raises(LdpError):
+        Tally(n, np.array(support), fingerprint)
+
+
+@pytest.mark.parametrize("counters", [[-1, 0], [0, 11]])
+def test_counts_that_n_reports_cannot_have(support):
+    """A tally does not know what its counters count; its mechanism does."""
+    m = RandomizedResponse(AB, epsilon=1)
+    tally = Tally(10, np.array(support), m.fingerprint)
+    assert Tally.from_bytes(tally.to_bytes()) == tally
+    with pytest.raises(LdpError, match="cannot be those of 10 reports"):
+        m.estimate(tally)
+
+
+def test_bytes_of_a_tally_with_another_alphabet():
+    with pytest.raises(ReportError):
+        Tally.from_bytes(b"\x01\x01" + b"\xff" * 16 + bytes(12))
