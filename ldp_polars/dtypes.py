@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import Domain, DtypeError, FrequencyOracle, Mechanism
+from ldp_core import DtypeError, FrequencyOracle, Mechanism
+from ldp_core.estimates.base import Estimate
 
 
 def arrow(values: pl.Series) -> pa.Array:
@@ -57,22 +59,11 @@ def tally_dtype(mechanism: Mechanism) -> pl.Struct:
     return pl.Struct({"n": pl.Int64, "counters": counters, "fingerprint": pl.String})
 
 
-def histogram_dtype(domain: Domain) -> pl.List:
-    """`entries_dtype` of a domain's values."""
-    return entries_dtype(value_dtype(domain))
-
-
-def entries_dtype(value: pl.DataType) -> pl.List:
-    """List(Struct{value, count, frequency, standard_error, low, high})."""
-    numbers = dict.fromkeys(("count", "frequency", "standard_error", "low", "high"), pl.Float64)
-    return pl.List(pl.Struct({"value": value, **numbers}))
-
-
-def value_dtype(domain: Domain) -> pl.DataType:
-    """Dtype of the values in a histogram: Boolean, Int64 or String."""
-    if domain.arrow_type == pa.string():
-        return pl.String()
-    return pl.Boolean() if domain.kind == "bool" else pl.Int64()
+def estimate_dtype(estimate: Estimate[Any], mechanism: Mechanism) -> pl.DataType:
+    """Dtype of an estimate: a Struct of its columns, or a List of such Structs."""
+    schema = estimate.schema(mechanism)
+    row = pl.Struct({field.name: _dtype(field.type) for field in schema})
+    return row if estimate.single else pl.List(row)
 
 
 def _dtype(kind: pa.DataType) -> pl.DataType:
@@ -82,6 +73,8 @@ def _dtype(kind: pa.DataType) -> pl.DataType:
 
 
 _PLAIN: dict[pa.DataType, pl.DataType] = {
+    pa.string(): pl.String(),
+    pa.float64(): pl.Float64(),
     pa.bool_(): pl.Boolean(),
     pa.uint8(): pl.UInt8(),
     pa.uint16(): pl.UInt16(),

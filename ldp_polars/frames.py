@@ -10,11 +10,13 @@ import polars as pl
 from polars import selectors as cs
 
 from ldp_core import ParameterError, PlanError, PrivacyPlan
+from ldp_core.estimates.base import OFFERS
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.plan import METADATA_KEY
 from ldp_core.plans.provenance import check_same
 from ldp_polars.dtypes import physical_report_dtype, report_dtype
-from ldp_polars.functions import NO_HISTOGRAM, as_expr, finished, histogram, one_value_a_row, perturb
+from ldp_polars.estimates import histogram
+from ldp_polars.functions import as_expr, finished, one_value_a_row, perturb
 from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
 from ldp_polars.typed import Report, refuse_reports
 from ldp_polars.udfs import PerturbDrawn
@@ -154,7 +156,7 @@ def histograms(
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     check_reports(reports, plan)
     if not plan.oracles:
-        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {NO_HISTOGRAM}")
+        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     lazy = reports.lazy()
     keys: list[str] = [by] if isinstance(by, str) else list(by)
     available = reports.collect_schema().names()

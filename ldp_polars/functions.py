@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,32 +16,21 @@ import polars as pl
 from ldp_core import (
     Domain,
     DtypeError,
-    FrequencyOracle,
     Mechanism,
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
     UnaryEncoding,
 )
-from ldp_core.estimates.options import Estimation
-from ldp_polars.dtypes import histogram_dtype, physical_report_dtype, report_dtype, tally_dtype
+from ldp_polars.dtypes import physical_report_dtype, report_dtype, tally_dtype
 from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
 from ldp_polars.planned import at_plan_time
 from ldp_polars.typed import Report, mechanism_of
-from ldp_polars.udfs import Estimate, MergeTallies, Perturb, TallyReports
+from ldp_polars.udfs import MergeTallies, Perturb, TallyReports
 
 if TYPE_CHECKING:
-    from ldp_core.estimates.consistency import Consistency
     from ldp_core.inputs.domain import Label, Unmatched
     from ldp_core.mechanisms.oracles.unary_encoding import Variant
-
-
-NO_HISTOGRAM = (
-    "of numbers take .ldp.mean or .ldp.distribution (of tallies ldp_polars.estimate_mean), of HeavyHitters "
-    ".ldp.heavy_hitters (of tallies ldp_polars.find_heavy_hitters), and of a sketch give the candidates, "
-    "sketch.over([...])"
-)
-"""What to do with reports of which there is no histogram."""
 
 
 def perturb(
@@ -82,7 +70,7 @@ def perturb(
     >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
     Boolean
     """
-    _mechanism(mechanism).check_noise(keyed=is_keyed(noise))
+    check_mechanism(mechanism).check_noise(keyed=is_keyed(noise))
     values = one_value_a_row(as_expr(expr))
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     keyed, ids = keyed_noise(noise, values)
@@ -214,7 +202,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     """
     if mechanism is None:
         return at_plan_time(as_expr(expr), _tally_typed)
-    mechanism = _mechanism(mechanism)
+    mechanism = check_mechanism(mechanism)
     return pl.map_batches(
         [as_expr(expr)], TallyReports(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
     )
@@ -234,84 +222,9 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
     [1, 2]
     """
-    mechanism = _mechanism(mechanism)
+    mechanism = check_mechanism(mechanism)
     return pl.map_batches(
         [as_expr(expr)], MergeTallies(mechanism), return_dtype=tally_dtype(mechanism), returns_scalar=True
-    )
-
-
-def estimate(
-    expr: pl.Expr | str,
-    mechanism: FrequencyOracle,
-    *,
-    confidence: float = 0.95,
-    simultaneous: bool = False,
-    consistency: Consistency | None = None,
-) -> pl.Expr:
-    """Debias a column of tallies, each by itself; a null tally gives a null.
-
-    Args:
-        expr: a column of tallies (or its name), as `tally` and `merge` make them.
-        mechanism: the one that made the reports.
-        confidence: of the intervals, in (0, 1).
-        simultaneous, consistency: see `histogram`, as for what comes out.
-
-    Raises:
-        ParameterError: confidence outside (0, 1), or a method of consistency that the domain does not allow.
-        MechanismMismatchError: when run: a tally is another mechanism's.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import RandomizedResponse
-    >>> m = RandomizedResponse(epsilon=1.0)
-    >>> tallies = pl.DataFrame({"reports": [True, False]}).select(ldp_polars.tally("reports", m))
-    >>> [round(row["count"], 3) for row in tallies.select(ldp_polars.estimate("reports", m)).item()]
-    [1.0, 1.0]
-    """
-    mechanism = _oracle(mechanism)
-    return pl.map_batches(
-        [as_expr(expr)],
-        Estimate(mechanism, Estimation(confidence, simultaneous, consistency).of(mechanism)),
-        return_dtype=histogram_dtype(mechanism.domain),
-        is_elementwise=True,
-    )
-
-
-def histogram(
-    expr: pl.Expr | str,
-    mechanism: FrequencyOracle | None = None,
-    *,
-    confidence: float = 0.95,
-    simultaneous: bool = False,
-    consistency: Consistency | None = None,
-) -> pl.Expr:
-    """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
-
-    Args:
-        expr: a column of reports (or its name).
-        mechanism: the one that made them; not needed for reports perturbed with ``typed=True``.
-        confidence: of the intervals.
-        simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
-        consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
-            ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
-            the unbiased estimate, which is the default.
-
-    Returns:
-        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, one entry a value
-        of the domain: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and
-        ``high`` are in records, as ``count`` is; ``frequency`` is ``count / n``, nan without reports.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import RandomizedResponse
-    >>> m = RandomizedResponse(epsilon=1.0)
-    >>> df = pl.DataFrame({"reports": [True, False, True, True]})
-    >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
-    ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
-    """
-    if mechanism is None:
-        how = Estimation(confidence, simultaneous, consistency)
-        return at_plan_time(as_expr(expr), partial(_histogram_typed, how=how))
-    return estimate(
-        tally(expr, mechanism), mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
     )
 
 
@@ -364,10 +277,6 @@ def _tally_typed(reports: pl.Expr, dtype: Any) -> pl.Expr:
     return tally(reports, mechanism_of(dtype, reports.meta.output_name()))
 
 
-def _histogram_typed(reports: pl.Expr, dtype: Any, *, how: Estimation) -> pl.Expr:
-    return histogram(reports, _oracle(mechanism_of(dtype, reports.meta.output_name())), **asdict(how))
-
-
 def as_expr(expr: pl.Expr | str) -> pl.Expr:
     """An expression as it is, or the column of a name."""
     if isinstance(expr, str):
@@ -407,17 +316,12 @@ def _constant(expr: pl.Expr) -> bool:
     return all(map(_constant, inputs)) if inputs else expr.meta.is_literal()
 
 
-def _mechanism(mechanism: Mechanism) -> Mechanism:
+def check_mechanism(mechanism: Mechanism) -> Mechanism:
+    """Return ``mechanism``; raise `ParameterError` if it is none."""
     if not isinstance(mechanism, Mechanism):
         hint = ": a plan is for a frame, df.ldp.perturb(plan)" if isinstance(mechanism, PrivacyPlan) else ""
         raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}{hint}")
     return mechanism
-
-
-def _oracle(mechanism: Mechanism) -> FrequencyOracle:
-    if not isinstance(_mechanism(mechanism), FrequencyOracle):
-        raise ParameterError(f"a histogram needs a frequency oracle, got {type(mechanism).__name__}: {NO_HISTOGRAM}")
-    return mechanism  # type: ignore[return-value]
 
 
 def _required(epsilon: float | None) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 import polars as pl
 
 from ldp_core import Domain, FrequencyOracle, HeavyHitters, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from ldp_polars import frames, functions, numbers, search
+from ldp_polars import estimates, frames, functions
 from ldp_polars.frames import Frame
 from ldp_polars.noise import NoiseOptions
 
@@ -96,7 +96,7 @@ class LdpExpr:
     def merge(self, mechanism: Mechanism) -> pl.Expr:
         return functions.merge(self._expr, mechanism)
 
-    @_sugar_for(functions.estimate)
+    @_sugar_for(estimates.estimate)
     def estimate(
         self,
         mechanism: FrequencyOracle,
@@ -105,11 +105,11 @@ class LdpExpr:
         simultaneous: bool = False,
         consistency: Consistency | None = None,
     ) -> pl.Expr:
-        return functions.estimate(
+        return estimates.estimate(
             self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
         )
 
-    @_sugar_for(functions.histogram)
+    @_sugar_for(estimates.histogram)
     def histogram(
         self,
         mechanism: FrequencyOracle | None = None,
@@ -118,25 +118,25 @@ class LdpExpr:
         simultaneous: bool = False,
         consistency: Consistency | None = None,
     ) -> pl.Expr:
-        return functions.histogram(
+        return estimates.histogram(
             self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
         )
 
-    @_sugar_for(numbers.mean)
+    @_sugar_for(estimates.mean)
     def mean(self, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
-        return numbers.mean(self._expr, mechanism, confidence=confidence)
+        return estimates.mean(self._expr, mechanism, confidence=confidence)
 
-    @_sugar_for(numbers.distribution)
+    @_sugar_for(estimates.distribution)
     def distribution(
         self, mechanism: Distributing | None = None, *, confidence: float = 0.95, **options: Any
     ) -> pl.Expr:
-        return numbers.distribution(self._expr, mechanism, confidence=confidence, **options)
+        return estimates.distribution(self._expr, mechanism, confidence=confidence, **options)
 
-    @_sugar_for(search.heavy_hitters)
+    @_sugar_for(estimates.heavy_hitters)
     def heavy_hitters(
         self, mechanism: HeavyHitters, k: int, *, confidence: float = 0.95, threshold: float | None = None
     ) -> pl.Expr:
-        return search.heavy_hitters(self._expr, mechanism, k, confidence=confidence, threshold=threshold)
+        return estimates.heavy_hitters(self._expr, mechanism, k, confidence=confidence, threshold=threshold)
 
 
 class _LdpFrame(Generic[Frame]):

@@ -8,15 +8,15 @@ reference, so that a plan serialises without cloudpickle. Polars passes ``return
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from ldp_core import (
-    FrequencyOracle,
     Keyed,
     LdpError,
     Mechanism,
@@ -25,16 +25,15 @@ from ldp_core import (
     Secret,
     Tally,
 )
-from ldp_core.estimates.options import Estimation
+from ldp_core.estimates.base import Estimate
 from ldp_core.plans.drawn import DrawnColumns
 from ldp_polars.dtypes import (
     arrow,
-    histogram_dtype,
+    estimate_dtype,
     physical_report_dtype,
     physical_series,
     spread,
     tally_dtype,
-    value_dtype,
 )
 from ldp_polars.noise import KeyedNoise
 from ldp_polars.typed import refuse_reports, untyped
@@ -142,28 +141,23 @@ class MergeTallies:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Tallies -> histograms, row by row but all at once; null -> null."""
+class EstimateTallies:
+    """Tallies -> estimates, row by row but all at once; null -> null."""
 
-    mechanism: FrequencyOracle
-    how: Estimation
+    mechanism: Mechanism
+    estimate: Estimate[Any]
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: pl.DataType | None = None) -> pl.Series:
         there = inputs[0].is_not_null()
         tallies = checked(inputs[0].drop_nulls(), self.mechanism)
-        domain = self.mechanism.domain
-        n, counters = arrays(tallies, self.mechanism)
-        counts, errors, low, high = self.mechanism.estimates(n[:, None], support, self.how)
-        with np.errstate(invalid="ignore"):
-            frequencies = counts / n[:, None]  # nan where there are no reports
-        k = len(tallies)
-        fields = {"count": counts, "frequency": frequencies, "standard_error": errors}
-        fields |= {"low": low, "high": high}
-        rows = pl.DataFrame({name: array.reshape(-1) for name, array in fields.items()})
-        values = pl.Series("value", domain.arrow_values, dtype=value_dtype(domain))
-        rows.insert_column(0, pl.concat([values] * k) if k else values.clear())
-        histograms = rows.to_struct(tallies.name).reshape((k, domain.size)).cast(histogram_dtype(domain))
-        return spread(histograms, there)
+        table, lengths = self.estimate.table(self.mechanism, *arrays(tallies, self.mechanism))
+        dtype = estimate_dtype(self.estimate, self.mechanism)
+        rows = pl.DataFrame(table).to_struct(tallies.name)
+        if isinstance(dtype, pl.List):
+            offsets = np.concatenate(([0], np.cumsum(lengths)))
+            lists = pa.LargeListArray.from_arrays(pa.array(offsets), rows.to_arrow())
+            rows = pl.Series(tallies.name, lists)
+        return spread(rows.cast(dtype), there)
 
 
 def _tally_series(name: str, tally: Tally) -> pl.Series:
@@ -189,16 +183,6 @@ def checked(tallies: pl.Series, mechanism: Mechanism) -> pl.Series:
             f"than the given one, {mechanism.fingerprint}"
         )
     return tallies
-
-
-def tallies(column: pl.Series, mechanism: Mechanism) -> Iterator[Tally]:
-    """Each tally of a column without nulls.
-
-    Raises:
-        MechanismMismatchError: they are not this mechanism's.
-    """
-    n, counts = arrays(checked(column, mechanism), mechanism)
-    return (Tally(int(a), b, mechanism.fingerprint) for a, b in zip(n, counts, strict=True))
 
 
 def arrays(tallies: pl.Series, mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,8 @@ from ldp_beam.estimates.heavy_hitters import PrivateHeavyHitters
 from ldp_core import Keyed, ParameterError, PrivacyPlan, RandomizedResponse, ReportError, Secret
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
-from ldp_polars.search import find, heavy_hitters
+from ldp_polars import find_heavy_hitters as find
+from ldp_polars import heavy_hitters
 
 from .beam.helpers import run
 from .everywhere import by_key, check_dead_letter

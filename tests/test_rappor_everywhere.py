@@ -85,7 +85,9 @@ def test_keyed_reports_of_polars_are_those_of_the_core_but_for_the_second_round(
     frame = events(m).head(2000)
     perturb = pl.col("x").ldp.perturb(m, key=secret, id="id")
     ours, again = (np.array(frame.select(perturb)["x"].to_list(), np.uint64) for _ in range(2))
-    core = m.reports.from_arrow(m.perturb(frame["x"].to_arrow(), randomness=Keyed(secret, frame["id"].to_arrow(), column="x")))
+    core = m.reports.from_arrow(
+        m.perturb(frame["x"].to_arrow(), randomness=Keyed(secret, frame["id"].to_arrow(), column="x"))
+    )
     np.testing.assert_array_equal(ours[:, 0], core[:, 0])  # the cohort stays
     for other in (again, core):
         differing = np.bitwise_count(ours[:, 1:] ^ other[:, 1:]).sum() / (len(ours) * m.bits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any, Literal
 
 import apache_beam as beam
@@ -14,7 +13,7 @@ import pyarrow as pa
 from ldp_beam.elements.batches import as_reports
 from ldp_core import FrequencyOracle, Histogram, Mechanism, ParameterError, Tally
 from ldp_core.estimates.consistency import Consistency
-from ldp_core.estimates.options import Estimation
+from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.tally import check_same_mechanism
 
 
@@ -180,7 +179,7 @@ class HistogramCombineFn(TallyCombineFn):
         tally = accumulator.tally()
         if self._extract == "tally":
             return tally
-        return self._oracle.estimate(tally, **asdict(self._how))
+        return self._how.result(self._oracle, tally)
 
     def infer_output_type(self, input_type: Any) -> type:
         """`Histogram`, or `Tally`."""
@@ -189,15 +188,12 @@ class HistogramCombineFn(TallyCombineFn):
 
 def estimation(
     mechanism: FrequencyOracle, confidence: float, simultaneous: bool, consistency: Consistency | None
-) -> Estimation:
-    """The options of `FrequencyOracle.estimate`, checked now and not when the first window closes.
+) -> HistogramEstimate:
+    """The options of a histogram, checked now and not when the first window closes.
 
     Raises:
         ParameterError: they are bad, or the mechanism is none that makes histograms.
     """
-    if not isinstance(mechanism, FrequencyOracle):
-        raise ParameterError(
-            f"a histogram needs a frequency oracle, got {type(mechanism).__name__}: of numbers take Mean, of values to "
-            "be found HeavyHitters, and of a sketch give the candidates, sketch.over([...])"
-        )
-    return Estimation(confidence, simultaneous, consistency).of(mechanism)
+    made = HistogramEstimate(confidence, simultaneous, consistency)
+    made.check(mechanism)
+    return made

@@ -13,7 +13,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import Mechanism, Secret, Tally
-from ldp_core.estimates.distribution import check_distributing
+from ldp_core.estimates.distribution import DistributionEstimate
 
 
 class DistributionRow(NamedTuple):
@@ -78,7 +78,8 @@ class _DistributionTransform(Tallying):
     ) -> None:
         options_of_mechanism = {"buckets": buckets, "method": method}
         asked = {name: value for name, value in options_of_mechanism.items() if value is not None}
-        made = check_distributing(mechanism, confidence=confidence, **asked)
+        DistributionEstimate(confidence, **asked).check(mechanism)
+        made = mechanism
         self._estimated = partial(_rows_of, mechanism=made, confidence=confidence, asked=asked)
         super().__init__(column, made, **options)
 

@@ -12,6 +12,7 @@ from ldp_beam.elements.rows import HistogramRow
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import HeavyHitters as Mechanism
 from ldp_core import ParameterError, Secret, Tally
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 
 
 class HeavyHittersOptions(TallyingOptions, total=False):
@@ -36,7 +37,7 @@ class _HeavyHittersTransform(Tallying):
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise ParameterError(f"mechanism must be ldp_core.HeavyHitters, got {type(mechanism).__name__}")
-        mechanism.check_search(k, confidence, threshold)
+        HeavyHittersEstimate(k, confidence, threshold).check(mechanism)
         self._found = partial(_rows_of, mechanism=mechanism, k=k, confidence=confidence, threshold=threshold)
         super().__init__(column, mechanism, **options)
 

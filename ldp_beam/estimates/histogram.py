@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 from typing import Unpack
 
@@ -14,7 +13,7 @@ from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOpt
 from ldp_beam.estimates.combine import estimation
 from ldp_core import FrequencyOracle, Secret, Tally
 from ldp_core.estimates.consistency import Consistency
-from ldp_core.estimates.options import Estimation
+from ldp_core.estimates.histogram import HistogramEstimate
 
 
 class HistogramOptions(TallyingOptions, total=False):
@@ -140,9 +139,9 @@ class PrivateHistogram(Perturbing, _HistogramTransform):
         super().__init__(column, mechanism, key=key, id=id, **options)
 
 
-def _rows_of(head: Head, tally: Tally, *, mechanism: FrequencyOracle, how: Estimation) -> Iterator[HistogramRow]:
+def _rows_of(head: Head, tally: Tally, *, mechanism: FrequencyOracle, how: HistogramEstimate) -> Iterator[HistogramRow]:
     """One row a value."""
-    estimate = mechanism.estimate(tally, **asdict(how))
+    estimate = how.result(mechanism, tally)
     tail = (estimate.n, how.confidence, mechanism.epsilon, tally.fingerprint)
     columns = (estimate.counts, estimate.frequencies, estimate.standard_errors, estimate.low, estimate.high)
     numbers = zip(*(array.tolist() for array in columns), strict=True)

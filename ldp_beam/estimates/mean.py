@@ -13,8 +13,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import Numeric, Secret, Tally
-from ldp_core.estimates.options import check_confidence
-from ldp_core.mechanisms.numbers._base import check_numeric
+from ldp_core.estimates.mean import MeanEstimate
 
 
 class MeanRow(NamedTuple):
@@ -67,8 +66,9 @@ class _MeanTransform(Tallying):
     def __init__(
         self, column: str, mechanism: Numeric, *, confidence: float = 0.95, **options: Unpack[TallyingOptions]
     ) -> None:
-        self._confidence = check_confidence(confidence)
-        super().__init__(column, check_numeric(mechanism), **options)
+        MeanEstimate(confidence).check(mechanism)
+        self._confidence = confidence
+        super().__init__(column, mechanism, **options)
 
     def _rows(self) -> beam.ParDo:
         """See `Tallying`."""

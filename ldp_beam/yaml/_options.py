@@ -25,7 +25,7 @@ from apache_beam.utils.timestamp import Duration
 
 from ldp_beam.elements.windows import WindowLike, seconds
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
-from ldp_core.estimates.options import check_confidence
+from ldp_core.parameters import check_open
 
 Config = Mapping[str, Any]
 Group = Callable[..., dict[str, Any]]
@@ -108,7 +108,7 @@ def intervals(*, confidence: float = 0.95) -> dict[str, Any]:
 
     confidence: of the intervals.
     """
-    return {"confidence": check_confidence(confidence)}
+    return {"confidence": check_open("confidence", confidence)}
 
 
 def all_values(*, simultaneous: bool = False, consistency: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,9 @@ class Estimate(Declared, ABC, Generic[R_co]):
 
     confidence: float
     """Of the intervals, in (0, 1)."""
+
+    single: ClassVar[bool] = False
+    """Whether each tally gives exactly one row of `table`; otherwise any number of them."""
 
     @abstractmethod
     def check(self, mechanism: Mechanism) -> None:
@@ -110,13 +113,16 @@ def tables(estimate: Estimate[Result], mechanism: Mechanism, n: I64, counters: I
     return pa.concat_tables([schema.empty_table(), *made]), np.array([len(table) for table in made], np.int64)
 
 
+OFFERS = (
+    "frequency oracles have histograms; mechanisms for numbers have a mean, and SquareWave and StochasticRounding also a "
+    "distribution; HeavyHitters has heavy hitters; a sketch has histograms of candidates, sketch.over([...])"
+)
+"""What to ask of which mechanism."""
+
+
 def refuse_mechanism(what: str, needed: str, mechanism: object) -> ParameterError:
-    """To raise for an estimate that the mechanism does not offer: what to ask for instead."""
-    return ParameterError(
-        f"{what} needs {needed}, got {type(mechanism).__name__}. Frequency oracles have histograms; mechanisms for "
-        "numbers have a mean, SquareWave and StochasticRounding also a distribution; HeavyHitters has heavy hitters; "
-        "a sketch has a histogram of candidates, sketch.over([...])"
-    )
+    """To raise for an estimate that the mechanism does not offer."""
+    return ParameterError(f"{what} needs {needed}, got {type(mechanism).__name__}: {OFFERS}")
 
 
 def z_score(confidence: float, together: int = 1) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +76,8 @@ class MeanEstimate(Estimate[Mean]):
     >>> MeanEstimate(0.9).schema(Hybrid((0, 1), epsilon=1.0)).names
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
+
+    single: ClassVar[bool] = True
 
     confidence: float = parameter(check_open)
 

@@ -242,11 +242,16 @@ def test_tallies_merge_and_travel(name, packed):
         assert m.reports.arrow_type(packed=packed) == reports[c].type
         parts = [m.tally(reports[c].slice(start, 700)) for start in range(0, n, 700)]
         assert Tally.merge(parts) == Tally.from_bytes(whole.to_bytes()) == whole
-        assert m.reports.from_arrow(m.reports.to_arrow(m.reports.from_arrow(reports[c]))).tolist() == m.reports.from_arrow(reports[c]).tolist()
+        assert (
+            m.reports.from_arrow(m.reports.to_arrow(m.reports.from_arrow(reports[c]))).tolist()
+            == m.reports.from_arrow(reports[c]).tolist()
+        )
         if isinstance(m, SampledColumn):
             answers = reports[c].filter(pa.array(answered(reports[c])))
             assert whole.counters.tolist() == [len(answers), *m.inner.tally(answers).counters.tolist()]
-            assert m.reports.to_numpy(m.reports.from_arrow(reports[c]), packed=packed).tolist() == reports[c].to_pylist()
+            assert (
+                m.reports.to_numpy(m.reports.from_arrow(reports[c]), packed=packed).tolist() == reports[c].to_pylist()
+            )
             assert sum(answered(reports[c])) == len(answers)
             impossible = Tally(5, np.array([6, *[0] * m.inner.counters]), m.fingerprint)
             with pytest.raises(ReportError):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
+from ldp_core.estimates.options import Estimation
 
 from ldp_core import (
     CountMeanSketch,
@@ -21,7 +22,6 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_core.estimates.options import Estimation
 
 from ..examples import LABELS
 from .helpers import AB, grr, oue

@@ -218,9 +218,7 @@ def test_a_wrong_estimator_or_variance_is_found(monkeypatch):
     m = ue(10)
     check_estimates(m)
     with monkeypatch.context() as patch:  # debiased for the second round only
-        patch.setattr(
-            LongitudinalUnaryEncoding, "expected_parts", lambda m: m.instantaneous.expected_parts()
-        )
+        patch.setattr(LongitudinalUnaryEncoding, "expected_parts", lambda m: m.instantaneous.expected_parts())
         with pytest.raises(AssertionError):
             check_estimates(ue(10))
     m = flip(10, 2, 0.5)
@@ -388,7 +386,12 @@ def test_what_is_no_report():
     for bad in ([2, 3], [2, 18], [17, 16]):
         with pytest.raises(ReportError, match="1 of 2 reports are not of 2 different buckets"):
             m.tally(np.array([[0, 17], bad], np.uint16))
-    for reports in (pa.array([1, 2]), pa.array([[1, 2]]), pa.array([None, [1, 4]], m.reports.arrow_type()), pa.array(["x"])):
+    for reports in (
+        pa.array([1, 2]),
+        pa.array([[1, 2]]),
+        pa.array([None, [1, 4]], m.reports.arrow_type()),
+        pa.array(["x"]),
+    ):
         with pytest.raises(ReportError):
             m.tally(reports)
     for counters in (np.zeros(18, int), np.full(18, 1), np.r_[2, 2, np.zeros(16, int)]):

@@ -233,7 +233,11 @@ def test_tallies_merge_and_layouts_agree(name):
     assert reports.type == m.reports.arrow_type()
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
-    assert whole == m.tally(m.reports.to_numpy(m.reports.from_arrow(reports))) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    assert (
+        whole
+        == m.tally(m.reports.to_numpy(m.reports.from_arrow(reports)))
+        == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    )
     groups = np.arange(5000) % 3
     native = m.reports.from_arrow(reports)
     grouped = m.count_reports(native, groups, 3)

@@ -305,7 +305,12 @@ def test_tallies_merge_and_arrow_round_trips(name):
     m = MECHANISMS[name]
     noise = Keyed(Secret.from_seed(7), np.arange(3000), column="c")  # under which some sums are negative
     reports = m.perturb(values_for(m, np.arange(3000) % m.domain.size), randomness=noise)
-    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.list_(WIDTHS[name], m.domain.size)
+    assert (
+        reports.type
+        == m.reports.arrow_type()
+        == m.reports.arrow_type(packed=True)
+        == pa.list_(WIDTHS[name], m.domain.size)
+    )
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
     assert whole == m.tally(m.reports.from_arrow(reports)) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))

@@ -431,7 +431,11 @@ def test_tallies_merge_and_arrow_round_trips(kind):
     assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True)
     whole = m.tally(reports)
     assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
-    assert whole == m.tally(m.reports.to_numpy(m.reports.from_arrow(reports))) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    assert (
+        whole
+        == m.tally(m.reports.to_numpy(m.reports.from_arrow(reports)))
+        == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
+    )
     assert whole.counters.shape == (m.counters,)
     assert Tally.from_bytes(whole.to_bytes()) == whole
     again = m.reports.to_arrow(m.reports.from_arrow(reports[5:60]))

@@ -1,0 +1,256 @@
+"""Estimates as aggregations of reports, and of tallies: one function does all of it, for every kind of estimate."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from ldp_core import FrequencyOracle, HeavyHitters, Numeric
+from ldp_core.estimates.base import Estimate
+from ldp_core.estimates.distribution import Distributing, DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
+from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.mean import MeanEstimate
+from ldp_polars.dtypes import estimate_dtype
+from ldp_polars.functions import as_expr, check_mechanism, tally
+from ldp_polars.planned import at_plan_time
+from ldp_polars.typed import mechanism_of
+from ldp_polars.udfs import EstimateTallies
+
+if TYPE_CHECKING:
+    from ldp_core.estimates.consistency import Consistency
+
+
+def aggregate(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
+    """Aggregate reports to an estimate; without a mechanism, of typed reports, which carry theirs."""
+    if mechanism is None:
+        return at_plan_time(as_expr(expr), partial(_aggregate_typed, estimate=estimate))
+    estimate.check(check_mechanism(mechanism))
+    return estimate_tallies(tally(expr, mechanism), mechanism, estimate)
+
+
+def estimate_tallies(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
+    """Estimate from a column of tallies, each by itself; a null tally gives a null."""
+    estimate.check(check_mechanism(mechanism))
+    return pl.map_batches(
+        [as_expr(expr)],
+        EstimateTallies(mechanism, estimate),
+        return_dtype=estimate_dtype(estimate, mechanism),
+        is_elementwise=True,
+    )
+
+
+def _aggregate_typed(reports: pl.Expr, dtype: Any, *, estimate: Estimate[Any]) -> pl.Expr:
+    return aggregate(reports, mechanism_of(dtype, reports.meta.output_name()), estimate)
+
+
+def histogram(
+    expr: pl.Expr | str,
+    mechanism: FrequencyOracle | None = None,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    consistency: Consistency | None = None,
+) -> pl.Expr:
+    """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
+
+    Args:
+        expr: a column of reports (or its name).
+        mechanism: the one that made them; not needed for reports perturbed with ``typed=True``.
+        confidence: of the intervals.
+        simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
+        consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
+            ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
+            the unbiased estimate, which is the default.
+
+    Returns:
+        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, one entry a value
+        of the domain: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and
+        ``high`` are in records, as ``count`` is; ``frequency`` is ``count / n``, nan without reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> df = pl.DataFrame({"reports": [True, False, True, True]})
+    >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
+    ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
+    """
+    return aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+
+
+def estimate(
+    expr: pl.Expr | str,
+    mechanism: FrequencyOracle,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    consistency: Consistency | None = None,
+) -> pl.Expr:
+    """Debias a column of tallies, each by itself; a null tally gives a null.
+
+    Args:
+        expr: a column of tallies (or its name), as `tally` and `merge` make them.
+        mechanism: the one that made the reports.
+        confidence: of the intervals, in (0, 1).
+        simultaneous, consistency: see `histogram`, as for what comes out.
+
+    Raises:
+        ParameterError: confidence outside (0, 1), or a method of consistency that the domain does not allow.
+        MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> tallies = pl.DataFrame({"reports": [True, False]}).select(ldp_polars.tally("reports", m))
+    >>> [round(row["count"], 3) for row in tallies.select(ldp_polars.estimate("reports", m)).item()]
+    [1.0, 1.0]
+    """
+    return estimate_tallies(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+
+
+def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
+    """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
+
+    Args:
+        expr: a column of reports (or its name), as `perturb` makes them.
+        mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        A ``Struct{mean, standard_error, low, high, n}`` a group, in the numbers' own unit; ``unnest`` makes columns.
+        The mean is unbiased; see `ldp_core.Mean`. nan without reports.
+
+    Raises:
+        ParameterError: not a mechanism for numbers, or a confidence outside (0, 1).
+        ReportError: when run: nulls, or not this mechanism's reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core.mechanisms.numbers.hybrid import Hybrid
+    >>> m = Hybrid((0, 100), epsilon=1.0)
+    >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
+    >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
+    ['mean', 'standard_error', 'low', 'high', 'n']
+    """
+    return aggregate(expr, mechanism, MeanEstimate(confidence))
+
+
+def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float = 0.95) -> pl.Expr:
+    """`mean` of a column of tallies, as `tally` and `merge` make them, each by itself; null gives null.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import Hybrid
+    >>> m = Hybrid((0, 100), epsilon=1.0)
+    >>> tallies = pl.DataFrame({"age": m.perturb([20.0, 30.0])}).select(ldp_polars.tally("age", m))
+    >>> tallies.select(ldp_polars.estimate_mean("age", m)).unnest("age")["n"].to_list()
+    [2]
+    """
+    return estimate_tallies(expr, mechanism, MeanEstimate(confidence))
+
+
+def distribution(
+    expr: pl.Expr | str, mechanism: Distributing | None = None, *, confidence: float = 0.95, **options: Any
+) -> pl.Expr:
+    """Aggregate reports to the distribution of the numbers over buckets.
+
+    Args:
+        expr: a column of reports (or its name), as `perturb` makes them.
+        mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
+            reports.
+        confidence: of the intervals, in (0, 1).
+        options: of the mechanism's ``distribution``: of `SquareWave` ``buckets=`` and ``method=``.
+
+    Returns:
+        A ``List(Struct{left, right, frequency, standard_error, low, high})`` a group, one entry a bucket from ``left``
+        to ``right``: ``.explode(name).unnest(name)`` makes it a table. Of `SquareWave` the interval allows for bias,
+        too; the standard error does not.
+
+    Raises:
+        ParameterError: not a mechanism for distributions, or bad values of its options.
+        TypeError: an option that the mechanism does not have.
+        ReportError: when run: nulls, or not this mechanism's reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core.mechanisms.numbers.square_wave import SquareWave
+    >>> m = SquareWave((0, 100), epsilon=1.0, buckets=200)
+    >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
+    >>> buckets = reports.select(ldp_polars.distribution("age", m, buckets=10)).explode("age").unnest("age")
+    >>> buckets["right"].to_list()[:2]
+    [10.0, 20.0]
+    """
+    return aggregate(expr, mechanism, DistributionEstimate(confidence, **options))
+
+
+def estimate_distribution(
+    expr: pl.Expr | str, mechanism: Distributing, *, confidence: float = 0.95, **options: Any
+) -> pl.Expr:
+    """`distribution` of a column of tallies, as `tally` and `merge` make them, each by itself; null gives null.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import StochasticRounding
+    >>> m = StochasticRounding((0, 10), epsilon=1.0, buckets=3)
+    >>> tallies = pl.DataFrame({"age": m.perturb([2.5, 7.5])}).select(ldp_polars.tally("age", m))
+    >>> buckets = tallies.select(ldp_polars.estimate_distribution("age", m)).explode("age").unnest("age")
+    >>> buckets["right"].to_list()
+    [2.5, 7.5, 10.0]
+    """
+    return estimate_tallies(expr, mechanism, DistributionEstimate(confidence, **options))
+
+
+def heavy_hitters(
+    expr: pl.Expr | str,
+    mechanism: HeavyHitters,
+    k: int,
+    *,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+) -> pl.Expr:
+    """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
+
+    Args:
+        expr: a column of reports (or its name), as `perturb` makes them.
+        mechanism: the one that made the reports.
+        k: the most values to return.
+        confidence, threshold: see `HeavyHitters.find`.
+
+    Returns:
+        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, the most frequent value
+        first; empty where nothing is above the threshold. ``value`` is String, or Int64.
+
+    Raises:
+        ParameterError: bad arguments.
+        ReportError: when run: nulls, or not the shape of this mechanism's reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import HeavyHitters, Prefixes
+    >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    >>> df = pl.DataFrame({"word": m.perturb(["rome"] * 5000 + ["oslo"] * 3000)})
+    >>> df.select(ldp_polars.heavy_hitters("word", m, k=2)).explode("word").unnest("word")["value"].to_list()
+    ['rome', 'oslo']
+    """
+    return aggregate(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+
+
+def find_heavy_hitters(
+    expr: pl.Expr | str,
+    mechanism: HeavyHitters,
+    k: int,
+    *,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+) -> pl.Expr:
+    """Search a column of tallies, as `ldp_polars.tally` and `merge` make them, each by itself; null gives null.
+
+    Arguments and result are those of `heavy_hitters`.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+    """
+    return estimate_tallies(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
