@@ -6,7 +6,7 @@ n reports, a value of true frequency f is estimated with variance (ibid., Theore
     variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)
 
 and with an error below sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding). What can be
-recommended is a table, `ldp_core.plans.choices`.
+recommended is a table, `ldp_core.mechanisms.catalogue`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanisms.catalogue import CHOICES, Choice, choice_named
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
-from ldp_core.plans.choices import KINDS, Kind, kind_named, register  # noqa: F401 (`register`: it was here once)
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
 """``"hoeffding"``: `FrequencyOracle.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
@@ -34,16 +34,16 @@ class Recommendation:
     """One mechanism, and what to expect of it. ``print`` shows a row of a table, `HEADER` its head.
 
     Attributes:
-        kind: its row in `KINDS`.
+        choice: its row in `CHOICES`.
         domain_size, epsilon, n: what was asked for.
         frequency: true share of the value that the standard error is for.
         standard_error: of that value's estimated frequency; times ``n`` for a count.
         margin: alpha with Pr[|error of a frequency| >= alpha] <= 0.05 for any one value: `FrequencyOracle.accuracy`.
-        bytes_per_report: see `Kind`.
-        server_operations: per report, see `Kind`.
+        bytes_per_report: see `Choice`.
+        server_operations: per report, see `Choice`.
     """
 
-    kind: Kind
+    choice: Choice
     domain_size: int
     epsilon: float
     n: int
@@ -62,11 +62,11 @@ class Recommendation:
         made = Domain.of(domain)
         if made.size != self.domain_size:
             raise ParameterError(f"the recommendation is for {self.domain_size} values, the domain has {made.size}")
-        return self.kind.make(made, self.epsilon)
+        return self.choice.make(made, self.epsilon)
 
     def __str__(self) -> str:
         return _ROW.format(
-            self.kind.name,
+            self.choice.name,
             f"{100 * self.standard_error:.4g} %",
             f"{100 * self.margin:.4g} %",
             f"{self.bytes_per_report:,}",
@@ -116,7 +116,7 @@ def recommend(
     'randomized_response'
     """
     d, e, f = _check_size(domain_size), check_epsilon("epsilon", epsilon), _check_frequency(frequency, domain_size)
-    made = [_recommendation(kind, d, e, check_integer("n", n, 1), f) for kind in KINDS.values()]
+    made = [_recommendation(choice, d, e, check_integer("n", n, 1), f) for choice in CHOICES.values()]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
@@ -124,18 +124,18 @@ def recommend(
     return sorted(fitting, key=_rank)
 
 
-def _recommendation(kind: Kind, d: int, epsilon: float, n: int, f: float) -> Recommendation:
-    p, q = kind.probabilities(d, epsilon)
+def _recommendation(choice: Choice, d: int, epsilon: float, n: int, f: float) -> Recommendation:
+    p, q = choice.probabilities(d, epsilon)
     return Recommendation(
-        kind,
+        choice,
         d,
         epsilon,
         n,
         f,
         math.sqrt(_n_variance(p, q, f) / n),
         _hoeffding(0.05) / (math.sqrt(n) * (p - q)),
-        kind.report_bytes(d, epsilon),
-        kind.server_operations(d, epsilon),
+        choice.report_bytes(d, epsilon),
+        choice.server_operations(d, epsilon),
     )
 
 
@@ -154,7 +154,7 @@ def expected_error(
     """Standard error (root mean squared error: there is no bias) of an estimated frequency.
 
     Args:
-        mechanism: a mechanism, or a name in `KINDS` with ``domain_size`` and ``epsilon``.
+        mechanism: a mechanism, or a name in `CHOICES` with ``domain_size`` and ``epsilon``.
         n: number of reports.
         frequency: true share of the value; default 1 / d.
 
@@ -188,7 +188,7 @@ def required_n(
     d values together, beta / d.
 
     Args:
-        mechanism: a mechanism, or a name in `KINDS` with ``domain_size`` and ``epsilon``.
+        mechanism: a mechanism, or a name in `CHOICES` with ``domain_size`` and ``epsilon``.
         margin: of a frequency, in (0, 1).
         beta: probability of a larger error, in (0, 1).
         bound: see `Bound`.
@@ -210,7 +210,7 @@ def required_n(
 
 
 def required_epsilon(
-    kind: str,
+    mechanism: str,
     margin: float,
     n: int,
     beta: float = 0.05,
@@ -225,7 +225,7 @@ def required_epsilon(
     the error jump upwards now and then, a smaller epsilon within a step of the grid (0.3 %) of a jump can suffice too.
 
     Args:
-        kind: a name in `KINDS`.
+        mechanism: a name in `CHOICES`.
         margin, beta, bound, frequency: see `required_n`.
         n: number of reports.
         domain_size: number of values.
@@ -241,7 +241,7 @@ def required_epsilon(
     """
     d, reports = _check_size(domain_size), check_integer("n", n, 1)
     target = reports * check_open("margin", margin) ** 2
-    probabilities = kind_named(kind).probabilities
+    probabilities = choice_named(mechanism).probabilities
 
     def misses(epsilon: float) -> bool:
         p, q = probabilities(d, epsilon)
@@ -250,8 +250,8 @@ def required_epsilon(
     sufficient = (k for k, epsilon in enumerate(_GRID) if not misses(epsilon))
     first = next(sufficient, None)
     if first is None:
-        least = required_n(kind, margin, beta, domain_size=d, epsilon=_LARGEST, bound=bound, frequency=frequency)
-        raise ParameterError(f"no epsilon suffices: {kind} needs at least {least:,} reports for margin {margin!r}")
+        least = required_n(mechanism, margin, beta, domain_size=d, epsilon=_LARGEST, bound=bound, frequency=frequency)
+        raise ParameterError(f"no epsilon suffices: {mechanism} needs at least {least:,} reports for margin {margin!r}")
     low, high = [0.0, *_GRID][first : first + 2]
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
@@ -302,18 +302,18 @@ def _n_variance(p: float, q: float, f: float) -> float:
 
 
 def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | None) -> _Error:
-    """The error of a mechanism, which knows it best, or of a kind."""
+    """The error of a mechanism, which knows it best, or of a choice."""
     if isinstance(mechanism, FrequencyOracle):
         if d is not None or epsilon is not None:
-            raise ParameterError("a mechanism has its domain_size and epsilon: give them with the name of a kind only")
+            raise ParameterError("a mechanism has its domain_size and epsilon: give them with the name of a choice only")
         m, n = mechanism, _MANY
         return _Error(
             lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size
         )
-    kind = kind_named(mechanism)
+    choice = choice_named(mechanism)
     if d is None or epsilon is None:
-        raise ParameterError(f"{kind.name} needs domain_size and epsilon")
-    return _Error.of(*kind.probabilities(_check_size(d), check_epsilon("epsilon", epsilon)), d)
+        raise ParameterError(f"{choice.name} needs domain_size and epsilon")
+    return _Error.of(*choice.probabilities(_check_size(d), check_epsilon("epsilon", epsilon)), d)
 
 
 _MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's

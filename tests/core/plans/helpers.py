@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ldp_core import Domain, FakeDataColumn, Keystream, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.exact import sampling
 from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.catalogue import CHOICES
 from ldp_core.plans import choices as kinds
 from ldp_core.plans import recommend as module
-from ldp_core.plans.choices import KINDS
 
 NAMES = {
     "GRR": "randomized response",
@@ -24,16 +24,16 @@ NAMES = {
     "SUE": "unary encoding, symmetric",
 }
 close = pytest.approx
-names = st.sampled_from(sorted(KINDS))
+names = st.sampled_from(sorted(CHOICES))
 sizes = st.integers(2, 400)
 epsilons = st.floats(0.01, 10)
 
 
 def only(monkeypatch, *some):
     """Only these rows of the table, until the test ends."""
-    table = {name: KINDS[name] for name in some}
+    table = {name: CHOICES[name] for name in some}
     for user in (kinds, module):
-        monkeypatch.setattr(user, "KINDS", table)
+        monkeypatch.setattr(user, "CHOICES", table)
 
 
 def exactly(value):
@@ -46,7 +46,7 @@ def precision(name):
 
 
 def mechanism(name, d, epsilon):
-    return KINDS[name].make(Domain(range(d)), epsilon)
+    return CHOICES[name].make(Domain(range(d)), epsilon)
 
 
 # ---- planted faults

@@ -19,8 +19,8 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
+from ldp_core.mechanisms.catalogue import CHOICES, Choice, register
 from ldp_core.plans import recommend as module
-from ldp_core.plans.choices import KINDS, Kind, register
 from ldp_core.plans.recommend import HEADER
 
 from ..acceptance import ACCEPTANCE
@@ -109,7 +109,7 @@ def test_required_epsilon_is_the_closed_form(n, margin):
 
 
 @pytest.mark.parametrize("f", [0, 0.3])
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", sorted(CHOICES))
 def test_the_expected_error_is_that_of_perturbed_records(name, f):
     """The squared errors of 3000 piles of 500 records; nearly normal, so nearly a chi-square."""
     check_error(name, f, expected_error(name, 500, f, domain_size=8, epsilon=1.0))
@@ -139,10 +139,10 @@ def miss_probability(p, q, n, f, margin):
 
 
 @pytest.mark.parametrize("beta", [0.05, 0.01])
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", sorted(CHOICES))
 def test_that_many_reports_keep_the_margin(name, beta):
     d, epsilon, margin = 16, 1.0, 0.05
-    p, q = KINDS[name].probabilities(d, epsilon)
+    p, q = CHOICES[name].probabilities(d, epsilon)
     arguments = {"domain_size": d, "epsilon": epsilon}
     for f in (1 / d, 0, 0.3):
         n = required_n(name, margin, beta, **arguments)
@@ -159,7 +159,7 @@ def test_in_order_and_complete():
     for d in (2, 3, 16, 1000, 10**6):
         for epsilon in (0.1, 1.0, 5.0):
             made = recommend(d, epsilon, 10_000)
-            assert {r.kind.name for r in made} == set(KINDS)
+            assert {r.kind.name for r in made} == set(CHOICES)
             rounded = [float(f"{r.standard_error:.1e}") for r in made]
             assert rounded == sorted(rounded)
     assert recommend(2, 1.0, 100)[0].kind.name == NAMES["GRR"]
@@ -192,7 +192,7 @@ def test_another_mechanism_joins(monkeypatch):
     def make(domain, epsilon):
         return UnaryEncoding.from_probabilities(domain, p=hadamard(2, epsilon)[0], q=0.5)
 
-    register(Kind("a one-word mechanism", hadamard, lambda d, e: 8, lambda d, e: 1, make))
+    register(Choice("a one-word mechanism", hadamard, lambda d, e: 8, lambda d, e: 1, make))
     published = {0.5: 16.67079235613105, 1.0: 4.682694376831169, 2.0: 1.7240616609663106}
     for epsilon, n_var in published.items():
         error = expected_error("a one-word mechanism", 1, 0, domain_size=128, epsilon=epsilon)
@@ -200,7 +200,7 @@ def test_another_mechanism_joins(monkeypatch):
     order = [r.kind.name for r in recommend(1024, 1.0, 1000)]
     assert order == [NAMES["OUE"], NAMES["SUE"], "a one-word mechanism", NAMES["GRR"]]
     with pytest.raises(ParameterError, match="already"):
-        register(module.KINDS["a one-word mechanism"])
+        register(module.CHOICES["a one-word mechanism"])
 
 
 def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
@@ -211,7 +211,7 @@ def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
         g = round(math.exp(epsilon)) + 1
         return math.exp(epsilon) / (math.exp(epsilon) + g - 1), 1 / g
 
-    register(Kind("local", hashing, lambda d, e: 8, lambda d, e: d, KINDS[NAMES["OUE"]].make))
+    register(Choice("local", hashing, lambda d, e: 8, lambda d, e: d, CHOICES[NAMES["OUE"]].make))
     error = expected_error("local", 1, 0, domain_size=128, epsilon=1.0)
     assert error**2 == exactly(3.6916546174566887)
     assert recommend(128, 1.0, 1000)[0].kind.name == "local"  # 8 bytes instead of 16

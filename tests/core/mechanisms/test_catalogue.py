@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from ldp_core import Domain
-from ldp_core.plans.choices import KINDS, Kind
+from ldp_core.mechanisms.catalogue import CHOICES, Choice
 
 from ..acceptance import ACCEPTANCE
 from .helpers import NAMES, close, epsilons, exactly, fails, mechanism, names, precision, sizes
@@ -19,29 +19,29 @@ from .helpers import NAMES, close, epsilons, exactly, fails, mechanism, names, p
 def test_published_probabilities(row):
     e = row["epsilon"]
     for short, name, d in (("GRR_d16", NAMES["GRR"], 16), ("SUE", NAMES["SUE"], 7), ("OUE", NAMES["OUE"], 7)):
-        p, q = KINDS[name].probabilities(d, e)
+        p, q = CHOICES[name].probabilities(d, e)
         assert (p, q) == (exactly(row[short].get("p", 0.5)), exactly(row[short]["q"]))
 
 
 @given(names, sizes, epsilons)
 def test_closed_forms_are_the_mechanisms(name, d, epsilon):
     m = mechanism(name, d, epsilon)
-    assert KINDS[name].probabilities(d, epsilon) == close((m.p, m.q), rel=precision(name))
+    assert CHOICES[name].probabilities(d, epsilon) == close((m.p, m.q), rel=precision(name))
 
 
 @pytest.mark.parametrize("name", sorted(NAMES.values()))
 @pytest.mark.parametrize("d", [2, 8, 100, 255, 256, 300, 70_000])
 def test_bytes_are_those_of_a_column_of_reports(name, d):
     n = 1000 if d > 1000 else 10_000
-    m = KINDS[name].make(Domain([f"v{k}" for k in range(d)]), 1.0)
+    m = CHOICES[name].make(Domain([f"v{k}" for k in range(d)]), 1.0)
     reports = m.perturb(m.domain.decode(np.zeros(n, m.domain.code_dtype)))
     column = reports.indices if hasattr(reports, "indices") else reports.flatten()
-    assert math.ceil(column.nbytes / n) == KINDS[name].report_bytes(d, 1.0)
+    assert math.ceil(column.nbytes / n) == CHOICES[name].report_bytes(d, 1.0)
 
 
 def test_probabilities_of_another_epsilon(monkeypatch):
-    kind = KINDS[NAMES["SUE"]]
-    wrong = Kind(kind.name, lambda d, e: kind.probabilities(d, 2 * e), *list(vars(kind).values())[2:])
-    monkeypatch.setitem(KINDS, kind.name, wrong)
+    kind = CHOICES[NAMES["SUE"]]
+    wrong = Choice(kind.name, lambda d, e: kind.probabilities(d, 2 * e), *list(vars(kind).values())[2:])
+    monkeypatch.setitem(CHOICES, kind.name, wrong)
     fails(test_closed_forms_are_the_mechanisms)
     fails(test_published_probabilities, ACCEPTANCE["mechanism_parameters"][0])

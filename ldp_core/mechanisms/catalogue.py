@@ -1,0 +1,370 @@
+"""The catalogue of mechanisms: one entry each, from which tests, planning, README and the API page follow.
+
+A mechanism that can be chosen before any data exist has `Choice`s: its two probabilities as a pure protocol (Wang,
+Blocki, Li, Jha, USENIX Security 2017, Section 4, and the paper that its own file names), bytes and operations in closed
+form, in floating point and for any domain size at once, without a domain. `recommend` ranks them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ldp_core.errors import ParameterError
+from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
+from ldp_core.mechanisms.longitudinal.loloha import Loloha
+from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
+from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
+from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.hash_families import MOST_BUCKETS, SMALL_PRIMES
+from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.projective_geometry_response import (
+    ProjectiveGeometryResponse,
+    best_field,
+    projective_space,
+)
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
+from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
+from ldp_core.mechanisms.sketches.rappor import Rappor
+
+Family: TypeAlias = Literal["oracles", "sketches", "heavy hitters", "numbers", "longitudinal"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to make a mechanism from a domain size d and an epsilon, and what to expect of it.
+
+    Attributes:
+        name: what to call it.
+        probabilities: (p, q) in closed form.
+        report_bytes: what a report takes in a column of many: its own bytes, without dictionary or offsets.
+        server_operations: counters that a report adds to, or hashes to compute for it, in a tally.
+        make: the mechanism for a domain and an epsilon.
+    """
+
+    name: str
+    probabilities: Callable[[int, float], tuple[float, float]]
+    report_bytes: Callable[[int, float], int]
+    server_operations: Callable[[int, float], int]
+    make: Callable[[Domain, float], FrequencyOracle]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A mechanism.
+
+    Attributes:
+        mechanism: its class.
+        family: the folder of its file.
+        page: of the documentation, ``docs/PAGE.md``.
+        question: the row of README's table that offers it; none: its page alone does.
+        examples: small ones, by a short name: each stands for a way of working of its own. Tests ask of all of them
+            whatever must hold for every mechanism.
+        choices: for `recommend`.
+    """
+
+    mechanism: type[Mechanism]
+    family: Family
+    page: str
+    question: str | None
+    examples: Callable[[], dict[str, Mechanism]]
+    choices: tuple[Choice, ...] = ()
+
+
+# ---- (p, q)
+
+
+def _randomized_response(d: int, epsilon: float) -> tuple[float, float]:
+    less = math.exp(-epsilon)  # e^eps / (e^eps + d - 1) without overflow
+    return 1 / (1 + (d - 1) * less), less / (1 + (d - 1) * less)
+
+
+def _optimized(d: int, epsilon: float) -> tuple[float, float]:
+    return 0.5, math.exp(-epsilon) / (1 + math.exp(-epsilon))
+
+
+def _symmetric(d: int, epsilon: float) -> tuple[float, float]:
+    half = math.exp(-epsilon / 2)
+    return 1 / (1 + half), half / (1 + half)
+
+
+def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
+    k = max(round(d / (math.exp(epsilon) + 1)), 1)
+    p = k / (k + (d - k) * math.exp(-epsilon))
+    return p, (k - p) / (d - 1)
+
+
+def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
+    g = min(round(math.exp(min(epsilon, 20))) + 1, MOST_BUCKETS)
+    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
+
+
+def _fast_local_hashing(d: int, epsilon: float) -> tuple[float, float]:
+    e = math.exp(min(epsilon, 20))
+    g = min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))
+    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
+
+
+def _projective(d: int, epsilon: float) -> tuple[float, float]:
+    space = projective_space(best_field(d, epsilon), d)
+    s, c, k = space.support, space.intersection, space.points
+    less = math.exp(-epsilon)
+    p = s / (s + (k - s) * less)
+    return p, p * c / s + p * less * (s - c) / s
+
+
+def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
+    return 1 / (1 + math.exp(-epsilon)), 0.5
+
+
+# ---- bytes of a report, operations on the server
+
+
+def _code(d: int, epsilon: float) -> int:
+    return np.min_scalar_type(d).itemsize  # integers and Booleans travel as themselves, in 8 bytes and in one bit
+
+
+def _bits(d: int, epsilon: float) -> int:
+    return -(-d // 8)
+
+
+def _word(d: int, epsilon: float) -> int:
+    return 8
+
+
+def _one(d: int, epsilon: float) -> int:
+    return 1
+
+
+def _each_value(d: int, epsilon: float) -> int:
+    return d
+
+
+# ---- the entries
+
+
+def _make(mechanism: Callable[..., FrequencyOracle], **options: str) -> Callable[[Domain, float], FrequencyOracle]:
+    return lambda domain, epsilon: mechanism(domain, epsilon=epsilon, **options)
+
+
+_FEW = "yes or no, one of a few values"
+_MANY = "one of many declared values"
+_UNLISTED = "values that nobody listed; candidates come later"
+_FREQUENT = "the most frequent of millions of possible strings"
+_NUMBERS = "the mean of a number, its distribution"
+_AGAIN = "the same people, again and again"
+
+CATALOGUE: tuple[Entry, ...] = (
+    Entry(
+        RandomizedResponse,
+        "oracles",
+        "mechanisms",
+        _FEW,
+        lambda: {
+            "binary RR": RandomizedResponse(epsilon=1.0),
+            "k-ary RR": RandomizedResponse(range(5), epsilon=1.0),
+        },
+        (Choice("randomized response", _randomized_response, _code, _one, _make(RandomizedResponse)),),
+    ),
+    Entry(
+        UnaryEncoding,
+        "oracles",
+        "mechanisms",
+        _MANY,
+        lambda: {
+            "OUE": UnaryEncoding(range(5), epsilon=1.0),
+            "SUE wide": UnaryEncoding(range(40), epsilon=2.0, variant="symmetric"),
+        },
+        (
+            Choice("unary encoding, optimized", _optimized, _bits, _each_value, _make(UnaryEncoding)),
+            Choice(
+                "unary encoding, symmetric", _symmetric, _bits, _each_value, _make(UnaryEncoding, variant="symmetric")
+            ),
+        ),
+    ),
+    Entry(
+        SubsetSelection,
+        "oracles",
+        "mechanisms",
+        _MANY,
+        lambda: {
+            "SS": SubsetSelection(range(5), epsilon=1.0),
+            "SS wide": SubsetSelection(range(40), epsilon=1.0),
+        },
+        (Choice("subset selection", _subset_selection, _bits, _each_value, _make(SubsetSelection)),),
+    ),
+    Entry(
+        ThresholdHistogramEncoding,
+        "oracles",
+        "mechanisms",
+        None,
+        lambda: {"THE": ThresholdHistogramEncoding(range(5), epsilon=1.0)},
+    ),
+    Entry(
+        LocalHashing,
+        "oracles",
+        "mechanisms",
+        _MANY,
+        lambda: {
+            "OLH": LocalHashing(range(40), epsilon=1.0),
+            "BLH": LocalHashing(range(5), epsilon=1.0, variant="binary"),
+            "FLH": LocalHashing(range(40), epsilon=1.0, variant="fast"),
+        },
+        (
+            Choice("local hashing, optimal", _local_hashing, _word, _each_value, _make(LocalHashing)),
+            Choice("local hashing, fast", _fast_local_hashing, _word, _one, _make(LocalHashing, variant="fast")),
+        ),
+    ),
+    Entry(
+        HadamardResponse,
+        "oracles",
+        "mechanisms",
+        _MANY,
+        lambda: {"HR": HadamardResponse(range(40), epsilon=1.0)},
+        (Choice("Hadamard response", _hadamard, _word, _one, _make(HadamardResponse)),),
+    ),
+    Entry(
+        BlockHadamardResponse,
+        "oracles",
+        "mechanisms",
+        _MANY,
+        lambda: {
+            "BHR": BlockHadamardResponse(range(40), epsilon=1.0),  # one block
+            "BHR, a value a block": BlockHadamardResponse(range(40), epsilon=3.0, blocks=40),
+        },
+    ),
+    Entry(
+        SummationHistogramEncoding,
+        "oracles",
+        "mechanisms",
+        None,
+        lambda: {"SHE": SummationHistogramEncoding(range(5), epsilon=1.0)},
+    ),
+    Entry(
+        ProjectiveGeometryResponse,
+        "oracles",
+        "mechanisms",
+        _MANY,
+        lambda: {"PGR": ProjectiveGeometryResponse(range(40), epsilon=1.0)},
+        (Choice("projective geometry response", _projective, _word, _one, _make(ProjectiveGeometryResponse)),),
+    ),
+    Entry(
+        HybridProjectiveGeometryResponse,
+        "oracles",
+        "mechanisms",
+        None,
+        lambda: {"HPGR": HybridProjectiveGeometryResponse(range(40), epsilon=1.0)},
+    ),
+    Entry(
+        CountMeanSketch,
+        "sketches",
+        "sketches",
+        _UNLISTED,
+        lambda: {"CMS": CountMeanSketch("int", epsilon=1.0, hashes=64, width=64)},
+    ),
+    Entry(
+        HadamardCountMeanSketch,
+        "sketches",
+        "sketches",
+        _UNLISTED,
+        lambda: {"HCMS": HadamardCountMeanSketch("int", epsilon=1.0, hashes=64, width=64)},
+    ),
+    Entry(
+        Rappor,
+        "sketches",
+        "rappor",
+        _UNLISTED,
+        lambda: {"RAPPOR": Rappor(bits=16, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75)},
+    ),
+    Entry(
+        HeavyHitters,
+        "heavy hitters",
+        "heavy_hitters",
+        _FREQUENT,
+        lambda: {"heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=2, width=64)},
+    ),
+    Entry(Hybrid, "numbers", "numbers", _NUMBERS, lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)}),
+    Entry(Piecewise, "numbers", "numbers", _NUMBERS, lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)}),
+    Entry(OneBitMean, "numbers", "numbers", _NUMBERS, lambda: {"one bit": OneBitMean((0, 10), epsilon=1.0)}),
+    Entry(SquareWave, "numbers", "numbers", _NUMBERS, lambda: {"square wave": SquareWave((0, 1), epsilon=1.0)}),
+    Entry(
+        StochasticRounding,
+        "numbers",
+        "numbers",
+        _NUMBERS,
+        lambda: {"stochastic rounding": StochasticRounding((0, 1), epsilon=1.0)},
+    ),
+    Entry(
+        LongitudinalRandomizedResponse,
+        "longitudinal",
+        "longitudinal",
+        None,
+        lambda: {"L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0)},
+    ),
+    Entry(
+        LongitudinalUnaryEncoding,
+        "longitudinal",
+        "longitudinal",
+        _AGAIN,
+        lambda: {
+            "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
+            "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),
+        },
+    ),
+    Entry(
+        Loloha,
+        "longitudinal",
+        "longitudinal",
+        _AGAIN,
+        lambda: {
+            "LOLOHA": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0),
+            "LOLOHA, linear": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0, g=3),
+        },
+    ),
+    Entry(
+        DBitFlip,
+        "longitudinal",
+        "longitudinal",
+        _AGAIN,
+        lambda: {"dBitFlipPM": DBitFlip(range(40), epsilon_infinity=2.0, bits=4)},
+    ),
+)
+
+CHOICES: dict[str, Choice] = {choice.name: choice for entry in CATALOGUE for choice in entry.choices}
+"""What `ldp_core.recommend` knows, by name."""
+
+
+def choice_named(name: Any) -> Choice:
+    """The row of `CHOICES`; its name may have ``_`` for spaces, as names of mechanisms have.
+
+    Raises:
+        ParameterError: there is none of this name.
+
+    >>> choice_named("Hadamard response").report_bytes(1000, 1.0), choice_named("hadamard_response").name
+    (8, 'Hadamard response')
+    """
+    named = {choice.casefold(): choice for choice in CHOICES}.get(str(name).casefold().replace("_", " "))
+    if not isinstance(name, str) or named is None:
+        raise ParameterError(f"mechanism must be one of {', '.join(map(repr, CHOICES))}, got {name!r}")
+    return CHOICES[named]

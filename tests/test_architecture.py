@@ -1,0 +1,156 @@
+"""The house: which room may import which, as docs/architecture.md draws it. A wrong import fails here, with its line."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "pipelines")
+
+# From the top floor down. A room may import itself and what stands below it.
+FLOORS = {
+    "ldp_core": [
+        "plans", "mechanisms", "estimates", "mechanism", "reports", "inputs", "noise", "tally", "exact", "parameters",
+        "errors",
+    ],
+    "ldp_core.mechanisms": ["catalogue", "heavy_hitters", "longitudinal", "sketches", "numbers", "oracles"],
+    "ldp_beam": ["yaml", ("io", "persons", "estimates", "perturb"), "elements"],
+}  # fmt: skip
+# Families import oracles and what is below, not each other.
+APART = {"ldp_core.mechanisms": ["heavy_hitters", "longitudinal", "sketches", "numbers"]}
+# Which package may import which.
+BELOW = {"ldp_core": (), "ldp_polars": ("ldp_core",), "ldp_beam": ("ldp_core",), "pipelines": ("ldp_core", "ldp_beam")}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, modules: set[str]) -> list[tuple[str, int]]:
+    """(module, line) of each import of ours in a file, those for type checkers and inside functions included."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(name.name, node.lineno) for name in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for name in node.names:  # `from package import module`
+                module = f"{node.module}.{name.name}"
+                found.append((module if module in modules else node.module, node.lineno))
+    return [(module, line) for module, line in found if module.split(".")[0] in PACKAGES]
+
+
+FILES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
+ARROWS = [
+    (module, other, line)
+    for module, path in FILES.items()
+    for other, line in imports(path, set(FILES))
+    if other != module
+]
+
+
+def floor(package: str, module: str) -> int | None:
+    """The floor of a module's room, the ground having the greatest number; None: it is not in a room of the package."""
+    if not module.startswith(f"{package}."):
+        return None
+    room = module.removeprefix(f"{package}.").split(".")[0]
+    for number, rooms in enumerate(FLOORS[package]):
+        if room in (rooms if isinstance(rooms, tuple) else (rooms,)):
+            return number
+    return None
+
+
+def where(arrow: tuple[str, str, int]) -> str:
+    module, other, line = arrow
+    return f"{FILES[module].relative_to(ROOT)}:{line} imports {other}"
+
+
+def wrong_floors(package: str, arrows: list[tuple[str, str, int]]) -> list[str]:
+    """Imports that go up, or from a room to another one beside it."""
+    wrong = []
+    for arrow in arrows:
+        above, below = (floor(package, module) for module in arrow[:2])
+        if above is None or below is None:
+            continue
+        rooms = [module.removeprefix(f"{package}.").split(".")[0] for module in arrow[:2]]
+        beside = above == below and rooms[0] != rooms[1]
+        apart = rooms[0] != rooms[1] and all(room in APART.get(package, ()) for room in rooms)
+        if below < above or beside or apart:
+            wrong.append(where(arrow))
+    return wrong
+
+
+def circle(arrows: list[tuple[str, str, int]]) -> list[str]:
+    """The files of one circle of imports, or none. (A package's face hands names on, and is no room.)"""
+    graph: dict[str, set[str]] = {}
+    for module, other, _ in arrows:
+        if FILES[module].name != "__init__.py" and other in FILES and FILES[other].name != "__init__.py":
+            graph.setdefault(module, set()).add(other)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_imports_go_down(package):
+    assert wrong_floors(package, ARROWS) == []
+
+
+def test_every_file_is_in_a_room():
+    for package in FLOORS:
+        strays = [m for m in FILES if m.startswith(f"{package}.") and floor(package, m) is None]
+        assert strays == []
+
+
+def test_there_are_no_circles():
+    assert circle(ARROWS) == []
+
+
+def test_packages_know_only_what_is_below():
+    wrong = [a for a in ARROWS if (p := a[0].split(".")[0]) != (q := a[1].split(".")[0]) and q not in BELOW[p]]
+    assert [where(arrow) for arrow in wrong] == []
+
+
+def test_the_core_knows_no_engine():
+    for package, engines in {
+        "ldp_core": {"polars", "apache_beam"},
+        "ldp_polars": {"apache_beam"},
+        "ldp_beam": {"polars"},
+    }.items():
+        for module, path in FILES.items():
+            if module.split(".")[0] != package:
+                continue
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            top = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+            names = {name.name.split(".")[0] for node in top if isinstance(node, ast.Import) for name in node.names}
+            names |= {(node.module or "").split(".")[0] for node in top if isinstance(node, ast.ImportFrom)}
+            assert not names & engines, f"{path.relative_to(ROOT)} imports {names & engines}"
+
+
+def test_private_files_are_their_folder_s_own():
+    wrong = []
+    for arrow in ARROWS:
+        module, other, _ = arrow
+        folder, _, name = other.rpartition(".")
+        inside = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+        if name.startswith("_") and not f"{inside}.".startswith(f"{folder}."):
+            wrong.append(where(arrow))
+    assert wrong == []
+
+
+def test_wrong_imports_are_seen():
+    """Planted: an import that goes up, one between families, one between Beam's rooms, a circle of two files."""
+    up = ("ldp_core.tally", "ldp_core.mechanism", 1)
+    families = ("ldp_core.mechanisms.sketches.rappor", "ldp_core.mechanisms.numbers.hybrid", 1)
+    rooms = ("ldp_beam.perturb", "ldp_beam.io.kafka", 1)
+    assert wrong_floors("ldp_core", [up]) == ["ldp_core/tally.py:1 imports ldp_core.mechanism"]
+    assert wrong_floors("ldp_core.mechanisms", [families])
+    assert wrong_floors("ldp_beam", [rooms])
+    assert circle([up, ("ldp_core.mechanism", "ldp_core.tally", 1)])
+    assert not circle(ARROWS[:1])
