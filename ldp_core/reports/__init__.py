@@ -1,12 +1,12 @@
 """What reports look like in Arrow, in numpy and in the working layout: one format a mechanism, as a value.
 
-``Bits(d) | Word(limit) | Symbol(limit) | Flag() | Row(dtype, size) | Label(domain) | Nullable(inner)``
+``Bits(d) | Word(limit) | Symbol(limit) | Flag() | Row(dtype, size) | Value(domain) | Nullable(inner)``
 """
 
 from ldp_core.reports.base import Native, ReportFormat
 from ldp_core.reports.bits import Bits
-from ldp_core.reports.label import Label
+from ldp_core.reports.value import Value
 from ldp_core.reports.nullable import Nullable
 from ldp_core.reports.numbers import Flag, Number, Row, Symbol, Word
 
-__all__ = ["Bits", "Flag", "Label", "Native", "Nullable", "Number", "ReportFormat", "Row", "Symbol", "Word"]
+__all__ = ["Bits", "Flag", "Native", "Nullable", "Number", "ReportFormat", "Row", "Symbol", "Value", "Word"]

@@ -26,8 +26,7 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, Randomness, coins
 from ldp_core.parameters import check_epsilon, check_probability, parameter
-from ldp_core.reports import Label as LabelReports
-from ldp_core.reports import Native
+from ldp_core.reports import Native, Value
 
 
 @dataclass(frozen=True, init=False)
@@ -130,8 +129,8 @@ class RandomizedResponse(FrequencyOracle):
 
     @property
     @override
-    def reports(self) -> LabelReports:
-        return LabelReports(self.domain)
+    def reports(self) -> Value:
+        return Value(self.domain)
 
     @property
     @override

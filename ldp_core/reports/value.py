@@ -16,7 +16,7 @@ from ldp_core.reports.base import ReportFormat
 
 
 @dataclass(frozen=True)
-class Label(ReportFormat):
+class Value(ReportFormat):
     """A value of ``domain``: of its own Arrow type, text as a dictionary. Codes in the working layout."""
 
     domain: Domain
