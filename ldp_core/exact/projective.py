@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import I64, U32, Codes, select
+from ldp_core.exact.arrays import I64, U8, U16, U32, Codes, select
 
 
 class ProjectiveSpace:
@@ -93,10 +93,10 @@ class ProjectiveSpace:
             numbers -= (vectors >= self._powers[k]) * np.uint32(self.field ** (k - 1) * (self.field - 2))
         return numbers
 
-    def _product(self, a: U32, b: U32) -> U32:
-        """The sum of the products of t - 1 digits: below 2^32, because F^t is below 2^31."""
-        f = np.uint32(self.field)
-        total = np.zeros(len(a), np.uint32)
+    def _product(self, a: Codes, b: Codes) -> Codes:
+        """The sum of the products of t - 1 digits, in their dtype: in uint32 no sum overflows, as F^t is below 2^31."""
+        f = a.dtype.type(self.field)
+        total = np.zeros_like(a)
         for _ in range(self.dimension - 2):
             next_a, next_b = a // f, b // f
             a, b = a - next_a * f, b - next_b * f
@@ -146,6 +146,46 @@ class ProjectiveSpace:
             by_digit = sums[:, 1:].reshape(f, -1, f, settled.size // f).transpose(2, 0, 1, 3)
             sums = _shifted_sums(by_digit.reshape(f, f, -1)).reshape(f, f, -1, settled.size // f)
             sums = sums.transpose(1, 2, 0, 3).reshape(f, -1, settled.size)
+
+
+class PointsAndZero:
+    """The points of a `ProjectiveSpace` and the vector 0, as reports about F^m buckets, with digits in another order.
+
+    `HeavyHitters` draws a report from one uniform tail, whatever the points' normal form is. So the vector 0 is a
+    report too. It supports every bucket, and any other given bucket is supported with probability exactly 1 / F.
+    A vector (h, a), h in F and a in F^m, is the number h F^m + a, where `ProjectiveSpace` has a F + h; bucket v is
+    (1, v). Report 0 is the vector 0; the others are points, in the order of the vectors whose highest digit that is
+    not 0 is 1.
+    """
+
+    def __init__(self, field: int, m: int) -> None:
+        self.field, self.buckets = field, field**m
+        self._space = ProjectiveSpace(field, m + 1)
+        self.size = self._space.points + 1
+        """Number of reports."""
+        vectors = np.concatenate([np.arange(field**k, 2 * field**k) for k in range(m + 1)])  # of the points
+        powers = field ** np.arange(m + 1)
+        digits = vectors[:, None] // powers % field
+        self._report = np.zeros(field * self.buckets, np.uint16)  # of each vector
+        for factor in range(1, field):
+            self._report[digits * factor % field @ powers] = np.arange(1, self.size)
+        self._of_point = self._report[vectors % field * self.buckets + vectors // field]
+
+    def draw(self, buckets: npt.NDArray[Any], agree: U8, tail: U16) -> U16:
+        """One report a bucket: with <report, (1, bucket)> = 0 where ``agree`` is 1, else not 0.
+
+        All the multiples of a point are one report, and exactly one of those of a point that is not orthogonal has
+        the product 1: uniform among these, with a ``tail`` that is uniform below F^m.
+        """
+        f = np.uint16(self.field)
+        product = self._space._product(tail, buckets.astype(np.uint16)) % f  # (below 2^16: F^m <= 2^14, m >= 2)
+        head = (np.uint16(self.field + 1) - product - agree) % f
+        reports: U16 = self._report[head * np.uint32(self.buckets) + tail]
+        return reports
+
+    def supporters(self, counts: I64) -> I64:
+        """int64[m, size], how often each report occurs, to int64[m, buckets], how many support each bucket."""
+        return self._space.supporters(counts[:, self._of_point], self.buckets) + counts[:, :1]
 
 
 def _shifted_sums(rows: I64) -> I64:

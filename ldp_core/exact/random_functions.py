@@ -21,12 +21,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from ldp_core.exact.arrays import I64, U16, Codes
+from ldp_core.exact.arrays import I64, U16, U64, Codes
+from ldp_core.exact.hashing import aes, encrypt
 
 MOST_BUCKETS = 1 << 16
-_AES_BLOCK = 16
 _PER_BLOCK = 8  # functions of 16 bits from one block of AES
 _PAIRS = 1 << 15  # (code, function) pairs at a time: their places, 8 bytes each, stay in the L2 cache
 
@@ -75,13 +74,9 @@ class RandomFunctions:
         blocks[:, :, 1] = np.arange(groups, dtype=np.uint64)
         return self._hashed(blocks).reshape(len(codes), -1)[:, : self.count]
 
-    def _hashed(self, blocks: npt.NDArray[np.uint64]) -> U16:
+    def _hashed(self, blocks: U64) -> U16:
         """Eight hashes a block, in a flat array."""
-        # A cipher a call: two threads must not use one at the same time.
-        cipher = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (nothing is secret)
-        out = np.empty(blocks.nbytes + _AES_BLOCK - 1, np.uint8)
-        cipher.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
-        hashes = out[: blocks.nbytes].view(np.uint16)
+        hashes = encrypt(aes(self._key), blocks).reshape(-1).view(np.uint16)
         hashes &= np.uint16(self.width - 1)
         return hashes
 

@@ -1,4 +1,4 @@
-"""Counts of cells, and the fast Walsh-Hadamard transform of them."""
+"""Counts of numbers, and the fast Walsh-Hadamard transform of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ldp_core.exact.arrays import I64
+from ldp_core.exact.arrays import I64, Codes
+
+
+def count_numbers(numbers: Codes, groups: I64, n_groups: int, k: int) -> I64:
+    """How often each of k numbers occurs in each group: int64[n_groups, k].
+
+    >>> count_numbers(np.array([2, 0, 2], np.uint8), np.array([0, 0, 1]), 2, 3).tolist()
+    [[1, 0, 1], [0, 0, 1]]
+    """
+    cells = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers
+    if n_groups > 1:
+        at = groups * k
+        at += cells
+        return np.bincount(at, minlength=n_groups * k).reshape(n_groups, k)
+    if cells.dtype == np.int64:
+        return np.bincount(cells, minlength=k)[None]
+    out = np.zeros(k, np.int64)
+    step = max(_BLOCK, k)
+    for start in range(0, len(cells), step):  # (others are copied to int64, which stays in a cache this way)
+        out += np.bincount(cells[start : start + step], minlength=k)
+    return out[None]
 
 
 def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
@@ -25,6 +45,7 @@ def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tupl
         yield first, last, np.bincount(at, minlength=(last - first) * k).reshape(-1, k)
 
 
+_BLOCK = 1 << 15  # numbers
 _CELLS = 1 << 20  # counts made at a time: 8 MiB
 
 
@@ -35,11 +56,12 @@ def walsh_hadamard(counts: I64) -> I64:
     [[6, 0, 2, 4]]
     """
     m, k = counts.shape
+    columns = np.ascontiguousarray(counts.T)  # so that no loop is shorter than m
     done = 1
     while done < k:
-        halves = counts.reshape(m, -1, 2, done)
-        counts = np.empty_like(halves)
-        np.add(halves[:, :, 0], halves[:, :, 1], out=counts[:, :, 0])
-        np.subtract(halves[:, :, 0], halves[:, :, 1], out=counts[:, :, 1])
+        halves = columns.reshape(-1, 2, done * m)
+        columns = np.empty_like(halves)
+        np.add(halves[:, 0], halves[:, 1], out=columns[:, 0])
+        np.subtract(halves[:, 0], halves[:, 1], out=columns[:, 1])
         done *= 2
-    return counts.reshape(m, k)
+    return np.ascontiguousarray(columns.reshape(k, m).T)

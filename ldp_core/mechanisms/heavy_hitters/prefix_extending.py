@@ -25,26 +25,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from statistics import NormalDist
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.options import check_confidence
+from ldp_core.estimates.base import z_score
+from ldp_core.estimates.heavy_hitters import Found, HeavyHittersEstimate
 from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.exact.multiply_shift import MultiplyShift
+from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.projective import PointsAndZero
+from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.prefixes import Prefixes
-from ldp_core.mechanisms.heavy_hitters import _search as prefix_extending
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.heavy_hitters._search import Search, check_levels
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.reports.words import CountedWords
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.reports import Native, Word
 from ldp_core.tally import Tally
 
 
+def _prefixes(domain: Prefixes) -> Prefixes:
+    if not isinstance(domain, Prefixes):
+        raise ParameterError(f"heavy hitters are of Prefixes, got {type(domain).__name__}")
+    return domain
+
+
 @dataclass(frozen=True, init=False)
-class HeavyHitters(CountedWords):
+class HeavyHitters(Mechanism):
     """Report a prefix of the value, through one of many small frequency oracles; `find` ranks whole values.
 
     Args:
@@ -72,11 +84,11 @@ class HeavyHitters(CountedWords):
 
     name: ClassVar[str] = "heavy_hitters"
 
-    domain: Prefixes
-    epsilon: float
-    levels: tuple[int, ...]
-    rows: int
-    width: int
+    domain: Prefixes = converted(_prefixes)
+    epsilon: float = parameter(check_epsilon)
+    levels: tuple[int, ...] = parameter(check_levels, domain=lambda self: self.domain)
+    rows: int = parameter(check_integer, low=1, high=256)
+    width: int = parameter(check_integer, low=64, high=1 << 14)
 
     def __init__(
         self,
@@ -87,22 +99,11 @@ class HeavyHitters(CountedWords):
         rows: int = 16,
         width: int = 8192,
     ) -> None:
-        if not isinstance(domain, Prefixes):
-            raise ParameterError(f"heavy hitters are of Prefixes, got {type(domain).__name__}")
-        lengths = prefix_extending.default_levels(domain)
-        if levels is not None:
-            if not isinstance(levels, Iterable):
-                raise ParameterError(f"levels must be lengths of prefixes in [1, {domain.length}], got {levels!r}")
-            lengths = tuple(check_integer("levels", level, 1, domain.length) for level in levels)
-        prefix_extending.check_levels(domain, lengths)
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        object.__setattr__(self, "levels", lengths)
-        object.__setattr__(self, "rows", check_integer("rows", rows, 1, 256))
-        object.__setattr__(self, "width", check_integer("width", width, 64, 1 << 14))
+        self._declare(domain=domain, epsilon=epsilon, levels=levels, rows=rows, width=width)
         check_resolved(fraction(self._agree), Fraction(1, self.g), " * g")
 
     @property
+    @override
     def inputs(self) -> Prefixes:
         """The strings or integers that may be found."""
         return self.domain
@@ -113,22 +114,23 @@ class HeavyHitters(CountedWords):
     def g(self) -> int:
         """The prime, of which the buckets and the reports are vectors, that has the least variance."""
         e = exp_below(self.epsilon)
-        return min(prefix_extending.primes(self.width), key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
+        return min(_fields(self.width), key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
 
     @cached_property
-    def points(self) -> prefix_extending.Points:
+    def points(self) -> PointsAndZero:
         """What a row's reports and buckets are."""
-        return prefix_extending.points(self.g, prefix_extending.digits(self.g, self.width))
+        return _points(self.g, _digits(self.g, self.width))
 
     @property
+    @override
     def counters(self) -> int:
         """One for each level, row and point."""
         return len(self.levels) * self.rows * self.points.size
 
     @cached_property
-    def hashes(self) -> prefix_extending.Hashes:
+    def hashes(self) -> MultiplyShift:
         """The hash function of each level and row."""
-        return prefix_extending.Hashes(len(self.levels) * self.rows, self.points.buckets)
+        return MultiplyShift(len(self.levels) * self.rows, self.points.buckets)
 
     # ---- the protocol of one level
 
@@ -153,8 +155,9 @@ class HeavyHitters(CountedWords):
         """P - q, rounded once: it may be far smaller than either."""
         return float(fraction(self._agree) - Fraction(1, self.g))
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`. Of g - 1 multiples one has <y, (1, v)> = 1, and all have 0 if one has.
+        """Of g - 1 multiples one has <y, (1, v)> = 1, and all have 0 if one has.
 
         So a point that supports the bucket has probability p (g - 1) / g^m, one that does not (1 - p) / g^m, each over
         L R, and the vector 0 has p / g^m under every input.
@@ -162,8 +165,17 @@ class HeavyHitters(CountedWords):
         p = fraction(self._agree)
         return p * (self.g - 1) / (1 - p)
 
+    # ---- reports
+
+    @property
+    @override
+    def reports(self) -> Word:
+        """The number of the counter that counts the report."""
+        return Word(self.counters)
+
+    @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
-        """Codes to uint64[n]: a level, a row, and a point of the row's plane."""
+        """A level, a row, and a point of the row's plane."""
         n = len(codes)
         agree = coins(noise, self._agree, n, _AGREE)
         row = noise.uniform_below(self.rows, n, _ROW).astype(np.intp)
@@ -171,10 +183,18 @@ class HeavyHitters(CountedWords):
         level = noise.of_persons().uniform_below(len(self.levels), n, _LEVEL)
         prefixes = self.domain.prefix(self.domain.plain(codes), np.array(self.levels)[level])
         row += level.astype(np.intp) * self.rows
-        buckets = self.hashes.of(row, prefixes)
-        out = row * self.points.size + self.points.on(buckets, tail, agree)
+        out = row * self.points.size + self.points.draw(self.hashes.at(row, prefixes), agree, tail)
         reports: U64 = out.view(np.uint64)
         return reports
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return count_numbers(reports, groups, n_groups, self.counters)
+
+    @override
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """Each report counts once."""
+        return super().is_possible(n, counts) and bool(counts.sum() == n)
 
     # ---- the search
 
@@ -193,10 +213,12 @@ class HeavyHitters(CountedWords):
             MechanismMismatchError: the tally is another mechanism's.
             ParameterError: a k, a confidence or a threshold that does not exist.
         """
-        self.check_search(k, confidence, threshold)
-        self.check_tally(tally)
-        found = prefix_extending.find(self, self.level_counts(tally), k, confidence, threshold)
-        half = -NormalDist().inv_cdf((1 - confidence) / 2) * found.errors
+        return HeavyHittersEstimate(k, confidence, threshold).result(self, tally)
+
+    def search(self, tally: Tally, how: HeavyHittersEstimate) -> Found:
+        """The values found in a tally of this mechanism."""
+        found = self.searched.find(tally.counters, how.k, how.confidence, how.threshold)
+        half = z_score(how.confidence) * found.errors
         return Found(
             self.domain.values(found.codes),
             tally.n,
@@ -204,39 +226,46 @@ class HeavyHitters(CountedWords):
             found.errors,
             found.counts - half,
             found.counts + half,
-            confidence,
+            how.confidence,
             found.threshold,
             found.candidates,
         )
 
-    def check_search(self, k: int, confidence: float, threshold: float | None) -> None:
-        """Raise `ParameterError` now for what `find` would refuse later."""
-        check_integer("k", k, 1, prefix_extending.CANDIDATES)
-        check_confidence(confidence)
-        if threshold is not None and (
-            isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not threshold >= 0
-        ):
-            raise ParameterError(f"threshold must be None or a number in [0, inf), got {threshold!r}")
-
-    def level_counts(self, tally: Tally) -> I64:
-        """Reports of each point, int64[levels, rows, points]."""
-        return tally.counters.reshape(len(self.levels), self.rows, self.points.size)
+    @cached_property
+    def searched(self) -> Search:
+        """What a search needs to know."""
+        return Search(self.domain, self.levels, self.rows, self.hashes, self.points, self.p, self.q, self.difference)
 
     # ---- as JSON
 
+    @override
     def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
         domain: dict[str, Any] = {"length": self.domain.length}
         if self.domain.alphabet is not None:
             domain |= {"alphabet": self.domain.alphabet, "outside": self.domain.unmatched}
-        return {**domain, "epsilon": self.epsilon, "levels": list(self.levels), "rows": self.rows, "width": self.width}
+        return {**domain, **super().parameters(), "levels": list(self.levels)}
 
     @classmethod
+    @override
     def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> HeavyHitters:
-        """See `Mechanism`."""
         rest = dict(parameters)
         inputs = Prefixes(rest.pop("alphabet", None), rest.pop("length", 0), rest.pop("outside", "error"))
         return cls(inputs, **rest)
 
 
+def _digits(g: int, width: int) -> int:
+    """The largest m with g^m <= width."""
+    m = 0
+    while g ** (m + 1) <= width:
+        m += 1
+    return m
+
+
+def _fields(width: int) -> list[int]:
+    """Those primes g of which a power, from the square on, is at most ``width`` and not far below."""
+    return [g for g in primes_to(_MOST) if (m := _digits(g, width)) > 1 and 4 * g**m >= width]
+
+
+_MOST = 127  # the largest prime of which the square is at most 2^14
+_points = lru_cache(maxsize=16)(PointsAndZero)
 _AGREE, _ROW, _TAIL, _LEVEL = 0, 1, 2, 4  # lanes of noise

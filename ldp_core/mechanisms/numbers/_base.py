@@ -16,22 +16,24 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.errors import ParameterError, ReportError
-from ldp_core.estimates.mean import Mean
-from ldp_core.estimates.options import check_confidence
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import z_score
+from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
-from ldp_core.mechanism import Mechanism, Native, Outlook, other_type
+from ldp_core.mechanism import Mechanism, Outlook
 from ldp_core.noise.base import Noise
+from ldp_core.parameters import check_epsilon, check_open, converted, parameter
+from ldp_core.reports import Native, Number, Symbol
 from ldp_core.tally import Tally
 
 LANE_ROUND, LANE_FIRST = 15, 14
@@ -48,9 +50,15 @@ class Numeric(Mechanism):
     domain: Interval
 
     @property
+    @override
     def inputs(self) -> Interval:
         """The interval."""
         return self.domain
+
+    @property
+    @override
+    def block(self) -> int:
+        return _BLOCK
 
     # ---- what a subclass supplies
 
@@ -64,11 +72,7 @@ class Numeric(Mechanism):
         """float64[K]: the variance of a report's value where the number is a point."""
 
     @abstractmethod
-    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to reports, for so many records that the intermediate arrays stay in a cache."""
-
-    @abstractmethod
-    def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         """`means`, but of shares."""
 
     # ---- what follows from it
@@ -82,13 +86,6 @@ class Numeric(Mechanism):
         """float64[K]: where the points are."""
         return np.array([self.place(point) for point in range(self.points)], float)
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """See `perturb_block`."""
-        if len(codes) <= _BLOCK:
-            return self.perturb_block(codes, noise.rows(0, len(codes)))
-        blocks = (slice(start, min(start + _BLOCK, len(codes))) for start in range(0, len(codes), _BLOCK))
-        return np.concatenate([self.perturb_block(codes[b], noise.rows(b.start, b.stop)) for b in blocks])
-
     def mean(self, tally: Tally, *, confidence: float = 0.95) -> Mean:
         """Estimate the mean of the numbers, in their own unit.
 
@@ -100,22 +97,20 @@ class Numeric(Mechanism):
             MechanismMismatchError: the tally is another mechanism's.
             ParameterError: confidence outside (0, 1).
         """
-        self.check_tally(tally)
-        mean, error, low, high = self.means(np.array(tally.n), tally.counters, confidence=confidence)
-        return Mean(float(mean), float(error), float(low), float(high), tally.n, confidence)
+        return MeanEstimate(confidence).result(self, tally)
 
-    def means(self, n: npt.NDArray[Any], counts: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
+    def means(self, n: I64, counters: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
         """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies.
 
         Args:
             n: numbers of reports, int64[...].
-            counts: of tallies, int64[..., counters].
+            counters: of tallies, int64[..., counters].
             confidence: see `mean`.
 
         Returns:
             Four arrays float64[...], in the numbers' own unit; nan where n is 0.
         """
-        mean, error, low, high = self.share_means(n, counts, check_confidence(confidence))
+        mean, error, low, high = self.share_means(n, counters, check_open("confidence", confidence))
         decode = self.domain.decode
         return decode(mean), error * (self.domain.high - self.domain.low), decode(low), decode(high)
 
@@ -156,6 +151,7 @@ class Numeric(Mechanism):
         """The least variance of a report's value, which is at a point."""
         return float(np.min(self.point_variances()))
 
+    @override
     def explain(self, n: int) -> Outlook:
         """The standard error of the mean in the worst case, in the numbers' own unit and as a share of the interval."""
         if n < 1:
@@ -171,27 +167,21 @@ class Numeric(Mechanism):
         error = share * (self.domain.high - self.domain.low)
         return Outlook(f"{error:.3g} (mean)", f"{share:.1%} of the interval".replace("%", " %"), advice)
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon}
 
-
-def check_numeric(mechanism: Numeric) -> Numeric:
-    """Return ``mechanism``.
-
-    Raises:
-        ParameterError: it is not for numbers.
-    """
-    if not isinstance(mechanism, Numeric):
-        raise ParameterError(f"a mean needs a mechanism for numbers, as Hybrid, got {type(mechanism).__name__}")
-    return mechanism
-
-
+@dataclass(frozen=True, init=False)
 class Symbols(Numeric):
-    """A numeric mechanism whose report is one of M symbols, 0 to M - 1; a tally counts how often each was reported.
+    """A numeric mechanism whose report is one of M symbols, 0 to M - 1; a tally counts how often each was reported."""
 
-    Reports are ``uint8``, or ``uint16`` for more than 256 symbols.
-    """
+    domain: Interval = converted(Interval.of)
+    epsilon: float = parameter(check_epsilon)
+
+    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
+        self._declare(domain=domain, epsilon=epsilon)
+        self.check_resolution()
+
+    @abstractmethod
+    def check_resolution(self) -> None:
+        """Raise `ParameterError` if epsilon is below what 64-bit probabilities resolve."""
 
     @property
     @abstractmethod
@@ -221,73 +211,41 @@ class Symbols(Numeric):
         return np.array(self.symbol_values(), float)
 
     @property
+    @override
+    def reports(self) -> Number:
+        """The symbols."""
+        return Symbol(self.symbols)
+
+    @property
+    @override
     def counters(self) -> int:
         """M."""
         return self.symbols
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: how often each symbol was reported."""
-        m = self.symbols
-        out = np.zeros((n_groups, m), np.int64)
-        if n_groups == 1:
-            for start in range(0, len(reports), _BLOCK):
-                out[0] += np.bincount(reports[start : start + _BLOCK], minlength=m)
-            return out
-        return np.bincount(groups * m + reports, minlength=n_groups * m).reshape(n_groups, m)
+        return count_numbers(reports, groups, n_groups, self.symbols)
 
+    @override
     def is_possible(self, n: int, counts: I64) -> bool:
-        """See `Mechanism`: each report counts once."""
+        """Each report counts once."""
         return super().is_possible(n, counts) and bool(counts.sum() == n)
 
-    def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """See `Numeric`. The interval is the mean -+ z standard errors, z the normal quantile.
+    @override
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        """The interval is the mean -+ z standard errors, z the normal quantile.
 
         The sample variance is taken to be at least what it is on average if all numbers are the mean: noise and
         population together have no less, because the second moment of a report is a convex function of the number.
         """
         value = self.values
         known = np.where(np.equal(n, 0), np.nan, n)
-        mean: F64 = (counts @ value) / known
+        mean: F64 = (counters @ value) / known
         spread = np.ptp(value) ** 2 / 4  # the most that a single report can have (Popoviciu)
-        squares = (counts * (value - mean[..., None]) ** 2).sum(axis=-1)
+        squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
         sample = np.where(np.greater(n, 1), squares / np.maximum(known - 1, 1), spread)
         error: F64 = np.sqrt(np.maximum(sample, Numeric.noise(self, mean)) / known)
         return mean, error, *normal_interval(mean, error, confidence)
-
-    # ---- reports
-
-    @property
-    def dtype(self) -> type[np.uint8 | np.uint16]:
-        """Of reports as numpy arrays."""
-        return np.uint8 if self.symbols <= _BYTE else np.uint16
-
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``uint8`` or ``uint16``; ``packed`` changes nothing."""
-        return pa.uint8() if self.symbols <= _BYTE else pa.uint16()
-
-    def to_arrow(self, reports: Native, *, packed: bool = False) -> pa.Array:
-        """See `Mechanism`."""
-        return pa.array(reports)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        self.check_reports(reports, column)
-        symbols: Native = reports.to_numpy(zero_copy_only=False)  # (Booleans are bits there)
-        if len(symbols) and symbols.max() >= self.symbols:
-            wrong = int(np.count_nonzero(symbols >= self.symbols))
-            raise ReportError(f"column {column!r}: {wrong} of {len(symbols)} reports are not below {self.symbols}")
-        return symbols
-
-    def check_reports(self, reports: pa.Array, column: str) -> None:
-        """Raise `ReportError` for nulls, or another type than this mechanism's reports have."""
-        if reports.type != self.report_type():
-            raise other_type(column, self.report_type(), reports.type)
-        if reports.null_count:
-            raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
-
-    def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
-        """See `Mechanism`."""
-        return reports
 
 
 _BLOCK = 1 << 15  # records at a time: codes, noise and reports stay in the L2 cache
@@ -297,7 +255,7 @@ _COARSE = 0.05  # share of the interval above which `explain` warns of the error
 
 def normal_interval(mean: F64, error: F64, confidence: float) -> tuple[F64, F64]:
     """The mean -+ z standard errors, z the normal quantile."""
-    half = -NormalDist().inv_cdf((1 - confidence) / 2) * error
+    half = z_score(confidence) * error
     return mean - half, mean + half
 
 

@@ -19,17 +19,16 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, Codes
+from ldp_core.exact.arrays import F64, Codes, select
 from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.inputs.interval import STEPS, Interval
+from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers._base import LANE_ROUND, Symbols, raised
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports import Native
 
 _TURN = 0.61098
 """Eps*, cut to five digits: ln((-5 + 2 (6353 - 405 sqrt(241))^(1/3) + 2 (6353 + 405 sqrt(241))^(1/3)) / 27)."""
@@ -56,13 +55,9 @@ class Hybrid(Symbols):
 
     name: ClassVar[str] = "hybrid"
 
-    domain: Interval
-    epsilon: float
-
-    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
-        object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        _ = self.one_bit  # refuses an epsilon that is too small
+    @override
+    def check_resolution(self) -> None:
+        self.one_bit.check_resolution()
 
     @cached_property
     def one_bit(self) -> OneBitMean:
@@ -85,6 +80,7 @@ class Hybrid(Symbols):
         return float(fraction(self.coin))
 
     @property
+    @override
     def symbols(self) -> int:
         """M + 2, M being the piecewise mechanism's cells."""
         return self._cells + 2
@@ -94,24 +90,27 @@ class Hybrid(Symbols):
         return self.piecewise.symbols if self.piecewise else 0
 
     @property
+    @override
     def points(self) -> int:
         """Those of the piecewise mechanism; the bit's probability is linear anyhow."""
         return self.piecewise.points if self.piecewise else 2
 
+    @override
     def channel(self, point: int) -> list[Fraction]:
-        """See `Symbols`."""
         alpha = fraction(self.coin)
         share = self.place(point)
         low, high = self.one_bit.channel(0), self.one_bit.channel(1)
         bits = [(1 - alpha) * (a + share * (b - a)) for a, b in zip(low, high, strict=True)]
         return [alpha * p for p in self.piecewise.channel(point)] + bits if self.piecewise else bits
 
+    @override
     def symbol_values(self) -> list[Fraction]:
-        """See `Symbols`: each part's own."""
+        """Each part's own."""
         return [*(self.piecewise.symbol_values() if self.piecewise else ()), *self.one_bit.symbol_values()]
 
+    @override
     def point_variances(self) -> F64:
-        """See `Numeric`: a mixture's second moments are the mixture of its parts'."""
+        """A mixture's second moments are the mixture of its parts'."""
         at = self.places
         zero, one = self.one_bit.point_variances() + np.array([0.0, 1.0])
         bit: F64 = zero + (one - zero) * at - at**2
@@ -119,28 +118,26 @@ class Hybrid(Symbols):
             bit = self.alpha * self.piecewise.point_variances() + (1 - self.alpha) * bit
         return bit
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: the greater one of the parts'."""
+        """The greater one of the parts'."""
         parts = [m.worst_ratio() for m in (self.piecewise, self.one_bit) if m]
         return max(parts)
 
-    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint8[n] or uint16[n]. One draw rounds for both parts, of which only one is reported."""
-        n = len(codes)
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Codes:
+        """One draw rounds for both parts, of which only one is reported."""
+        n, dtype = len(codes), self.reports.dtype
         below = noise.uniform_below(STEPS, n, LANE_ROUND)
         cells: Codes | None = None
         if self.piecewise is not None:  # (first: its lanes are the rounding's neighbours)
-            cells = self.piecewise.cells_of(raised(codes, self.points, below), noise).astype(self.dtype)
-        bits: Codes = raised(codes, 2, below).astype(self.dtype)
+            cells = self.piecewise.cells_of(raised(codes, self.points, below), noise)
+        bits: Codes = raised(codes, 2, below).astype(dtype)
         bits ^= coins(noise, ONE - self.one_bit.keep, n, _FLIP)
         if cells is None:
             return bits
-        bits += self.dtype(self._cells)
-        coin = coins(noise, self.coin, n, _COIN)
-        cells ^= bits
-        cells &= np.negative(coin.astype(self.dtype, copy=False))
-        cells ^= bits
-        return cells
+        bits += dtype.type(self._cells)
+        return select(coins(noise, self.coin, n, _COIN), cells, bits)
 
 
 _FLIP, _COIN = 10, 11  # lanes of noise, besides those of `Piecewise`

@@ -18,21 +18,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.estimates.base import z_score
+from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.inputs.interval import Interval
 from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports import Native
+from ldp_core.reports import Flag
 
 
 @dataclass(frozen=True, init=False)
@@ -57,16 +54,18 @@ class OneBitMean(Symbols):
 
     name: ClassVar[str] = "one_bit_mean"
 
-    domain: Interval
-    epsilon: float
-
     points: ClassVar[int] = 2
     symbols: ClassVar[int] = 2
 
-    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
-        object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
+    @override
+    def check_resolution(self) -> None:
         check_resolved(self.keep, ONE // 2)
+
+    @property
+    @override
+    def reports(self) -> Flag:
+        """The bit."""
+        return Flag()
 
     @cached_property
     def keep(self) -> int:
@@ -74,57 +73,52 @@ class OneBitMean(Symbols):
         e = exp_below(self.epsilon)
         return floor_threshold(e / (e + 1))
 
+    @override
     def channel(self, point: int) -> list[Fraction]:
-        """See `Symbols`."""
         p = fraction(self.keep)
         return [1 - p, p] if point else [p, 1 - p]
 
+    @override
     def symbol_values(self) -> list[Fraction]:
-        """See `Symbols`: (b - (1 - p)) / (2 p - 1)."""
+        """(b - (1 - p)) / (2 p - 1)."""
         p = fraction(self.keep)
         return [(p - 1) / (2 * p - 1), p / (2 * p - 1)]
 
+    @override
     def point_variances(self) -> F64:
-        """See `Numeric`."""
         p = fraction(self.keep)
         return np.full(2, float(p * (1 - p) / (2 * p - 1) ** 2))
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`."""
         p = fraction(self.keep)
         return p / (1 - p)
 
-    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to bool[n]."""
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Bools:
         n = len(codes)
         flips = coins(noise, ONE - self.keep, n, LANE_FIRST)
         flips ^= round_to_points(codes, 2, noise).astype(np.uint8)
         return flips.view(bool)
 
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Symbols`."""
-        ones = np.array([np.count_nonzero(reports)]) if n_groups == 1 else _ones(reports, groups, n_groups)
-        sizes = np.array([len(reports)]) if n_groups == 1 else np.bincount(groups, minlength=n_groups)
+    @override
+    def count_reports(self, reports: Bools, groups: I64, n_groups: int) -> I64:
+        one = n_groups == 1
+        ones = np.array([np.count_nonzero(reports)]) if one else np.bincount(groups[reports], minlength=n_groups)
+        sizes = np.array([len(reports)]) if one else np.bincount(groups, minlength=n_groups)
         return np.stack([sizes - ones, ones], axis=1)
 
-    def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """See `Numeric`. The interval is Wilson's for the share of ones (JASA 22(158), 1927), moved to the scale of x.
+    @override
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        """The interval is Wilson's for the share of ones (JASA 22(158), 1927), moved to the scale of x.
 
         Given different numbers the ones are not binomial but vary less, so that it is on the safe side.
         """
-        mean, error, _, _ = super().share_means(n, counts, confidence)
+        mean, error, _, _ = super().share_means(n, counters, confidence)
         zero, one = self.values
-        z2 = NormalDist().inv_cdf((1 - confidence) / 2) ** 2
+        z2 = z_score(confidence) ** 2
         known = np.where(np.equal(n, 0), np.nan, n)
-        share = counts[..., 1] / known
+        share = counters[..., 1] / known
         middle = (share + z2 / (2 * known)) / (1 + z2 / known)
         half = np.sqrt(z2 * (share * (1 - share) / known + z2 / (4 * known**2))) / (1 + z2 / known)
         return mean, error, zero + (one - zero) * (middle - half), zero + (one - zero) * (middle + half)
-
-    def report_type(self, *, packed: bool = False) -> pa.DataType:
-        """``bool``; ``packed`` changes nothing."""
-        return pa.bool_()
-
-
-def _ones(reports: npt.NDArray[np.bool_], groups: I64, n_groups: int) -> I64:
-    return np.bincount(groups[reports], minlength=n_groups)

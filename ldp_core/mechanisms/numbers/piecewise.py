@@ -19,14 +19,12 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, Codes
+from ldp_core.exact.arrays import F64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
-from ldp_core.inputs.interval import Interval
 from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports import Native
 
 
 class Window(Symbols):
@@ -36,19 +34,19 @@ class Window(Symbols):
     ph = pl + keep / W. The expected cell is then linear in k, with slope ``keep``: an affine value is unbiased.
     """
 
-    epsilon: float
-
     @property
     @abstractmethod
     def cells(self) -> tuple[int, int]:
         """(M, W)."""
 
     @property
+    @override
     def symbols(self) -> int:
         """M."""
         return self.cells[0]
 
     @property
+    @override
     def points(self) -> int:
         """M - W + 1: where the window can begin."""
         m, w = self.cells
@@ -64,8 +62,8 @@ class Window(Symbols):
         gain = (exp_below(self.epsilon) - 1) * w
         return floor_threshold(gain / (gain + m))
 
-    def check_keep(self) -> None:
-        """Raise `ParameterError` if epsilon is below what 64 bits resolve."""
+    @override
+    def check_resolution(self) -> None:
         check_resolved(self.keep, 0)
 
     @cached_property
@@ -75,30 +73,32 @@ class Window(Symbols):
         keep = fraction(self.keep)
         return keep / w + (1 - keep) / m, (1 - keep) / m
 
+    @override
     def channel(self, point: int) -> list[Fraction]:
-        """See `Symbols`."""
         m, w = self.cells
         high, low = self.cell_probabilities
         return [low] * point + [high] * w + [low] * (m - w - point)
 
+    @override
     def symbol_values(self) -> list[Fraction]:
-        """See `Symbols`: E[cell | k] = keep (k + (W - 1) / 2) + (1 - keep) (M - 1) / 2, solved for k."""
+        """E[cell | k] = keep (k + (W - 1) / 2) + (1 - keep) (M - 1) / 2, solved for k."""
         m, w = self.cells
         keep = fraction(self.keep)
         first = Fraction(w - 1, 2) + (1 - keep) / keep * Fraction(m - 1, 2)
         start, step = self.place(0), self.place(1) - self.place(0)
         return [start + step * (cell / keep - first) for cell in range(m)]
 
+    @override
     def point_variances(self) -> F64:
-        """See `Numeric`."""
         high, low = (float(p) for p in self.cell_probabilities)
         squares = np.concatenate(([0.0], np.cumsum(self.values**2)))
         window = squares[self.cells[1] :] - squares[: self.points]
         variances: F64 = low * squares[-1] + (high - low) * window - self.places**2
         return variances
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: the first cell under the first point and the last; mixtures of rows have no greater one."""
+        """The first cell under the first point and the last; mixtures of rows have no greater one."""
         high, low = self.cell_probabilities
         return high / low
 
@@ -106,22 +106,18 @@ class Window(Symbols):
         """The first cell of each code's window."""
         return round_to_points(codes, self.points, noise)
 
-    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint8[n] or uint16[n]."""
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Codes:
         return self.cells_of(self.begin(codes, noise), noise)
 
-    def cells_of(self, first: Codes, noise: Noise) -> Native:
+    def cells_of(self, first: Codes, noise: Noise) -> Codes:
         """Reports of windows that begin at ``first``."""
-        n = len(first)
+        n, dtype = len(first), self.reports.dtype
         m, w = self.cells
         keep = coins(noise, self.keep, n, LANE_FIRST)
-        inside: Codes = first.astype(self.dtype)
-        inside += noise.uniform_below(w, n, _INSIDE).astype(self.dtype, copy=False)
-        cells: Codes = noise.uniform_below(m, n, _ANYWHERE).astype(self.dtype)
-        inside ^= cells
-        inside &= np.negative(keep.astype(self.dtype, copy=False))  # all ones where kept: a choice without a branch
-        cells ^= inside
-        return cells
+        inside: Codes = first.astype(dtype)
+        inside += noise.uniform_below(w, n, _INSIDE).astype(dtype, copy=False)
+        return select(keep, inside, noise.uniform_below(m, n, _ANYWHERE))
 
 
 _INSIDE, _ANYWHERE = 12, 13  # lanes of noise; the pair shares a block of keyed noise
@@ -150,15 +146,8 @@ class Piecewise(Window):
 
     name: ClassVar[str] = "piecewise"
 
-    domain: Interval
-    epsilon: float
-
-    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float) -> None:
-        object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        self.check_keep()
-
     @cached_property
+    @override
     def cells(self) -> tuple[int, int]:
         """(M, W): as many as a byte holds besides two more symbols (`Hybrid`'s), if the window is wide enough."""
         parts = exp_below(Fraction(self.epsilon) / 2) + 1

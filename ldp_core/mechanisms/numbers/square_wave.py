@@ -17,20 +17,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
+from typing_extensions import override
 
-from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
-from ldp_core.estimates.options import check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanisms.numbers.piecewise import Window
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_integer
+from ldp_core.parameters import check_choice, check_integer, check_open, parameter
 from ldp_core.tally import Tally
 
 Method: TypeAlias = Literal["ems", "em"]
@@ -60,15 +59,11 @@ class SquareWave(Window):
 
     name: ClassVar[str] = "square_wave"
 
-    domain: Interval
-    epsilon: float
-    buckets: int
+    buckets: int = parameter(check_integer, low=2, high=2048)
 
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float, buckets: int = 1024) -> None:
-        object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "epsilon", check_epsilon("epsilon", epsilon))
-        object.__setattr__(self, "buckets", check_buckets(buckets, least=2))
-        self.check_keep()
+        self._declare(domain=domain, epsilon=epsilon, buckets=buckets)
+        self.check_resolution()
 
     @cached_property
     def _b(self) -> Fraction:
@@ -85,15 +80,13 @@ class SquareWave(Window):
         return float(self._b)
 
     @cached_property
+    @override
     def cells(self) -> tuple[int, int]:
         """(M, W) = (d + 2 w, 2 w + 1)."""
         w = int(self._b * self.buckets)
         return self.buckets + 2 * w, 2 * w + 1
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "buckets": self.buckets}
-
+    @override
     def begin(self, codes: Codes, noise: Noise) -> Codes:
         """A number's bucket, which is the first cell of its window; high is in the last one."""
         first: Codes = codes.astype(np.uint64)
@@ -101,32 +94,37 @@ class SquareWave(Window):
         first >>= np.uint64(STEPS.bit_length() - 1)
         return np.minimum(first, np.uint64(self.buckets - 1))
 
+    @override
     def place(self, point: int) -> Fraction:
-        """See `Numeric`: the middle of a bucket."""
+        """The middle of a bucket."""
         return Fraction(2 * point + 1, 2 * self.buckets)
 
+    @override
     def noise(self, shares: Any) -> F64:
-        """See `Numeric`; numbers in one bucket have the same."""
+        """Numbers in one bucket have the same."""
         bucket = np.minimum(np.asarray(shares) * self.buckets, self.buckets - 1).astype(np.int64)
         variances: F64 = self.point_variances()[bucket]
         return variances
 
     @cached_property
+    @override
     def most_noise(self) -> float:
-        """See `Numeric`; here numbers do not lie between points."""
+        """Here numbers do not lie between points."""
         return float(self.point_variances().max())
 
+    @override
     def probabilities(self, code: int) -> list[Fraction]:
-        """See `Symbols`; a code is not rounded at random but put into its bucket."""
+        """A code is not rounded at random but put into its bucket."""
         return self.channel(min(code * self.buckets // STEPS, self.buckets - 1))
 
-    def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """See `Numeric`: an unbiased estimate of the mean of the middles of the numbers' buckets.
+    @override
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        """An unbiased estimate of the mean of the middles of the numbers' buckets.
 
         A number is at most half a bucket away from that; the interval is so much wider at either end.
         """
         d = self.buckets
-        mean, error, low, high = super().share_means(n, counts, confidence)
+        mean, error, low, high = super().share_means(n, counters, confidence)
         return mean, error, low - 1 / (2 * d), high + 1 / (2 * d)
 
     def distribution(
@@ -153,11 +151,10 @@ class SquareWave(Window):
             ParameterError: another method; confidence outside (0, 1); more buckets than the mechanism has.
         """
         self.check_tally(tally)
-        if method not in ("ems", "em"):
-            raise ParameterError(f'method must be "ems" or "em", got {method!r}')
-        confidence = check_confidence(confidence)
+        method = check_choice("method", method, get_args(Method))
+        confidence = check_open("confidence", confidence)
         d = self.buckets
-        k = d if buckets is None else check_buckets(buckets, least=1, most=d)
+        k = d if buckets is None else check_integer("buckets", buckets, 1, d)
         edges = self.domain.decode(np.arange(k + 1) / k)
         fine = min(d, _FINE)
         grid = self.domain.decode(np.arange(fine + 1) / fine)
@@ -231,20 +228,10 @@ class SquareWave(Window):
         return np.sqrt(np.maximum(variances, 0) / n), asked @ (again.shares - shares)
 
 
-_MOST_BUCKETS = 2048
 _COARSE = 128  # buckets for errors
 _FINE = 128  # steps of the cumulative distribution, from which quantiles are read
 _SMOOTHING = 0.25
 _BIASES = 2.0  # an estimate is blurred already and has less bias than its population: measured, see docs/numbers.md
-
-
-def check_buckets(buckets: int, *, least: int, most: int = _MOST_BUCKETS) -> int:
-    """Return ``buckets``.
-
-    Raises:
-        ParameterError: unless it is an integer in [least, most].
-    """
-    return check_integer("buckets", buckets, least, most)
 
 
 def _overlaps(fine: int, coarse: int) -> F64:

@@ -3,8 +3,8 @@
     E[point | x] = x        mean = c + sum of (point - c) times estimated frequency, c the middle; all unbiased
 
 A sum of estimated frequencies, weighted with w, is an average over reports of sum_v w_v S_v / (p - q) less a constant,
-S_v being whether the report supports v. Its variance given a point needs to know how the S_v of one report hang
-together, and so the oracle: see `spread`.
+S_v being whether the report supports v. Its variance given a point depends on how the S_v of one report hang together,
+which an oracle knows or not: see `FrequencyOracle.sum_variance`.
 
 With two points and randomized response this is `OneBitMean`.
 """
@@ -14,36 +14,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, singledispatch
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
-from ldp_core.estimates.options import check_confidence
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.numbers._base import Numeric, normal_interval, round_to_points
-from ldp_core.mechanisms.numbers.square_wave import check_buckets
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
-from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
-from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
-from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports import Native
-from ldp_core.reports.reported_by import ReportedBy
+from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter
+from ldp_core.reports import Native, ReportFormat
 from ldp_core.tally import Tally
 
 Maker: TypeAlias = Callable[..., FrequencyOracle]
 
 
 @dataclass(frozen=True, init=False)
-class StochasticRounding(ReportedBy, Numeric):
+class StochasticRounding(Numeric):
     """Round a number at random to one of k points, and report that by a frequency oracle.
 
     Args:
@@ -62,7 +55,7 @@ class StochasticRounding(ReportedBy, Numeric):
             sum is not known (local hashing: its functions are independent in pairs only).
 
     >>> m = StochasticRounding((0, 10), epsilon=2.0, buckets=11)
-    >>> m.report_type()
+    >>> m.reports.arrow_type()
     FixedSizeListType(fixed_size_list<item: bool>[11])
     >>> tally = m.tally(m.perturb([2.5] * 1000 + [7.5] * 1000))
     >>> m.mean(tally).n, len(m.distribution(tally))
@@ -71,8 +64,8 @@ class StochasticRounding(ReportedBy, Numeric):
 
     name: ClassVar[str] = "stochastic_rounding"
 
-    domain: Interval
-    buckets: int
+    domain: Interval = converted(Interval.of)
+    buckets: int = parameter(check_integer, low=2, high=256)
     oracle: FrequencyOracle
 
     def __init__(
@@ -83,18 +76,17 @@ class StochasticRounding(ReportedBy, Numeric):
         buckets: int = 16,
         oracle: str | Mapping[str, Any] | Maker = "unary_encoding",
     ) -> None:
-        object.__setattr__(self, "domain", Interval.of(domain))
-        object.__setattr__(self, "buckets", check_buckets(buckets, least=2, most=_MOST))
+        self._declare(domain=domain, buckets=buckets)
         epsilon = check_epsilon("epsilon", epsilon)
         made = _made(oracle, self.buckets, epsilon)
         if made.epsilon != epsilon:
             raise ParameterError(f"the oracle has epsilon {made.epsilon!r}, not {epsilon!r}")
-        if made.memoised or spread.dispatch(type(made)) is spread.dispatch(object):
+        if made.memoised or not made.knows_sums:
             raise ParameterError(
                 "oracle must be randomized_response, subset_selection, hadamard_response or one of independent bits, "
                 f"as unary_encoding; got {made.name}"
             )
-        object.__setattr__(self, "oracle", made)
+        self._declare(oracle=made)
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
@@ -102,42 +94,29 @@ class StochasticRounding(ReportedBy, Numeric):
         return self.oracle.epsilon
 
     @property
+    @override
     def points(self) -> int:
         """K."""
         return self.buckets
 
-    @property
-    def counters(self) -> int:
-        """The oracle's."""
-        return self.oracle.counters
-
+    @override
     def worst_ratio(self) -> Fraction:
         """The oracle's: a number is a mixture of two points."""
         return self.oracle.worst_ratio()
 
-    def is_possible(self, n: int, counts: I64) -> bool:
-        """See the oracle."""
-        return self.oracle.is_possible(n, counts)
-
     # ---- estimates
 
-    @cached_property
-    def _rates(self) -> tuple[float, float]:
-        """(q, p - q), the same for all points."""
-        p, q = self.oracle.expected_parts()
-        return float(q[0]), float(p[0] - q[0])
-
-    def _spread(self, weights: F64) -> F64:
+    def _sum_variances(self, weights: F64) -> F64:
         """float64[m, k]: the variance, given each point, of a report's estimate of m weighted sums of frequencies."""
-        variances: F64 = spread(self.oracle, weights) / self._rates[1] ** 2
+        variances: F64 = self.oracle.sum_variance(weights) / self.oracle.rates.difference**2
         return variances
 
+    @override
     def point_variances(self) -> F64:
-        """See `Numeric`."""
-        (variances,) = self._spread(self.places[None] - 0.5)
+        (variances,) = self._sum_variances(self.places[None] - 0.5)
         return np.asarray(variances)
 
-    def _sums(self, n: Any, counts: I64, weights: F64) -> tuple[F64, F64]:
+    def _sums(self, n: Any, counters: I64, weights: F64) -> tuple[F64, F64]:
         """float64[..., m] each: m weighted sums of the estimated frequencies, and their standard errors.
 
         That the true frequencies add up to 1 is known: a sum is the weights' mean a plus that with the weights less a.
@@ -146,20 +125,21 @@ class StochasticRounding(ReportedBy, Numeric):
         The variance over reports is E[variance given the point] + variance over the points, both from the estimated
         frequencies; it is at least the least of the former.
         """
-        q, difference = self._rates
+        q, _, _, difference = self.oracle.rates
         known = np.where(np.equal(n, 0), np.nan, n)[..., None]
-        frequencies: F64 = (counts / known - q) / difference
+        frequencies: F64 = (counters / known - q) / difference
         middle = weights.mean(axis=1)
         weights = weights - middle[:, None]
         sums: F64 = frequencies @ weights.T
-        given = self._spread(weights)
+        given = self._sum_variances(weights)
         total = frequencies @ (given + weights**2).T - sums**2
         errors: F64 = np.sqrt(np.maximum(total, given.min(axis=1)) / known)
         return middle + sums, errors
 
-    def share_means(self, n: Any, counts: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """See `Numeric`. The interval is the mean -+ z standard errors, z the normal quantile."""
-        mean, error = (a[..., 0] for a in self._sums(n, counts, self.places[None]))
+    @override
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        """The interval is the mean -+ z standard errors, z the normal quantile."""
+        mean, error = (a[..., 0] for a in self._sums(n, counters, self.places[None]))
         return mean, error, *normal_interval(mean, error, confidence)
 
     def distribution(self, tally: Tally, *, confidence: float = 0.95) -> Distribution:
@@ -177,7 +157,7 @@ class StochasticRounding(ReportedBy, Numeric):
             ParameterError: confidence outside (0, 1).
         """
         self.check_tally(tally)
-        confidence = check_confidence(confidence)
+        confidence = check_open("confidence", confidence)
         middles = (self.places[1:] + self.places[:-1]) / 2
         edges, points = (self.domain.decode(x) for x in (np.concatenate(([0.0], middles, [1.0])), self.places))
         n = tally.n or np.nan
@@ -189,31 +169,41 @@ class StochasticRounding(ReportedBy, Numeric):
 
     # ---- reports: the oracle's
 
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        """The oracle's."""
+        return self.oracle.reports
+
+    @property
+    @override
+    def counters(self) -> int:
+        """The oracle's."""
+        return self.oracle.counters
+
+    @override
+    def is_possible(self, n: int, counts: I64) -> bool:
+        return self.oracle.is_possible(n, counts)
+
+    @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """See the oracle, of the points."""
+        """The oracle's reports of the points."""
         points = round_to_points(codes, self.buckets, noise)
         return self.oracle.perturb_codes(points.astype(self.oracle.domain.code_dtype), noise)
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See the oracle."""
         return self.oracle.count_reports(reports, groups, n_groups)
 
-    @property
-    def reporter(self) -> Mechanism:
-        """The oracle."""
-        return self.oracle
-
+    @override
     def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`: the oracle by its name alone where that says all."""
+        """The oracle by its name alone where that says all."""
         table = self.oracle.to_dict()
         oracle: Any = table.pop("mechanism")
         del table["domain"], table["epsilon"]
         if _made(oracle, self.buckets, self.epsilon) != self.oracle:
             oracle = {"mechanism": oracle, **table}
         return {"epsilon": self.epsilon, "buckets": self.buckets, "oracle": oracle}
-
-
-_MOST = 256
 
 
 def _made(oracle: str | Mapping[str, Any] | Maker, buckets: int, epsilon: float) -> FrequencyOracle:
@@ -229,60 +219,3 @@ def _made(oracle: str | Mapping[str, Any] | Maker, buckets: int, epsilon: float)
     if not isinstance(made, FrequencyOracle) or made.domain != Domain(points):
         raise ParameterError("oracle must make a frequency oracle over the points that it is given")
     return made
-
-
-@singledispatch
-def spread(oracle: FrequencyOracle, weights: F64) -> F64:
-    """Var[sum_v w_v S_v | x] for each x, S_v being whether a report of x supports v.
-
-    Args:
-        oracle: over k values.
-        weights: float64[m, k].
-
-    Returns:
-        float64[m, k], [i, x] for weights i.
-
-    Raises:
-        ParameterError: how the S_v of a report hang together is not known.
-    """
-    raise ParameterError(f"the error of a sum of frequencies is not known for {oracle.name}")
-
-
-@spread.register
-def _(oracle: RandomizedResponse, weights: F64) -> F64:
-    """One S_v is 1: w of a value that is x with p, any other given one with q."""
-    p, q = oracle.p, oracle.q
-    first, second = (q * a.sum(axis=1, keepdims=True) + (p - q) * a for a in (weights, weights**2))
-    variances: F64 = second - first**2
-    return variances
-
-
-@spread.register
-def _(oracle: IndependentBits, weights: F64) -> F64:
-    """The S_v are independent."""
-    p, q = oracle.p, oracle.q
-    squares = weights**2
-    variances: F64 = q * (1 - q) * (squares.sum(axis=1, keepdims=True) - squares) + p * (1 - p) * squares
-    return variances
-
-
-@spread.register
-def _(oracle: SubsetSelection, weights: F64) -> F64:
-    """Of the others, k - 1 are drawn without replacement if x is in the subset, else k."""
-    others, k, p = weights.shape[1] - 1, oracle.k, oracle.p
-    mean = (weights.sum(axis=1, keepdims=True) - weights) / others
-    variance = ((weights**2).sum(axis=1, keepdims=True) - weights**2) / others - mean**2
-    drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
-    variances: F64 = drawn * variance + p * (1 - p) * (weights - mean) ** 2
-    return variances
-
-
-@spread.register
-def _(oracle: HadamardResponse, weights: F64) -> F64:
-    """Over all columns: uniform among those that support x with p, else among the others."""
-    columns = oracle.columns
-    supports = oracle.count_reports(np.arange(columns, dtype=np.uint64), np.arange(columns), columns)
-    given = np.where(supports, oracle.p, 1 - oracle.p) * 2 / columns  # [column, x]
-    sums = weights @ supports.T
-    variances: F64 = sums**2 @ given - (sums @ given) ** 2
-    return variances

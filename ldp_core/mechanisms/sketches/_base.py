@@ -12,21 +12,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import z_score
+from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.noise.base import Noise
-from ldp_core.reports import Native
-from ldp_core.reports.reported_by import ReportedBy
+from ldp_core.noise.base import Noise, Randomness
+from ldp_core.parameters import parameter
+from ldp_core.reports import Native, ReportFormat
 
 
 class Sketch(Mechanism):
@@ -42,7 +44,8 @@ class Sketch(Mechanism):
     domain: OpenDomain
 
     @property
-    def inputs(self) -> Inputs:
+    @override
+    def inputs(self) -> OpenDomain:
         """The open domain."""
         return self.domain
 
@@ -94,7 +97,7 @@ class Sketch(Mechanism):
 
 
 @dataclass(frozen=True, init=False)
-class Candidates(ReportedBy, FrequencyOracle):
+class Candidates(FrequencyOracle):
     """A sketch as a frequency oracle over candidate values; see `Sketch.over`.
 
     Its reports, tallies and fingerprint are the sketch's: it may be made after they were. Values that are
@@ -117,8 +120,8 @@ class Candidates(ReportedBy, FrequencyOracle):
 
     name: ClassVar[str] = "candidates"
 
-    domain: Domain
-    sketch: Sketch
+    domain: Domain = parameter()
+    sketch: Sketch = parameter()
 
     def __init__(self, candidates: Domain | Iterable[Label], sketch: Sketch) -> None:
         if not isinstance(sketch, Sketch):
@@ -132,8 +135,7 @@ class Candidates(ReportedBy, FrequencyOracle):
             )
         if domain.unmatched != "error":
             raise ParameterError("candidates are a list of labels, without unmatched: other values are no candidates")
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "sketch", sketch)
+        self._declare(domain=domain, sketch=sketch)
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
@@ -146,21 +148,29 @@ class Candidates(ReportedBy, FrequencyOracle):
         return self.sketch.memoised
 
     @property
+    @override
+    def title(self) -> str:
+        return self.sketch.title
+
+    @property
+    @override
     def fingerprint(self) -> str:
-        """The sketch's."""
         return self.sketch.fingerprint
 
     @property
+    @override
     def inputs(self) -> Inputs:
-        """The sketch's."""
+        """What is perturbed: the sketch's."""
         return self.sketch.inputs
 
     @property
+    @override
     def exhaustive(self) -> bool:
         """No: other values than the candidates are perturbed too."""
         return False
 
     @property
+    @override
     def counters(self) -> int:
         """The sketch's."""
         return self.sketch.counters
@@ -169,81 +179,90 @@ class Candidates(ReportedBy, FrequencyOracle):
     def _codes(self) -> Codes:
         return self.sketch.inputs.encode(self.domain.arrow_values)
 
+    @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
-        """See `FrequencyOracle`."""
         p, q = self.sketch.support_probability()
         return [p] * self.domain.size, [q] * self.domain.size
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """The sketch's."""
         return self.sketch.worst_ratio()
 
-    def is_possible(self, n: int, counts: I64) -> bool:
-        """See the sketch."""
-        return self.sketch.is_possible(n, counts)
-
     @cached_property
-    def _rates(self) -> tuple[F64, F64, F64]:
-        """As `FrequencyOracle` has them, but once for all candidates, of which there may be a million."""
+    @override
+    def rates(self) -> Rates:
+        """Of one element for all candidates, of which there may be a million."""
         p, q = self.sketch.support_probability()
         d = float(p - q)
-        return np.array([float(q)]), np.array([float(q * (1 - q)) / d**2]), np.array([float(1 - p - q) / d])
+        return Rates(np.array([float(q)]), np.array([float(q * (1 - q)) / d**2]), np.array([float(1 - p - q) / d]), d)
 
+    @override
     def accuracy(self, n: int, beta: float = 0.05) -> float:
-        """See `FrequencyOracle`; where collisions have an error of their own, half of beta is for it."""
+        """As of other oracles; where collisions have an error of their own, half of beta is for it."""
         alone = super().accuracy(n, beta)
         error = self.sketch.collision_error(beta / 2)
         return error + super().accuracy(n, beta / 2) if error else alone
 
+    @override
     def debias(
-        self, n: Any, support: I64, *, confidence: float = 0.95, simultaneous: bool = False
+        self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """See `FrequencyOracle`; ``support`` are the sketch's counters, int64[..., counters].
+        """Of the sketch's counters.
 
         Errors and intervals include the variance of collisions. These only ever add to a count, and seldom but
         much where there are few functions, so that the low end is moved by (z^2 - 1) / 6 times the skewness and the
         standard error (E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
         Revue de l'Institut International de Statistique 5(4), 1938); the high end is left where it is.
         """
-        supporting = self.sketch.support_of(n, support, self._codes)
+        supporting = self.sketch.support_of(n, counters, self._codes)
         counts, errors, low, high = super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
-        more = self.sketch.collision_variance(n, support, counts)
-        z = -NormalDist().inv_cdf((1 - confidence) / (2 * self.domain.size if simultaneous else 2))
+        more = self.sketch.collision_variance(n, counters, counts)
+        z = z_score(confidence, self.domain.size if simultaneous else 1)
         middle, half = (low + high) / 2, np.sqrt(((high - low) / 2) ** 2 + z**2 * more)
         variance = np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
         skew = self.sketch.collision_skewness * more**1.5 / variance * max(z**2 - 1, 0) / 6
         return counts, np.sqrt(errors**2 + more), middle - half - skew, middle + half
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """See the sketch."""
-        return self.sketch.perturb_codes(codes, noise)
+    # ---- reports and counters: the sketch's
 
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        return self.sketch.reports
+
+    @property
+    @override
+    def block(self) -> int:
+        return self.sketch.block
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
+        return self.sketch.perturb_block(codes, noise)
+
+    @override
+    def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
+        return self.sketch.draw(values, randomness, column)
+
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See the sketch: its counters."""
         return self.sketch.count_reports(reports, groups, n_groups)
 
-    @property
-    def title(self) -> str:
-        """The sketch's."""
-        return self.sketch.title
+    @override
+    def is_possible(self, n: int, counts: I64) -> bool:
+        return self.sketch.is_possible(n, counts)
 
-    @property
-    def reporter(self) -> Mechanism:
-        """The sketch."""
-        return self.sketch
+    # ---- as JSON
 
+    @override
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able form."""
         return {"mechanism": self.name, **self.parameters(), **self.domain.to_dict()}
 
+    @override
     def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
         return {"sketch": self.sketch.to_dict()}
 
     @classmethod
+    @override
     def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Candidates:
-        """See `Mechanism`."""
-        unknown = sorted(parameters.keys() - {"sketch"})
-        if unknown:
-            raise ParameterError(f'candidates have "sketch" and "domain", got {unknown} too')
-        return cls(domain, Mechanism.from_dict(parameters.get("sketch", {})))  # type: ignore[arg-type]
+        rest = dict(parameters)
+        return cls(domain, Mechanism.from_dict(rest.pop("sketch", {})), **rest)  # type: ignore[arg-type]

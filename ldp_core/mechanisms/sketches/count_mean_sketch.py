@@ -28,23 +28,39 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
+from typing_extensions import override
 
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Native, Outlook
+from ldp_core.mechanism import Outlook
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._base import Sketch
+from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_integer
-from ldp_core.reports.lists import Lists
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.reports import Native
 
 MOST_CELLS = 1 << 26
 """Of a sketch: half a GiB of counts."""
+MOST_SALT = (1 << 64) - 1
+
+
+def check_width(name: str, value: int, hashes: int) -> int:
+    """Return ``value``.
+
+    Raises:
+        ParameterError: unless it is a power of two, and not too large for so many hash functions.
+    """
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not 2 <= value <= MOST_BUCKETS or value & (value - 1):
+        raise ParameterError(f"{name} must be a power of two in [2, {MOST_BUCKETS}], got {value!r}")
+    if hashes * value > MOST_CELLS:
+        raise ParameterError(f"hashes * {name} must be at most {MOST_CELLS}, got {hashes * value}")
+    return value
 
 
 class CountMean(Sketch):
@@ -55,18 +71,6 @@ class CountMean(Sketch):
     hashes: int
     width: int
     salt: int
-
-    def _set(self, kind: OpenDomain | str, epsilon: float, hashes: int, width: int, salt: int) -> None:
-        object.__setattr__(self, "domain", OpenDomain.of(kind))
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "hashes", check_integer("hashes", hashes, 1))
-        whole = isinstance(width, int) and not isinstance(width, bool)
-        if not whole or not 2 <= width <= MOST_BUCKETS or width & (width - 1):
-            raise ParameterError(f"width must be a power of two in [2, {MOST_BUCKETS}], got {width!r}")
-        if hashes * width > MOST_CELLS:
-            raise ParameterError(f"hashes * width must be at most {MOST_CELLS}, got {hashes * width}")
-        object.__setattr__(self, "width", width)
-        object.__setattr__(self, "salt", check_integer("salt", salt, 0, 2**64 - 1))
 
     @property
     @abstractmethod
@@ -87,18 +91,21 @@ class CountMean(Sketch):
         """The k public hash functions."""
         return RandomFunctions(self.hashes, self.width, self.salt)
 
+    @override
     def support_probability(self) -> tuple[Fraction, Fraction]:
-        """See `Sketch`: over the functions, two values collide with probability 1 / m."""
+        """Over the functions, two values collide with probability 1 / m."""
         own, other = self.bucket_probability
         c = self.functions.collision
         return own, c * own + (1 - c) * other
 
+    @override
     def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
-        """See `Sketch`: k look-ups a candidate."""
+        """By k look-ups a candidate."""
         return self.functions.sums(self.table(counters), codes)
 
+    @override
     def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
-        """See `Sketch`: ((F2 - c^2) - (n - c)) / (k (m - 1)), at least 0, with an unbiased estimate of F2.
+        """((F2 - c^2) - (n - c)) / (k (m - 1)), at least 0, with an unbiased estimate of F2.
 
         Let T be the table and T' the mean of a row of it. A report contributes `spread` to the sum of (T - T')^2
         by itself, and pairs of reports (p' - q')^2 / k (1 - c) if their values are equal and 0 if not, on average
@@ -121,16 +128,18 @@ class CountMean(Sketch):
         return more
 
     @property
+    @override
     def collision_skewness(self) -> float:
-        """See `Sketch`: that of the number of functions, among k, under which two values collide, about Poisson(k / m).
+        """That of the number of functions, among k, under which two values collide, about Poisson(k / m).
 
         (1 - 2 c) / sqrt(k c (1 - c)), c = 1 / m; of all distributions with this F2 that with one heavy value is the
         most skewed.
         """
         return (self.width - 2) / math.sqrt(self.hashes * (self.width - 1))
 
+    @override
     def collision_error(self, beta: float) -> float:
-        """See `Sketch`: Bernstein's inequality for the k functions, whatever the values are.
+        """Bernstein's inequality for the k functions, whatever the values are.
 
         A function moves the estimated frequency by at most 1 and by a variance of at most 1 / (m - 1) (all records
         hold one other value).
@@ -138,6 +147,7 @@ class CountMean(Sketch):
         level = math.log(2 / beta) / self.hashes
         return level / 3 + math.sqrt((level / 3) ** 2 + 2 * level / (self.width - 1))
 
+    @override
     def explain(self, n: int) -> Outlook:
         """The standard error of a value that nobody holds, without the collisions, which depend on the others."""
         p, q = self.support_probability()
@@ -147,7 +157,7 @@ class CountMean(Sketch):
 
 
 @dataclass(frozen=True, init=False)
-class CountMeanSketch(Lists, CountMean):
+class CountMeanSketch(CountMean):
     """Report the number of a hash function and m bits, of which that of the value's bucket is 1 with probability p'.
 
     Args:
@@ -177,12 +187,12 @@ class CountMeanSketch(Lists, CountMean):
 
     name: ClassVar[str] = "count_mean_sketch"
 
-    domain: OpenDomain
-    epsilon: float
-    hashes: int
-    width: int
-    variant: Variant
-    salt: int
+    domain: OpenDomain = converted(OpenDomain.of)
+    epsilon: float = parameter(check_epsilon)
+    hashes: int = parameter(check_integer, low=1)
+    width: int = parameter(check_width, hashes=lambda self: self.hashes)
+    variant: Variant = parameter()
+    salt: int = parameter(check_integer, low=0, high=MOST_SALT)
 
     def __init__(
         self,
@@ -194,9 +204,8 @@ class CountMeanSketch(Lists, CountMean):
         variant: Variant = "optimized",
         salt: int = 0,
     ) -> None:
-        bit = UnaryEncoding([0, 1], epsilon=epsilon, variant=variant)  # (checks both)
-        self._set(kind, bit.epsilon, hashes, width, salt)
-        object.__setattr__(self, "variant", variant)
+        self._declare(domain=kind, epsilon=epsilon, hashes=hashes, width=width, variant=variant, salt=salt)
+        _ = self._encoding  # (refuses a variant that does not exist, and an epsilon that is too small)
 
     @cached_property
     def _encoding(self) -> UnaryEncoding:
@@ -204,128 +213,66 @@ class CountMeanSketch(Lists, CountMean):
         return UnaryEncoding([0, 1], epsilon=self.epsilon, variant=self.variant)
 
     @property
+    @override
     def bucket_probability(self) -> tuple[Fraction, Fraction]:
-        """See `CountMean`: those of a bit."""
+        """Those of a bit."""
         p, q = self._encoding.thresholds
         return fraction(p), fraction(q)
 
     @property
+    @override
     def spread(self) -> Fraction:
-        """See `CountMean`: with B the number of 1s, E B - E B^2 / m."""
+        """With B the number of 1s, E B - E B^2 / m."""
         p, q = self.bucket_probability
         m = self.width
         ones = p + (m - 1) * q
         return ones - (ones**2 + p * (1 - p) + (m - 1) * q * (1 - q)) / m
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: the function does not depend on the value, and buckets differ in two bits."""
+        """The function does not depend on the value, and buckets differ in two bits."""
         return self._encoding.worst_ratio()
 
     @property
+    @override
     def counters(self) -> int:
         """One a function and bucket."""
         return self.hashes * self.width
 
     @property
-    def row(self) -> tuple[np.dtype[Any], int]:
-        """See `Lists`: a function's number, and words of bits."""
-        return np.dtype(np.uint64), 1 + bits.row_words(self.width)
+    @override
+    def reports(self) -> NumberedBits:
+        """A function's number and bits."""
+        return NumberedBits.of(self.hashes, self.width)
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint64[n, 1 + ceil(m / 64)]."""
-        n, size = len(codes), bits.row_bytes(self.width)
+    @property
+    @override
+    def block(self) -> int:
+        return max(_BLOCK // bits.row_bytes(self.width), 1)
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         p, q = self._encoding.thresholds
-        reports = np.zeros((n, self.row[1]), np.uint64)
-        vectors = reports.view(np.uint8)[:, 8 : 8 + size]
-        step = max(_BLOCK // size, 1)
-        for start in range(0, n, step):
-            block = slice(start, min(start + step, n))
-            part = noise.rows(block.start, block.stop)
-            functions = part.uniform_below(self.hashes, block.stop - start, _FUNCTION)
-            buckets = self.functions.at(functions, codes[block])
-            rows = part.one_hot_rows(p, q, buckets, size, _BITS)
-            bits.clear_padding(rows, self.width)
-            reports[block, 0] = functions
-            vectors[block] = rows
-        return reports
+        functions = noise.uniform_below(self.hashes, len(codes), _FUNCTION)
+        buckets = self.functions.at(functions, codes)
+        return self.reports.joined(functions, noise.one_hot_rows(p, q, buckets, bits.row_bytes(self.width), _BITS))
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `Mechanism`: the sums of the bits, for each function."""
-        k, m = self.hashes, self.width
-        cells = groups * k
-        cells += reports[:, 0].astype(np.int64)
-        return _sums(reports[:, 1:], cells, n_groups * k, m).reshape(n_groups, k * m)
+        """The sums of the bits, for each function."""
+        cells = self.reports.cells(reports, groups)
+        return self.reports.sums(reports, cells, n_groups * self.hashes).reshape(n_groups, self.counters)
 
+    @override
     def table(self, counters: I64) -> I64:
-        """See `CountMean`: the counters."""
+        """The counters."""
         return counters.reshape(*counters.shape[:-1], self.hashes, self.width)
 
+    @override
     def is_possible(self, n: int, counts: I64) -> bool:
-        """See `Mechanism`: a report counts at most once in each column, and for one function."""
+        """A report counts at most once in each column, and for one function."""
         return not counts.size or bool(counts.min() >= 0 and self.table(counts).max(axis=-1).sum() <= n)
 
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        native = super().from_arrow(reports, column=column)
-        wrong = native[:, 0] >= np.uint64(self.hashes)
-        if self.width < _WORD:
-            wrong |= native[:, -1] >> np.uint64(self.width) != 0
-        if wrong.any():
-            raise ReportError(
-                f"column {column!r}: {np.count_nonzero(wrong)} of {len(native)} reports name a hash function or a "
-                f"bucket that is not below {self.hashes} and {self.width}"
-            )
-        return native
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {
-            "epsilon": self.epsilon,
-            "hashes": self.hashes,
-            "width": self.width,
-            "variant": self.variant,
-            "salt": self.salt,
-        }
-
-
-def _sums(vectors: U64, cells: I64, n_cells: int, m: int) -> I64:
-    """The sums of the ``m`` bits of the reports in each cell, int64[n_cells, m]."""
-    if n_cells * vectors.shape[1] > _LONG:
-        return _sums_by_cell(vectors, cells, n_cells, m)
-    out = np.zeros((n_cells, m), np.int64)
-    for start in range(0, len(vectors), _ROWS):
-        block, of_block = vectors[start : start + _ROWS], cells[start : start + _ROWS]
-        sizes = np.bincount(of_block, minlength=n_cells)
-        if sizes.max() * n_cells > 2 * len(block):  # few, or not spread as clients draw them (say, sorted)
-            out += _sums_by_cell(block, of_block, n_cells, m)
-        else:
-            out += _sums_side_by_side(block, of_block, sizes)[:, :m]
-    return out
-
-
-def _sums_by_cell(vectors: U64, cells: I64, n_cells: int, m: int) -> I64:
-    rows = np.ascontiguousarray(vectors).view(np.uint8)[:, : bits.row_bytes(m)]
-    return bits.grouped_column_sums(np.ascontiguousarray(rows), m, cells, n_cells)
-
-
-def _sums_side_by_side(vectors: U64, cells: I64, sizes: I64) -> I64:
-    """The i-th reports of all cells make one long row.
-
-    `bits.column_sums` adds a few long rows several times as fast as many short piles.
-    """
-    n, words = vectors.shape
-    order = np.argsort(cells.astype(np.uint16), kind="stable")
-    within = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    at = np.full((sizes.max(), len(sizes)), n)
-    at[within, cells[order]] = order
-    padded = np.zeros((n + 1, words), np.uint64)
-    padded[:n] = vectors
-    rows = padded.take(at, axis=0).view(np.uint8).reshape(len(at), -1)
-    return bits.column_sums(rows, len(sizes) * words * _WORD).reshape(len(sizes), -1)
-
-
-_ROWS = 1 << 17  # reports counted at a time
-_LONG = 1 << 11  # words of a long row, of which a cache should hold many
-_WORD = 64  # bits
 _BLOCK = 1 << 19  # bytes of bits made at a time
 _FUNCTION, _BITS = 0, 1  # lanes of noise

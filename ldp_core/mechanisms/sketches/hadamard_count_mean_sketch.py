@@ -17,22 +17,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.transforms import count_numbers, walsh_hadamard
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
+from ldp_core.mechanisms.sketches.count_mean_sketch import MOST_SALT, CountMean, check_width
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon
-from ldp_core.reports.words import CountedWords
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.reports import Native, Word
 
 
 @dataclass(frozen=True, init=False)
-class HadamardCountMeanSketch(CountedWords, CountMean):
+class HadamardCountMeanSketch(CountMean):
     """Report a hash function, a column of a Hadamard matrix, and whether the value's bucket is +1 there, perturbed.
 
     Args:
@@ -59,11 +61,11 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
 
     name: ClassVar[str] = "hadamard_count_mean_sketch"
 
-    domain: OpenDomain
-    epsilon: float
-    hashes: int
-    width: int
-    salt: int
+    domain: OpenDomain = converted(OpenDomain.of)
+    epsilon: float = parameter(check_epsilon)
+    hashes: int = parameter(check_integer, low=1)
+    width: int = parameter(check_width, hashes=lambda self: self.hashes)
+    salt: int = parameter(check_integer, low=0, high=MOST_SALT)
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
         width: int = 128,
         salt: int = 0,
     ) -> None:
-        self._set(kind, check_epsilon("epsilon", epsilon), hashes, width, salt)
+        self._declare(domain=kind, epsilon=epsilon, hashes=hashes, width=width, salt=salt)
         check_resolved(self._agree, ONE // 2)
 
     @cached_property
@@ -84,27 +86,37 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
         return floor_threshold(e / (e + 1))
 
     @property
+    @override
     def bucket_probability(self) -> tuple[Fraction, Fraction]:
-        """See `CountMean`: two rows of the matrix agree in half of the columns."""
+        """Two rows of the matrix agree in half of the columns."""
         return fraction(self._agree), Fraction(1, 2)
 
     @property
+    @override
     def spread(self) -> Fraction:
-        """See `CountMean`: a column is half +1 and half -1, but for column 0, which is the same for all buckets."""
+        """A column is half +1 and half -1, but for column 0, which is the same for all buckets."""
         return Fraction(self.width - 1, 4)
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: function and column do not depend on the value, the bit is a randomized response."""
+        """Function and column do not depend on the value, the bit is a randomized response."""
         p = fraction(self._agree)
         return p / (1 - p)
 
     @property
+    @override
     def counters(self) -> int:
         """Two a function and column."""
         return 2 * self.hashes * self.width
 
+    @property
+    @override
+    def reports(self) -> Word:
+        """The number of the counter that counts the report."""
+        return Word(self.counters)
+
+    @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
-        """Codes to uint64[n]."""
         n = len(codes)
         agree = coins(noise, self._agree, n, _AGREE)
         cells = noise.uniform_below(self.hashes * self.width, n, _CELL).astype(np.uint32)
@@ -120,37 +132,24 @@ class HadamardCountMeanSketch(CountedWords, CountMean):
         reports |= odd
         return reports
 
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return count_numbers(reports, groups, n_groups, self.counters)
+
+    @override
+    def is_possible(self, n: int, counts: I64) -> bool:
+        """Each report counts once."""
+        return super().is_possible(n, counts) and bool(counts.sum() == n)
+
+    @override
     def table(self, counters: I64) -> I64:
-        """See `CountMean`. The transform is, for each row of the matrix, reports that agree less those that do not."""
+        """The transform is, for each row of the matrix, reports that agree less those that do not."""
         k, m = self.hashes, self.width
         pairs = counters.reshape(-1, m, 2)
-        agree = _transform(pairs[:, :, 1] - pairs[:, :, 0])
+        agree = walsh_hadamard(pairs[:, :, 1] - pairs[:, :, 0])
         agree += pairs.sum(axis=(1, 2))[:, None]
         agree >>= 1
         return agree.reshape(*counters.shape[:-1], k, m)
 
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        return {"epsilon": self.epsilon, "hashes": self.hashes, "width": self.width, "salt": self.salt}
-
 
 _AGREE, _CELL = 0, 1  # lanes of noise
-
-
-def _transform(counts: I64) -> I64:
-    """`hadamard_response.walsh_hadamard` of many short rows: as columns, so that no loop is shorter than their number.
-
-    >>> _transform(np.array([[3, 1, 0, 2]])).tolist()
-    [[6, 0, 2, 4]]
-    """
-    m = counts.shape[1]
-    columns = np.ascontiguousarray(counts.T)
-    shape = columns.shape
-    done = 1
-    while done < m:
-        halves = columns.reshape(-1, 2, done * shape[1])
-        columns = np.empty_like(halves)
-        np.add(halves[:, 0], halves[:, 1], out=columns[:, 0])
-        np.subtract(halves[:, 0], halves[:, 1], out=columns[:, 1])
-        done *= 2
-    return np.ascontiguousarray(columns.reshape(shape).T)

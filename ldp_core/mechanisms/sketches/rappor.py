@@ -15,45 +15,50 @@ that follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bits as packing
-from ldp_core.exact.arrays import I64, U8, U64, Codes
+from ldp_core.exact import bloom
+from ldp_core.exact.arrays import I64, U8, U32, U64, Codes
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanisms.sketches import _bloom as bloom
-from ldp_core.mechanisms.sketches._base import Sketch
-from ldp_core.mechanisms.sketches._rappor_candidates import Correction, Decoded, RapporCandidates
+from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
+from ldp_core.mechanisms.sketches._rappor_candidates import FilterSketch
+from ldp_core.mechanisms.sketches._regression import Design
 from ldp_core.noise.base import Noise, Randomness
-from ldp_core.parameters import check_integer, check_probability
+from ldp_core.parameters import check_choice, check_integer, check_share, converted, parameter
 from ldp_core.reports import Native
-from ldp_core.reports.lists import Lists
-from ldp_core.tally import Tally
 
 Hashing = Literal["aes", "md5"]
-Positions: TypeAlias = Callable[[int, int, npt.NDArray[Any]], bloom.U32]
-"""Of the records from start to stop, and their cohorts: the bits that their values set."""
 
-_MAX_BITS, _MAX_COHORTS = 1 << 16, 1 << 16
-_MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
+
+def check_hashing(name: str, value: Hashing, domain: OpenDomain) -> Hashing:
+    """Return ``value``.
+
+    Raises:
+        ParameterError: unless it is one of `Hashing`, and there are texts for MD5.
+    """
+    if check_choice(name, value, get_args(Hashing)) == "md5" and domain.kind != "str":
+        raise ParameterError(f'{name}="md5" is for texts, kind="str"')
+    return value
 
 
 @dataclass(frozen=True, init=False)
-class Rappor(Lists, Sketch):
+class Rappor(FilterSketch):
     """Report a cohort and k bits: the value's Bloom filter after a permanent and an instantaneous randomized response.
 
     It takes keyed noise only: a secret, and whose value each is.
@@ -89,18 +94,17 @@ class Rappor(Lists, Sketch):
     """
 
     name: ClassVar[str] = "rappor"
-    candidates: ClassVar[str] = "rappor_candidates"
     memoised: ClassVar[bool] = True
 
-    domain: OpenDomain
-    bits: int
-    hashes: int
-    cohorts: int
-    f: float
-    p: float
-    q: float
-    hashing: Hashing
-    epsilon: float = field(init=False)
+    domain: OpenDomain = converted(OpenDomain.of)
+    bits: int = parameter(check_integer, low=2, high=lambda self: 256 if self.hashing == "md5" else 1 << 16)
+    hashes: int = parameter(check_integer, low=1, high=bloom.MD5_BYTES)
+    cohorts: int = parameter(check_integer, low=1, high=1 << 16)
+    f: float = parameter(check_share)
+    p: float = parameter(check_share)
+    q: float = parameter(check_share)
+    hashing: Hashing = parameter(check_hashing, domain=lambda self: self.domain)
+    epsilon: float
 
     def __init__(
         self,
@@ -114,29 +118,16 @@ class Rappor(Lists, Sketch):
         q: float,
         hashing: Hashing = "aes",
     ) -> None:
-        domain = OpenDomain.of(kind)
-        if hashing not in ("aes", "md5"):
-            raise ParameterError(f'hashing must be "aes" or "md5", got {hashing!r}')
-        if hashing == "md5" and domain.kind != "str":
-            raise ParameterError('hashing="md5" is for texts, kind="str"')
-        numbers = {
-            "bits": check_integer("bits", bits, 2, 256 if hashing == "md5" else _MAX_BITS),
-            "hashes": check_integer("hashes", hashes, 1, bloom.MD5_BYTES),
-            "cohorts": check_integer("cohorts", cohorts, 1, _MAX_COHORTS),
-        }
-        if cohorts * (1 + bits) > _MAX_COUNTERS:
+        self._declare(domain=kind, hashing=hashing, bits=bits, hashes=hashes, cohorts=cohorts, f=f, p=p, q=q)
+        if self.counters > _MAX_COUNTERS:
             raise ParameterError(f"a tally has cohorts * (1 + bits) counters: at most {_MAX_COUNTERS}")
-        exact = {name: check_probability(name, x) for name, x in (("f", f), ("p", p), ("q", q))}
-        if not (exact["f"] < 1 and exact["p"] < exact["q"]):
+        if not (self.f < 1 and self.p < self.q):
             raise ParameterError(f"f must be in [0, 1) and p below q, got f={f!r}, p={p!r}, q={q!r}")
-        if not exact["f"] and (not exact["p"] or exact["q"] == 1):
+        if not self.f and (not self.p or self.q == 1):
             raise ParameterError("with f = 0, p must be above 0 and q below 1, or epsilon is infinite")
-        fields = {"domain": domain, "hashing": hashing, **numbers, **{name: float(x) for name, x in exact.items()}}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
         if self._thresholds[1] >= self._thresholds[2]:
             raise ParameterError("p and q are too close: they must differ by more than 64-bit probabilities resolve")
-        object.__setattr__(self, "epsilon", log_above(self.worst_ratio()))
+        self._declare(epsilon=log_above(self.worst_ratio()))
 
     # ---- probabilities and privacy
 
@@ -176,8 +167,9 @@ class Rappor(Lists, Sketch):
         one, zero = q / p, (1 - p) / (1 - q)
         return max(one**a * zero ** min(self.hashes, self.bits - a) for a in range(1, most + 1))
 
+    @override
     def worst_ratio(self) -> Fraction:
-        """See `Mechanism`: of one report. The cohort does not depend on the value."""
+        """Of one report. The cohort does not depend on the value."""
         return self._ratio(*self.bit_probabilities())
 
     def infinite_ratio(self) -> Fraction | None:
@@ -191,8 +183,9 @@ class Rappor(Lists, Sketch):
         ratio = self.infinite_ratio()
         return float("inf") if ratio is None else log_above(ratio)
 
+    @override
     def support_probability(self) -> tuple[Fraction, Fraction]:
-        """See `Sketch`. A report supports a value if it has the bit of the value's first hash function.
+        """A report supports a value if it has the bit of the value's first hash function.
 
         Over the hash functions another value has that bit with probability 1 - (1 - 1 / k)^h.
         """
@@ -202,29 +195,51 @@ class Rappor(Lists, Sketch):
 
     # ---- client
 
-    def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint64[n, 1 + ceil(k / 64)].
+    @property
+    @override
+    def reports(self) -> NumberedBits:
+        """A cohort and the bits."""
+        return NumberedBits.of(self.cohorts, self.bits)
+
+    @property
+    @override
+    def block(self) -> int:
+        return max(_BLOCK // packing.row_bytes(self.bits), 1)
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
+        """By MD5, ``codes`` are the bits that values set, uint32[n, h], as `draw` finds them.
 
         Raises:
-            ParameterError: MD5 needs the texts: use `draw`.
+            ParameterError: by MD5 of other codes.
         """
-        if self.hashing == "md5":
-            raise ParameterError('hashing="md5" needs texts, not codes')
-
-        def positions(start: int, stop: int, cohorts: npt.NDArray[Any]) -> bloom.U32:
-            return bloom.positions(codes[start:stop], cohorts, self.bits, self.hashes)
-
-        return self._report(len(codes), noise, positions)
-
-    def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
-        """See `Mechanism`."""
+        n, width = len(codes), packing.row_bytes(self.bits)
+        cohorts = noise.of_persons().uniform_below(self.cohorts, n, _COHORT)
         if self.hashing == "aes":
-            return super().draw(values, randomness, column)
-        codes = self.inputs.encode(values, column=column)
-        return self._report_texts(values, randomness.bind(self.fingerprint, codes), column)
+            codes = bloom.positions(codes, cohorts, self.bits, self.hashes)
+        elif codes.ndim == 1:
+            raise ParameterError('hashing="md5" needs texts, not codes')
+        flip, p, q = self._thresholds
+        rows = bloom.filters(codes, width)
+        rows ^= _bits(noise, flip, n, width, _PERMANENT)
+        again = noise.instantaneous()
+        zeros = _bits(again, p, n, width, _ZEROS)
+        ones = _bits(again, q, n, width, _ONES)
+        ones ^= zeros
+        rows &= ones
+        rows ^= zeros  # the bit of `ones` where the permanent one is 1, else that of `zeros`
+        return self.reports.joined(cohorts, rows)
 
-    def _report_texts(self, values: Any, noise: Noise, column: str) -> Native:
-        """Reports of texts by MD5, of which each distinct pair of text and cohort is hashed once."""
+    @override
+    def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
+        codes = self.inputs.encode(values, column=column)
+        noise = randomness.bind(self.fingerprint, codes)
+        if self.hashing == "md5":
+            codes = self._positions_of_texts(values, noise, column)
+        return self.perturb_codes(codes, noise)
+
+    def _positions_of_texts(self, values: Any, noise: Noise, column: str) -> U32:
+        """The bits that texts set by MD5, uint32[n, h]; each distinct pair of text and cohort is hashed once."""
         array = as_arrow(values, "str", column=column)
         if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
             array = array.cast(pa.large_string())
@@ -235,50 +250,7 @@ class Rappor(Lists, Sketch):
         distinct, of_record = np.unique(pairs, return_inverse=True)
         words, cohorts = np.divmod(distinct, self.cohorts)
         table = bloom.md5_positions((texts[w] for w in words.tolist()), cohorts.tolist(), self.bits, self.hashes)
-        return self._report(len(pairs), noise, lambda start, stop, _: table[of_record[start:stop]])
-
-    def _report(self, n: int, noise: Noise, positions: Positions) -> U64:
-        width = packing.row_bytes(self.bits)
-        flip, p, q = self._thresholds
-        reports = np.zeros((n, self.row[1]), np.uint64)
-        fresh, persons = noise.instantaneous(), noise.of_persons()
-        step = max(_BLOCK // width, 1)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            cohorts = persons.rows(start, stop).uniform_below(self.cohorts, stop - start, _COHORT)
-            rows = bloom.filters(positions(start, stop, cohorts), width)
-            rows ^= _bits(noise.rows(start, stop), flip, stop - start, width, _PERMANENT)
-            again = fresh.rows(start, stop)
-            zeros = _bits(again, p, stop - start, width, _ZEROS)
-            ones = _bits(again, q, stop - start, width, _ONES)
-            ones ^= zeros
-            rows &= ones
-            rows ^= zeros  # the bit of `ones` where the permanent one is 1, else that of `zeros`
-            packing.clear_padding(rows, self.bits)
-            reports[start:stop, 0] = cohorts
-            reports.view(np.uint8)[start:stop, 8 : 8 + width] = rows
-        return reports
-
-    # ---- reports
-
-    @property
-    def row(self) -> tuple[np.dtype[Any], int]:
-        """See `Lists`: a cohort, and words of bits."""
-        return np.dtype(np.uint64), 1 + packing.row_words(self.bits)
-
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """See `Mechanism`."""
-        rows = super().from_arrow(reports, column=column)
-        wrong = rows[:, 0] >= np.uint64(self.cohorts)
-        if self.bits % 64:
-            wrong |= rows[:, -1] >> np.uint64(self.bits % 64) != 0
-        count = int(np.count_nonzero(wrong))
-        if count:
-            raise ReportError(
-                f"column {column!r}: {count} of {len(rows)} reports have no cohort below {self.cohorts}, or bits "
-                f"beyond the {self.bits} of a filter"
-            )
-        return rows
+        return table[of_record]
 
     def from_integers(self, cohorts: Any, filters: Any) -> U64:
         """Reports of other clients: cohorts, and their bits as unsigned integers (k <= 64), as `tally` takes them.
@@ -299,28 +271,29 @@ class Rappor(Lists, Sketch):
     # ---- server
 
     @property
+    @override
     def counters(self) -> int:
         """M (1 + k): a row of ``n, bits`` a cohort, as in the counts files of google/rappor."""
         return self.cohorts * (1 + self.bits)
 
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """See `counters`."""
-        m, k = self.cohorts, self.bits
-        cells = groups * m
-        cells += reports[:, 0].astype(np.int64)
-        out = np.empty((n_groups * m, 1 + k), np.int64)
-        out[:, 0] = np.bincount(cells, minlength=n_groups * m)
-        rows = np.ascontiguousarray(reports.view(np.uint8)[:, 8 : 8 + packing.row_bytes(k)])
-        out[:, 1:] = packing.grouped_column_sums(rows, k, cells, n_groups * m)
-        return out.reshape(n_groups, m * (1 + k))
+        form, n_cells = self.reports, n_groups * self.cohorts
+        cells = form.cells(reports, groups)
+        out = np.empty((n_cells, 1 + self.bits), np.int64)
+        out[:, 0] = np.bincount(cells, minlength=n_cells)
+        out[:, 1:] = form.sums(reports, cells, n_cells)
+        return out.reshape(n_groups, self.counters)
 
+    @override
     def is_possible(self, n: int, counts: I64) -> bool:
-        """See `Mechanism`: cohorts add up to n, and none has more 1s of a bit than reports."""
+        """Cohorts add up to n, and none has more 1s of a bit than reports."""
         table = counts.reshape(self.cohorts, 1 + self.bits)
         return super().is_possible(n, counts) and bool(table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
 
+    @override
     def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
-        """See `Sketch`, and `support_probability`; by codes, so not for MD5. `over` has the better estimate."""
+        """See `support_probability`; by codes, so not for MD5. `over` has the better estimate."""
         if self.hashing == "md5":
             raise ParameterError('hashing="md5" needs texts, not codes: use over(candidates)')
         first = self.positions(codes, ())[:, :, 0]
@@ -328,7 +301,7 @@ class Rappor(Lists, Sketch):
         out: I64 = table[..., np.arange(self.cohorts)[:, None], 1 + first].sum(axis=-2)
         return out
 
-    def positions(self, codes: Codes, texts: Iterable[Label]) -> npt.NDArray[np.int64]:
+    def positions(self, codes: Codes, texts: Iterable[Label]) -> I64:
         """Bits of candidates in each cohort: int64[m, c, h]; of their codes or, by MD5, of their texts."""
         c, m = len(codes), self.cohorts
         cohorts = np.repeat(np.arange(m), c)
@@ -339,33 +312,10 @@ class Rappor(Lists, Sketch):
             flat = bloom.positions(np.tile(codes, m), cohorts, self.bits, self.hashes)
         return flat.astype(np.int64).reshape(m, c, self.hashes)
 
-    def over(self, candidates: Domain | Iterable[Label]) -> RapporCandidates:
-        """The frequency oracle over some candidates, which reads this mechanism's reports and tallies."""
-        return RapporCandidates(candidates, self)
-
-    def decode(
-        self,
-        tally: Tally,
-        candidates: Domain | Iterable[Label],
-        *,
-        level: float = 0.05,
-        correction: Correction = "bonferroni",
-        confidence: float = 0.95,
-    ) -> Decoded:
-        """Which candidates are there, and how many of each; see `RapporCandidates.decode`."""
-        return self.over(candidates).decode(tally, level=level, correction=correction, confidence=confidence)
-
-    def parameters(self) -> dict[str, Any]:
-        """See `Mechanism`."""
-        names = ("bits", "hashes", "cohorts", "f", "p", "q", "hashing")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_parameters(cls, domain: OpenDomain, parameters: Mapping[str, Any]) -> Rappor:
-        """See `Mechanism`."""
-        if not isinstance(domain, OpenDomain):
-            raise ParameterError('rappor takes an open domain, {"kind": "str"} or {"kind": "int"}')
-        return cls(domain, **parameters)
+    @override
+    def design(self, codes: Codes, texts: Iterable[Label]) -> Design:
+        density = bloom.density(self.bits, self.hashes, md5=self.hashing == "md5")
+        return Design(self.positions(codes, texts), density, self.p_star, self.q_star)
 
 
 def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
@@ -388,6 +338,7 @@ def _unsigned(values: Any) -> U64:
     return array.astype(np.uint64)
 
 
+_MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
 _BLOCK = 1 << 16  # bytes of filters at a time: with their noise, eight times as much, they stay in the L2 cache
 _PERMANENT, _COHORT = 0, 2  # lanes of noise; cohorts share no AES block with anything
 _ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise

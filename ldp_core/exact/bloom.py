@@ -8,21 +8,18 @@ V. Pihur, A. Korolova, "RAPPOR", CCS 2014, section 5.2).
 from __future__ import annotations
 
 import hashlib
-import hmac
 import struct
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import F64, U8, U32, Codes
+from ldp_core.exact.hashing import aes, encrypt
 
 _PUBLIC_KEY = b"ldp: bits of Bloom filters      "
 """Not a secret: clients and server must agree on the bits."""
-_AES_BLOCK = 16
 _WORDS = 4  # of 32 bits in an AES block, each of them one hash function
 MD5_BYTES = 16
 """MD5 gives a byte a hash function: at most 16 of them, of at most 256 bits."""
@@ -46,16 +43,13 @@ def positions(codes: Codes, cohorts: npt.NDArray[Any], bits: int, hashes: int) -
     >>> positions(np.array([7, 7], np.uint64), np.array([0, 1]), 128, 2).shape
     (2, 2)
     """
-    n = len(codes)
-    encryptor = Cipher(algorithms.AES(_PUBLIC_KEY), modes.ECB()).encryptor()  # noqa: S305 (nothing is encrypted with it)
+    n, cipher = len(codes), aes(_PUBLIC_KEY)
     blocks, out = np.empty((n, 2), np.uint64), np.empty((n, hashes), np.uint32)
-    drawn = np.empty(_AES_BLOCK * n + _AES_BLOCK - 1, np.uint8)
     for first in range(0, hashes, _WORDS):
         blocks[:, 0] = codes
         blocks[:, 1] = cohorts
         blocks[:, 1] |= np.uint64(first << 32)
-        encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, drawn.data)
-        words = drawn[: _AES_BLOCK * n].view(np.uint32).reshape(n, _WORDS)[:, : hashes - first]
+        words = encrypt(cipher, blocks).view(np.uint32)[:, : hashes - first]
         wide = np.multiply(words, bits, dtype=np.uint64)
         np.right_shift(wide, 32, out=out[:, first : first + _WORDS], casting="unsafe")
     return out
@@ -104,42 +98,3 @@ def density(bits: int, hashes: int, *, md5: bool = False) -> F64:
         hit = np.bincount(np.arange(256) % bits, minlength=bits) / 256
     out: F64 = 1 - (1 - hit) ** hashes
     return out
-
-
-def google_permanent(bloom: int, secret: bytes, *, bits: int, f: float) -> tuple[int, int, int]:
-    """The permanent round of Google's Python client, to check a port or to replay its reports; not for new data.
-
-    Byte i of HMAC-SHA256(secret, filter as 4 big-endian bytes) decides bit i: its low bit is what a random answer
-    would be, and the answer is random if its upper seven bits are below 128 f. So f is rounded up to a
-    multiple of 1/128, and there are at most 32 bits. `Rappor` has neither limit.
-
-    Args:
-        bloom: the filter as an integer.
-        secret: the client's.
-        bits: k, in [1, 32].
-        f: probability of a random answer, in [0, 1].
-
-    Returns:
-        uniform bits, mask of random answers, and the permanent response, as integers.
-
-    Raises:
-        ParameterError: ``bits`` outside [1, 32], or a filter of more bits.
-
-    >>> google_permanent(8256, b"secret", bits=16, f=0.5)
-    (50360, 56237, 57576)
-    """
-    if not (1 <= bits <= 32 and 0 <= bloom < 1 << bits):
-        raise ParameterError(f"bits must be in [1, 32], and the filter below 2**bits, got bits={bits!r}")
-    digest = hmac.digest(secret, struct.pack(">L", bloom), "sha256")[:bits]
-    uniform = sum((byte & 1) << i for i, byte in enumerate(digest))
-    mask = sum(((byte >> 1) < 128 * f) << i for i, byte in enumerate(digest))
-    return uniform, mask, bloom & ~mask | uniform & mask
-
-
-def google_instantaneous(permanent: int, ones_p: int, ones_q: int) -> int:
-    """The instantaneous round of Google's clients: bits of ``ones_q`` where the permanent ones are 1, else ``ones_p``.
-
-    >>> google_instantaneous(0b0011, ones_p=0b0101, ones_q=0b1110)
-    6
-    """
-    return ones_p & ~permanent | ones_q & permanent
