@@ -12,7 +12,7 @@ import pyarrow as pa
 from benchmarks.columns import EPSILON
 from benchmarks.timing import Row, absolute, compare
 from ldp_core import Hybrid, OneBitMean, Piecewise, SquareWave, StochasticRounding
-from ldp_core.mechanisms.numbers._base import Numeric
+from ldp_core.mechanisms.numbers.base import Numeric
 
 F64 = npt.NDArray[np.float64]
 

@@ -41,7 +41,7 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 
 BAR = 20.0
 OURS = 1_000_000

@@ -27,13 +27,13 @@ from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
 from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
-from ldp_core.mechanisms.numbers._base import Numeric
+from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.numbers.hybrid import Hybrid
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
 from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
 from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
@@ -44,7 +44,7 @@ from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
-from ldp_core.mechanisms.sketches._base import Candidates, Sketch
+from ldp_core.mechanisms.sketches.base import Candidates, Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
 from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor

@@ -68,6 +68,11 @@ def converted(convert: Callable[[Any], Any]) -> Any:
     return field(metadata={"check": lambda _, value: convert(value), "bounds": {}})
 
 
+def derived() -> Any:
+    """A field that is no parameter: the constructor finds it from the others."""
+    return field()
+
+
 def _number(name: str, value: Any, interval: str) -> float:
     """``value`` as a float, if it is one number."""
     with suppress(TypeError, ValueError, OverflowError):

@@ -79,7 +79,8 @@ class Tally(Declared):
         return hash((self.n, self.fingerprint, self.counters.tobytes()))
 
     def __repr__(self) -> str:
-        return f"Tally(n={self.n}, counters={np.array2string(self.counters, threshold=8)}, fingerprint={self.fingerprint!r})"
+        counters = np.array2string(self.counters, threshold=8)
+        return f"Tally(n={self.n}, counters={counters}, fingerprint={self.fingerprint!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (self.to_bytes(),)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ldp_core.estimates.consistency import Consistency
     from ldp_core.estimates.distribution import Distributing
     from ldp_core.inputs.domain import Label, Unmatched
-    from ldp_core.mechanisms.numbers._base import Numeric
+    from ldp_core.mechanisms.numbers.base import Numeric
     from ldp_core.mechanisms.oracles.unary_encoding import Variant
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -1,4 +1,4 @@
-"""The house: which room may import which, as docs/architecture.md draws it. A wrong import fails here, with its line."""
+"""The house: which room may import which, as docs/architecture.md draws it."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.elements.windows import Groups, group, slots
 from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
 from ldp_core.exact.arrays import I64
-from ldp_core.mechanism import Native
 from ldp_core.plans.plan import plan_of, refuse_reports
 from ldp_core.plans.provenance import check_made_by
+from ldp_core.reports import Native
 
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 

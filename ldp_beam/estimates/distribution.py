@@ -78,7 +78,7 @@ class _DistributionTransform(Tallying):
     ) -> None:
         options_of_mechanism = {"buckets": buckets, "method": method}
         asked = {name: value for name, value in options_of_mechanism.items() if value is not None}
-        DistributionEstimate(confidence, **asked).check(mechanism)
+        DistributionEstimate(confidence, buckets, method).check(mechanism)
         made = mechanism
         self._estimated = partial(_rows_of, mechanism=made, confidence=confidence, asked=asked)
         super().__init__(column, made, **options)

@@ -1,7 +1,7 @@
 """What is asked of tallies, and what comes back: an `Estimate` is the question, a `Result` the answer to it.
 
-A kind of estimate is one file in this room: its result, what a mechanism must offer to be asked for it (a protocol), and
-the frozen question with its options, which the core, Polars and Beam pass on as one thing.
+A kind of estimate is one file in this room: its result, what a mechanism must offer to be asked for it (a protocol),
+and the frozen question with its options, which the core, Polars and Beam pass on as one thing.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def tables(estimate: Estimate[Result], mechanism: Mechanism, n: I64, counters: I
 
 
 OFFERS = (
-    "frequency oracles have histograms; mechanisms for numbers have a mean, and SquareWave and StochasticRounding also a "
-    "distribution; HeavyHitters has heavy hitters; a sketch has histograms of candidates, sketch.over([...])"
+    "frequency oracles have histograms; mechanisms for numbers have a mean, and SquareWave and StochasticRounding also "
+    "a distribution; HeavyHitters has heavy hitters; a sketch has histograms of candidates, sketch.over([...])"
 )
 """What to ask of which mechanism."""
 

@@ -28,7 +28,7 @@ from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
 from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
 from ldp_core.mechanisms.oracles.hash_families import MOST_BUCKETS, SMALL_PRIMES

@@ -34,7 +34,7 @@ from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import Keyed

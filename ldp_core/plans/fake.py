@@ -47,8 +47,8 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
-from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.plans.drawn import DrawnColumn

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.parameters import Declared

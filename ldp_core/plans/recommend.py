@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.catalogue import CHOICES, Choice, choice_named
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
@@ -305,7 +305,9 @@ def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | N
     """The error of a mechanism, which knows it best, or of a choice."""
     if isinstance(mechanism, FrequencyOracle):
         if d is not None or epsilon is not None:
-            raise ParameterError("a mechanism has its domain_size and epsilon: give them with the name of a choice only")
+            raise ParameterError(
+                "a mechanism has its domain_size and epsilon: give them with the name of a choice only"
+            )
         m, n = mechanism, _MANY
         return _Error(
             lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.parameters import check_epsilon

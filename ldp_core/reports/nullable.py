@@ -19,7 +19,7 @@ from ldp_core.reports.base import Native, ReportFormat
 class Nullable(ReportFormat):
     """Reports of ``inner``, or null; in place of a list (bit vectors) a list of nulls.
 
-    (pyarrow, as released, does not read a null fixed-size list from Parquet: apache/arrow#35692, seen in version 25.0.1.)
+    (pyarrow does not read a null fixed-size list from Parquet: apache/arrow#35692, seen in version 25.0.1.)
     The working layout has rows of (answered, report), where a report that is none is zeros.
     """
 

@@ -30,7 +30,7 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.longitudinal._base import Longitudinal
+from ldp_core.mechanisms.longitudinal.base import Longitudinal
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row

@@ -26,9 +26,9 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.longitudinal._base import Longitudinal, below_infinity
+from ldp_core.mechanisms.longitudinal.base import Longitudinal, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
-from ldp_core.mechanisms.oracles._base import codes_of
+from ldp_core.mechanisms.oracles.base import codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
     MOST_BUCKETS,

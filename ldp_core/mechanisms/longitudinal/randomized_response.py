@@ -1,4 +1,4 @@
-"""L-GRR: two rounds of randomized response; see `_base.py`."""
+"""L-GRR: two rounds of randomized response; see `base.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing_extensions import override
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.longitudinal._base import Chain, below_infinity
+from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, converted, parameter

@@ -1,4 +1,4 @@
-"""L-OSUE and its relatives: two rounds of unary encoding; see `_base.py`."""
+"""L-OSUE and its relatives: two rounds of unary encoding; see `base.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ldp_core.exact import bits
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.longitudinal._base import Chain, below_infinity, chained
+from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity, chained
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter

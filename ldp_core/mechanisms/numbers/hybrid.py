@@ -25,7 +25,7 @@ from ldp_core.exact.arrays import F64, Codes, select
 from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS
-from ldp_core.mechanisms.numbers._base import LANE_ROUND, Symbols, raised
+from ldp_core.mechanisms.numbers.base import LANE_ROUND, Symbols, raised
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.noise.base import Noise, coins

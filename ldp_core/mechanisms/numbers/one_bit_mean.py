@@ -27,7 +27,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
+from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points
 from ldp_core.noise.base import Noise, coins
 from ldp_core.reports import Flag
 

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from ldp_core.exact.arrays import F64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
-from ldp_core.mechanisms.numbers._base import LANE_FIRST, Symbols, round_to_points
+from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points
 from ldp_core.noise.base import Noise, coins
 
 

@@ -25,10 +25,10 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.numbers._base import Numeric, normal_interval, round_to_points
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter
+from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, derived, parameter
 from ldp_core.reports import Native, ReportFormat
 from ldp_core.tally import Tally
 
@@ -66,7 +66,7 @@ class StochasticRounding(Numeric):
 
     domain: Interval = converted(Interval.of)
     buckets: int = parameter(check_integer, low=2, high=256)
-    oracle: FrequencyOracle
+    oracle: FrequencyOracle = derived()
 
     def __init__(
         self,

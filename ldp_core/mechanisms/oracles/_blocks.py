@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_open
 from ldp_core.reports import Word
 

@@ -28,7 +28,7 @@ from ldp_core.exact.probability import check_resolved, exp_below, floor_threshol
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, converted, parameter
 from ldp_core.reports import Native, Word

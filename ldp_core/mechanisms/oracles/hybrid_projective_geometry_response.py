@@ -27,8 +27,8 @@ from ldp_core.exact.probability import check_resolved, exp_below, floor_threshol
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._base import codes_of
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
+from ldp_core.mechanisms.oracles.base import codes_of
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
     check_field,
     projective_space,

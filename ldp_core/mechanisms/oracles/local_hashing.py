@@ -28,7 +28,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._base import FrequencyOracle, codes_of
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
     MOST_BUCKETS,

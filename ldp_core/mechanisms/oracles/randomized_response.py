@@ -23,7 +23,7 @@ from ldp_core.exact.arrays import F64, Codes, select
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._base import FrequencyOracle, check_reported
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, Randomness, coins
 from ldp_core.parameters import check_epsilon, check_probability, parameter
 from ldp_core.reports import Native, Value

@@ -27,7 +27,7 @@ from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._base import FrequencyOracle, check_reported
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
@@ -107,7 +107,7 @@ class SubsetSelection(FrequencyOracle):
     @property
     @override
     def block_size(self) -> int:
-        """Listed, records whose words and tables stay in the L2 cache; repaired, many rows share the calls of a step."""
+        """Listed: words and tables stay in the L2 cache. Repaired: many rows share the calls of a step."""
         return 1 << 15 if self._is_listed else max((1 << 22) // bits.row_bytes(self.domain.size), 1)
 
     @property

@@ -40,7 +40,7 @@ from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.parameters import check_epsilon, check_share, converted, parameter
 
 

@@ -23,7 +23,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.oracles._independent_bits import IndependentBits
+from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.parameters import check_choice, check_epsilon, check_probability, converted, parameter
 
 Variant = Literal["optimized", "symmetric"]

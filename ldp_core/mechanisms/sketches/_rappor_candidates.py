@@ -17,9 +17,9 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.sketches._base import Candidates, Sketch
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
-from ldp_core.parameters import check_choice, check_open
+from ldp_core.mechanisms.sketches.base import Candidates, Sketch
+from ldp_core.parameters import check_choice, check_open, derived
 from ldp_core.tally import Tally
 
 
@@ -69,7 +69,7 @@ class RapporCandidates(Candidates):
 
     name: ClassVar[str] = "rappor_candidates"
 
-    sketch: FilterSketch
+    sketch: FilterSketch = derived()
 
     @cached_property
     def design(self) -> Design:

@@ -73,7 +73,7 @@ class Design:
     @property
     def cohorts(self) -> int:
         """Number of cohorts, m."""
-        return self.positions.shape[0]
+        return len(self.positions)
 
     @property
     def bits(self) -> int:

@@ -38,8 +38,8 @@ from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Outlook
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
-from ldp_core.mechanisms.sketches._base import Sketch
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
+from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native
@@ -247,7 +247,7 @@ class CountMeanSketch(CountMean):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         return max(_BLOCK // bits.row_bytes(self.width), 1)
 
     @override

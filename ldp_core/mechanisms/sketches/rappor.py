@@ -40,7 +40,7 @@ from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches._rappor_candidates import FilterSketch
 from ldp_core.mechanisms.sketches._regression import Design
 from ldp_core.noise.base import Noise, Randomness
-from ldp_core.parameters import check_choice, check_integer, check_share, converted, parameter
+from ldp_core.parameters import check_choice, check_integer, check_share, converted, derived, parameter
 from ldp_core.reports import Native
 
 Hashing = Literal["aes", "md5"]
@@ -104,7 +104,7 @@ class Rappor(FilterSketch):
     p: float = parameter(check_share)
     q: float = parameter(check_share)
     hashing: Hashing = parameter(check_hashing, domain=lambda self: self.domain)
-    epsilon: float
+    epsilon: float = derived()
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Rappor(FilterSketch):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         return max(_BLOCK // packing.row_bytes(self.bits), 1)
 
     @override

@@ -31,7 +31,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.longitudinal._base import Longitudinal
+from ldp_core.mechanisms.longitudinal.base import Longitudinal
 
 from ...checks import check_marginals, exact_exp, exact_ln
 from .helpers import (

@@ -11,7 +11,7 @@ from typing_extensions import override
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.reports import Bits, Native
 

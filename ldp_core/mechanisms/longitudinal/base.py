@@ -25,7 +25,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from ldp_core.exact.probability import log_above
-from ldp_core.mechanisms.oracles._base import FrequencyOracle, codes_of
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.reports import Native, ReportFormat
 
 

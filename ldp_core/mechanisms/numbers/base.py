@@ -57,7 +57,7 @@ class Numeric(Mechanism):
 
     @property
     @override
-    def block(self) -> int:
+    def block_size(self) -> int:
         return _BLOCK
 
     # ---- what a subclass supplies

@@ -25,7 +25,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles._base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import parameter
 from ldp_core.reports import Native, ReportFormat
@@ -232,8 +232,8 @@ class Candidates(FrequencyOracle):
 
     @property
     @override
-    def block(self) -> int:
-        return self.sketch.block
+    def block_size(self) -> int:
+        return self.sketch.block_size
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
