@@ -213,7 +213,7 @@ def test_the_variance_of_a_plan_is_what_planning_says():
     for m in SIMULATED["sampled"].columns.values():
         assert m.variance(EACH, 300) == pytest.approx(variances(m)[0], rel=0.005)
         assert m.accuracy(3000) == m.inner.accuracy(1000)
-        _, a, b = m._rates
+        _, a, b, _ = m.rates
         assert EACH * a[0] + b[0] * 300 == pytest.approx(m.variance(EACH, 300), rel=0.05)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from ldp_core.estimates.options import Estimation
+from ldp_core.estimates.histogram import HistogramEstimate
 
 from ldp_core import (
     CountMeanSketch,

@@ -43,3 +43,8 @@ POPULATION = {"bead": 9000, "cafe": 6000, "a": 5000, "gag": 4000, "beef": 3000, 
 
 def population(n: int = 20_000) -> pa.Array:
     return pa.concat_arrays([words(**POPULATION), spread(n)])
+
+
+def report_vectors(g: int, m: int) -> list[int]:
+    """The vector of each report as a number to the base g: 0, and those whose highest digit that is not 0 is 1."""
+    return [0, *(v for k in range(m + 1) for v in range(g**k, 2 * g**k))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import json
 import pickle
 from fractions import Fraction
@@ -27,7 +29,7 @@ from ldp_core.exact.probability import fraction
 from ...acceptance import ACCEPTANCE
 from ...checks import check_binomial, exact_exp
 from ...examples import LETTERS
-from .helpers import POPULATION, SMALL, orthogonal, population, small, vector, words
+from .helpers import POPULATION, SMALL, orthogonal, population, report_vectors, small, vector, words
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
@@ -56,14 +58,15 @@ def test_the_variance_is_near_that_of_oue(row):
 def expected_cells(m: HeavyHitters, code: int) -> np.ndarray:
     """Probability of each report of one value, slowly."""
     p, g, size = fraction(m._agree), m.g, m.points.size
+    digits = round(math.log(m.points.buckets, g))
     out = []
     for number, (level, _row) in enumerate(product(m.levels, range(m.rows))):
         prefix = code >> (m.domain.length - level) * m.domain.symbol_bits
         low, high, added = (int(part[number]) for part in (m.hashes._low, m.hashes._high, m.hashes._added))
         bucket = ((high * (prefix >> 32) + low * (prefix % 2**32) + added) % 2**64 >> 32) * m.points.buckets >> 32
-        for y in m.points._vectors:
+        for y in report_vectors(g, digits):
             vectors = g - 1 if y else 1
-            supports = orthogonal(vector(int(y), g, m.points.m + 1), vector(bucket, g, m.points.m), g)
+            supports = orthogonal(vector(int(y), g, digits + 1), vector(bucket, g, digits), g)
             probability = p * vectors if supports else 1 - p
             out.append(probability / m.points.buckets / m.rows / len(m.levels))
     assert len(out) == m.counters == len(m.levels) * m.rows * size

@@ -170,7 +170,7 @@ def check_permanent(m, value, secret) -> None:
     code = value
     if isinstance(m, Loloha):
         [function] = np.unique(reports & np.uint64((1 << 48) - 1))
-        [code] = m._family.hash(np.array([function]), np.array([value]))
+        [code] = m.family.hash(np.array([function]), np.array([value]))
     reported, rates = support_rates(m, reports, permanent_answer(m, code, secret))
     check_binomial(reported, TIMES, rates)
 

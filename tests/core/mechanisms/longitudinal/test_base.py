@@ -267,9 +267,7 @@ def test_blocks_do_not_show(monkeypatch):
     secret = Secret.from_seed(1)
     for m in (ue(20), flip(20, 3), loloha(20)):
         whole = reports_of(m, secret)
-        for module in ("unary_encoding", "d_bit_flip"):
-            monkeypatch.setattr(f"ldp_core.mechanisms.longitudinal.{module}._BLOCK", 64)
-        monkeypatch.setattr("ldp_core.reports.words._BLOCK", 7)
+        monkeypatch.setattr(type(m), "block_size", 7)
         assert reports_of(m, secret).equals(whole)
         monkeypatch.undo()
 

@@ -52,7 +52,7 @@ def check_states_of_loloha(m, monkeypatch) -> None:
     assert (functions == functions[:, :1]).all()
     assert distinct(reports).max() <= m.g
     for person, function in zip(reports, functions[:, 0], strict=True):
-        hashed = m._family.hash(np.full(VALUES, function), np.arange(VALUES))
+        hashed = m.family.hash(np.full(VALUES, function), np.arange(VALUES))
         for bucket in range(m.g):
             assert len(np.unique(person[hashed == bucket])) <= 1, "two answers for one bucket"
 

@@ -12,7 +12,7 @@ import pytest
 from ldp_core import Hybrid, OneBitMean, Piecewise, SquareWave, StochasticRounding, UnaryEncoding
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS
-from ldp_core.mechanisms.numbers import _base as numeric
+from ldp_core.mechanisms.numbers import base as numeric
 
 SIDE = (-1.0, 1.0)
 SYMBOLS = {

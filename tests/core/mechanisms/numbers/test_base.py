@@ -31,7 +31,7 @@ from ldp_core import (
     Tally,
 )
 from ldp_core.inputs.interval import STEPS
-from ldp_core.mechanisms.numbers import _base as numeric
+from ldp_core.mechanisms.numbers import base as numeric
 
 from ...checks import check_binomial, exact_exp
 from .helpers import (
@@ -256,7 +256,7 @@ def test_keyed_reports_repeat(name):
     numbers, ids, secret = np.linspace(-1, 1, 70_000), np.arange(70_000), Secret.generate()
 
     def reports(order):
-        return m.to_numpy(
+        return m.reports.to_numpy(
             m.reports.from_arrow(m.perturb(pa.array(numbers[order]), randomness=Keyed(secret, ids[order], column="c")))
         )
 

@@ -22,7 +22,6 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.numbers.stochastic_rounding import spread
 
 from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
 
@@ -68,7 +67,7 @@ def test_spread_over_all_reports(name):
         first += sums[:, None] * law
         second += sums[:, None] ** 2 * law
     np.testing.assert_allclose(total, 1)
-    np.testing.assert_allclose(spread(m.oracle, weights), second - first**2, atol=1e-12)
+    np.testing.assert_allclose(m.oracle.sum_variance(weights), second - first**2, atol=1e-12)
 
 
 def test_two_points_and_randomized_response_are_one_bit_mean():

@@ -17,7 +17,7 @@ from ldp_core.exact.sampling import ONE
 from ...checks import exact_ln
 
 ROWS = 1_000_000
-CHOICES = {
+KINDS = {
     "OUE": lambda domain: UnaryEncoding(domain, epsilon=1.0),
     "SUE": lambda domain: UnaryEncoding(domain, epsilon=2.0, variant="symmetric"),
     "custom": lambda domain: UnaryEncoding.from_probabilities(domain, p=0.9, q=0.07),

@@ -200,7 +200,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
     np.add.at(expected, (groups, d + reports.astype(int) // m.columns), 1)
     np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.points)
+    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.points)
     np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
     assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
@@ -320,7 +320,7 @@ def test_intervals_cover(shares):
     covered = ((low <= true) & (true <= high)).mean(axis=0)
     assert abs(covered.mean() - 0.95) < 0.005
     assert np.abs(covered - 0.95).max() < 4 * math.sqrt(0.95 * 0.05 / piles)
-    _, _, low, high = m.with_intervals(counts, n, n * m._rates[1], confidence=0.95, simultaneous=False)
+    _, _, low, high = m.with_intervals(counts, n, n * m.rates.a, confidence=0.95, simultaneous=False)
     even = ((low <= true) & (true <= high)).mean(axis=0)
     assert shares == "uniform" or np.abs(even - 0.95).max() > 4 * math.sqrt(0.95 * 0.05 / piles)
 

@@ -119,7 +119,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
     expected = np.zeros((n_groups, d), np.int64)
     np.add.at(expected, groups, linalg.hadamard(m.columns)[1 : d + 1, reports.astype(int)].T == 1)
     np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.columns)
+    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.columns)
     np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
     assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 

@@ -85,7 +85,7 @@ def test_standard_errors_of_the_hybrid_know_the_block():
     low, high = histogram.low, histogram.high
     assert (low < histogram.counts).all()
     assert (histogram.counts < high).all()
-    assert math.isclose(m.variance(n, 0), n * m._rates[1][0])
+    assert math.isclose(m.variance(n, 0), n * m.rates.a[0])
 
 
 def test_other_blocks_that_are_counted_from_the_wrong_one_are_found():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ldp_core import Domain, Keyed, Keystream, LocalHashing, Mechanism, ParameterError, ReportError, Secret, Tally
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.oracles import local_hashing
+from ldp_core.mechanisms.oracles import hash_families
 
 from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
 from ...keyed_reference import SECRET, block
@@ -115,7 +115,7 @@ class Every:
 
 def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
     """A mechanism whose whole noise can be listed, and how to list it."""
-    monkeypatch.setattr(local_hashing, "PRIME", prime)
+    monkeypatch.setattr(hash_families, "PRIME", prime)
     m = LocalHashing(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon, variant=variant)
     seeds = {"first": m.functions} if variant == "fast" else {"first": prime, "second": prime}
     return m, lambda: Every(keep=2, bucket=m.g, **seeds)
@@ -141,7 +141,7 @@ def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, 
         noise = every()
         reports = m.perturb_codes(np.full(len(noise), code, np.uint8), noise)
         weights = noise.weights()
-        supported = m.support_counts(reports, np.arange(len(noise)), len(noise))
+        supported = m.count_reports(reports, np.arange(len(noise)), len(noise))
         for v in range(d):
             probability = sum(w for w, s in zip(weights, supported[:, v], strict=True) if s)
             assert probability == (p[v] if v == code else q[v])
@@ -163,7 +163,7 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     m, every = small(7, monkeypatch, variant, 4, 1.0)
     noise = every()
     reports = m.perturb_codes(np.full(len(noise), 1, np.uint8), noise)
-    supported = m.support_counts(reports, np.arange(len(noise)), len(noise))[:, 2]
+    supported = m.count_reports(reports, np.arange(len(noise)), len(noise))[:, 2]
     there = noise.lanes["first"] > 0
     share = Fraction(m.functions, m.functions - m.functions // int(noise.sizes["first"]))
     total = sum(w for w, s, t in zip(noise.weights(), supported, there, strict=True) if s and t) * share
@@ -173,7 +173,7 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
 @pytest.mark.parametrize("prime", [5, 7, 11, 13])
 @pytest.mark.parametrize("g", [2, 3, 4, 5])
 def test_collisions_of_affine_functions(monkeypatch, prime, g):
-    monkeypatch.setattr(local_hashing, "PRIME", prime)
+    monkeypatch.setattr(hash_families, "PRIME", prime)
     family = local_hashing.AffineFamily(g)
     a, b = np.indices((prime, prime)).reshape(2, -1).astype(np.uint64)
     hashes = np.array([family.hash(a << np.uint64(24) | b, np.full(prime**2, v)) for v in range(prime)])
@@ -185,14 +185,14 @@ def test_collisions_of_affine_functions(monkeypatch, prime, g):
 @pytest.mark.parametrize("g", [2, 3, 4, 149, 1000, 65536])
 def test_collision_probability_of_the_real_family(g):
     family = local_hashing.AffineFamily(g)
-    assert family._width.sum() == local_hashing.PRIME
-    exact = sum(Fraction(int(w), local_hashing.PRIME) ** 2 for w in family._width.tolist())
+    assert family._width.sum() == hash_families.PRIME
+    exact = sum(Fraction(int(w), hash_families.PRIME) ** 2 for w in family._width.tolist())
     assert family.collision == exact
-    assert 0 <= family.collision - Fraction(1, g) <= Fraction(g, local_hashing.PRIME**2)
+    assert 0 <= family.collision - Fraction(1, g) <= Fraction(g, hash_families.PRIME**2)
 
 
 def test_the_prime_is_one():
-    prime = local_hashing.PRIME
+    prime = hash_families.PRIME
     assert prime == 2**24 - 3
     assert all(prime % k for k in range(2, math.isqrt(prime) + 1))
 
@@ -222,7 +222,7 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, variant):
 def slow_support(m, reports, d):
     """bool[n, d], by hashing each value."""
     functions, bucket = reports & np.uint64(2**48 - 1), reports >> np.uint64(48)
-    return np.array([m._family.hash(functions, np.full(len(reports), v)) == bucket for v in range(d)]).T
+    return np.array([m.family.hash(functions, np.full(len(reports), v)) == bucket for v in range(d)]).T
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -236,8 +236,8 @@ def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
     expected = slow_support(m, reports, d)
     sums = np.zeros((n_groups, d), np.int64)
     np.add.at(sums, groups, expected)
-    np.testing.assert_array_equal(m.support_counts(reports, groups, n_groups), sums)
-    some = m.support_counts(reports[:0], groups[:0], n_groups)
+    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), sums)
+    some = m.count_reports(reports[:0], groups[:0], n_groups)
     assert some.shape == (n_groups, d)
     assert not some.any()
 
@@ -260,11 +260,11 @@ def test_both_ways_of_fast_counting_are_taken(monkeypatch):
     expected = slow_support(m, reports, 20)
     whole = m.tally(reports).counters
     np.testing.assert_array_equal(whole, expected.sum(axis=0))
-    monkeypatch.setattr(local_hashing, "_CELLS", m.functions * m.g * 2)  # few groups at a time
+    monkeypatch.setattr(hash_families, "_CELLS", m.functions * m.g * 2)  # few groups at a time
     groups = np.arange(60_000) * 7 % 5
-    counts = m.support_counts(reports, groups, 5)
+    counts = m.count_reports(reports, groups, 5)
     np.testing.assert_array_equal(counts, [expected[groups == g].sum(axis=0) for g in range(5)])
-    monkeypatch.setattr(local_hashing, "_counts_of_rows", None)
+    monkeypatch.setattr(hash_families, "_counts_of_rows", None)
     np.testing.assert_array_equal(m.tally(reports).counters, whole)
 
 
@@ -284,7 +284,7 @@ def test_tallies_merge_and_arrow_round_trips():
 
 
 def columns(m, reports):
-    return np.array([column.copy() for column in m._family._supported(reports, m.domain.size)]).T
+    return np.array([column.copy() for column in m.family._supported(reports, m.domain.size)]).T
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -303,7 +303,7 @@ def test_marginals(variant, d, epsilon, policy):
 def test_codes_at_the_end_of_the_largest_domain():
     """All the arithmetic at its edges; of a domain of 16 million values two are looked at."""
     family = local_hashing.AffineFamily(1 << 16)
-    n, top = 400_000, local_hashing.PRIME - 1
+    n, top = 400_000, hash_families.PRIME - 1
     functions = family.draw(n, Keystream())
     one, other = (family.hash(functions, np.full(n, v, np.uint32)) for v in (top, top - 1))
     assert max(one.max(), other.max()) < 1 << 16
@@ -320,7 +320,7 @@ def test_functions_are_uniform_and_rows_independent(variant):
         check_uniform(np.bincount(functions.astype(int), minlength=m.functions))
     else:
         for part in (functions >> np.uint64(24), functions & np.uint64(2**24 - 1)):
-            assert part.max() < local_hashing.PRIME
+            assert part.max() < hash_families.PRIME
             check_uniform(np.bincount((part % np.uint64(97)).astype(int), minlength=97))
     supported = columns(m, reports)
     for v in (7, 8):
@@ -329,8 +329,8 @@ def test_functions_are_uniform_and_rows_independent(variant):
 
 def test_functions_shared_by_neighbours_are_found(monkeypatch):
     m = LocalHashing(range(20), epsilon=1.0)
-    real = m._family.draw
-    monkeypatch.setattr(m._family, "draw", lambda n, noise: np.repeat(real(-(-n // 2), noise), 2)[:n])
+    real = m.family.draw
+    monkeypatch.setattr(m.family, "draw", lambda n, noise: np.repeat(real(-(-n // 2), noise), 2)[:n])
     supported = columns(m, m.perturb(np.full(500_000, 7)))
     with pytest.raises(AssertionError):
         check_rows_independent(supported[:, 8:9], np.array([m.q]))
@@ -339,8 +339,8 @@ def test_functions_shared_by_neighbours_are_found(monkeypatch):
 def test_functions_that_collide_too_often_are_found(monkeypatch):
     """A table of 50 random functions in place of the family: estimates are biased, whatever n."""
     m = LocalHashing(range(20), epsilon=1.0)
-    table = m._family.draw(50, Keystream(bytes(32)))
-    monkeypatch.setattr(m._family, "draw", lambda n, noise: table[noise.uniform_below(50, n, 2)])
+    table = m.family.draw(50, Keystream(bytes(32)))
+    monkeypatch.setattr(m.family, "draw", lambda n, noise: table[noise.uniform_below(50, n, 2)])
     codes = np.zeros(1_000_000, np.int64)
     expected = np.where(np.arange(20) == 0, m.p, m.q)
     with pytest.raises(AssertionError, match="probability"):
@@ -420,7 +420,7 @@ def test_bad_epsilon(epsilon, variant):
 
 
 def test_a_domain_that_is_too_large(monkeypatch):
-    monkeypatch.setattr(local_hashing, "PRIME", 5)
+    monkeypatch.setattr(hash_families, "PRIME", 5)
     LocalHashing(range(5), epsilon=1)
     with pytest.raises(ParameterError, match="at most"):
         LocalHashing(range(6), epsilon=1)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_core import Keyed, Mechanism, MechanismMismatchError, ParameterError, ReportError, Secret, Tally, UnaryEncoding
+from ldp_core.exact import projective
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
@@ -50,7 +51,7 @@ def test_each_draw_is_another_point_of_the_right_set(field, t):
 @pytest.mark.parametrize(("field", "t"), SPACES)
 @pytest.mark.parametrize("block", [1, 1 << 15])
 def test_the_transform_is_the_product_with_the_matrix(monkeypatch, field, t, block):
-    monkeypatch.setattr(projective_geometry_response, "_BLOCK", block)
+    monkeypatch.setattr(projective, "_BLOCK", block)
     space = ProjectiveSpace(field, t)
     counts = np.random.default_rng(t).integers(0, 1000, (3, space.points))
     expected = counts @ incidence(field, t).T
@@ -141,7 +142,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     if isinstance(m, HPGR):
         np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
     np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.reports.words._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
+    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
     np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
     assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 

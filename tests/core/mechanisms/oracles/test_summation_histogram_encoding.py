@@ -152,7 +152,7 @@ def test_each_entry_has_exactly_its_words(epsilon, unit):
     words = np.array([w for low, high in itertools.pairwise(edges) for w in (low, high - 1)], np.uint64)
     np.testing.assert_array_equal(m._entry_of(words), np.repeat(np.arange(m.entries[0], m.entries[1] + 1), 2))
     rows = words.reshape(-1, 2)
-    entries = m._draw_entries(len(rows), Scripted(rows), np.empty(len(words), m._dtype))
+    entries = m._draw_entries(len(rows), Scripted(rows))
     np.testing.assert_array_equal(entries, np.repeat(np.arange(m.entries[0], m.entries[1] + 1), 2))
 
 

@@ -17,8 +17,8 @@ from ldp_core.exact.sampling import ONE
 from ...acceptance import ACCEPTANCE, PEERS, exactly
 from ...checks import check_binomial, check_marginals, check_rows_independent, exact_ln
 from .helpers import (
-    CHOICES,
     INPUTS,
+    KINDS,
     ROWS,
     domain,
     epsilons,
@@ -32,12 +32,12 @@ from .helpers import (
 )
 
 
-@pytest.mark.parametrize("kind", CHOICES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("i", "d"), list(enumerate([3, 8, 9, 16, 64, 65, 128, 130])))
 def test_bit_vectors(kind, i, d):
-    policy = ["error", "other", "none"][(i + list(CHOICES).index(kind)) % 3]
+    policy = ["error", "other", "none"][(i + list(KINDS).index(kind)) % 3]
     domain = Domain([f"v{k}" for k in range(d - (policy == "other"))], unmatched=policy)
-    m = CHOICES[kind](domain)
+    m = KINDS[kind](domain)
     table = table_of(m)
     codes = np.random.default_rng(i).permutation(ROWS) % len(table)
     reports = m.perturb(values_of(m, codes, INPUTS[i]), packed=i % 2 == 0)
@@ -46,7 +46,7 @@ def test_bit_vectors(kind, i, d):
 
 @pytest.mark.parametrize(("kind", "d"), [("OUE", 3), ("SUE", 16), ("custom", 65), ("OUE", 128)])
 def test_rows_and_columns_of_bit_vectors_are_independent(kind, d):
-    m = CHOICES[kind](range(d))
+    m = KINDS[kind](range(d))
     for value in (0, d // 2):
         check_rows_independent(m.perturb(np.full(ROWS // 2, value)), table_of(m)[value])
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_core import ParameterError, Rappor
-from ldp_core.exact import bits
-from ldp_core.mechanisms.sketches import _bloom as bloom
+from ldp_core.exact import bits, bloom
 
 from ...checks import check_binomial, check_uniform
 from .helpers import CHROME

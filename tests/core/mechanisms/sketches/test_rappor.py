@@ -29,8 +29,8 @@ from ldp_core import (
     Secret,
     Tally,
 )
+from ldp_core.exact import bloom
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.sketches import _bloom as bloom
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
 from ...checks import check_binomial, check_rows_independent, check_uniform, exact_exp, exact_ln

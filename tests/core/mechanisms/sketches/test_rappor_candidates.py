@@ -11,7 +11,8 @@ from scipy import optimize
 
 from ldp_core import Keyed, ParameterError, Rappor, Secret
 from ldp_core.mechanisms.sketches import _rappor_candidates as rappor_decoding
-from ldp_core.mechanisms.sketches._rappor_candidates import nonnegative, p_values, significant
+from ldp_core.mechanisms.sketches._rappor_candidates import p_values, significant
+from ldp_core.mechanisms.sketches._regression import nonnegative
 
 from ...checks import check_binomial, check_uniform
 from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed, simulated
