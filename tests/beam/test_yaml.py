@@ -474,7 +474,7 @@ def test_panes_and_lateness_in_a_stream():
 
 def test_the_streaming_example_on_a_local_pubsub():
     pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
-    from pipelines.pubsub import PubSub, PubSubServer
+    from pipelines.local.pubsub import PubSub, PubSubServer
 
     name = "projects/test-project/{}".format
     service = PubSub(capacity=10_000)
