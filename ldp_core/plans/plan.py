@@ -302,7 +302,7 @@ class PrivacyPlan:
                 f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}"
             )
 
-    def schema(self, source: pa.Schema, *, packed: bool = True) -> pa.Schema:
+    def schema(self, source: pa.Schema, *, packed: bool = False) -> pa.Schema:
         """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
         self.check_columns(source.names)
         fields = [pa.field(name, m.report_type(packed=packed), nullable=m.nullable) for name, m in self.columns.items()]
@@ -311,7 +311,7 @@ class PrivacyPlan:
         )
 
     def perturb(
-        self, batch: pa.RecordBatch, *, packed: bool = True, key: Secret | None = None, ids: Any = None
+        self, batch: pa.RecordBatch, *, packed: bool = False, key: Secret | None = None, ids: Any = None
     ) -> pa.RecordBatch:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
 
