@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
-import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
 from apache_beam.utils.windowed_value import WindowedValue
+from typing_extensions import override
 
+import ldp_core
 from ldp_beam.elements.batches import Batch, Lot, Part
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
-from ldp_beam.elements.ids import NoiseKey, noise_key
+from ldp_beam.elements.ids import KeyLike, NoiseKey, noise_key
 from ldp_beam.elements.records import (
     NAMESPACE,
     FlushedAtOnce,
@@ -25,9 +26,7 @@ from ldp_beam.elements.records import (
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.stable import Stable
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
-from ldp_core import RandomizedResponse as RandomizedResponseMechanism
-from ldp_core import UnaryEncoding as UnaryEncodingMechanism
-from ldp_core.inputs.domain import Label
+from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant
 from ldp_core.plans.plan import refuse_reports
 
@@ -41,8 +40,8 @@ class Perturb(RecordsTransform):
 
     Args:
         plan: which columns leave, and how.
-        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int)
-            rather than as Booleans (``FixedSizeList<bool>``; a list of bool).
+        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int) rather than
+            as Booleans (``FixedSizeList<bool>``; a list of bool): what to store when they are long.
         stabilize: end with ``beam.Reshuffle``. A runner may repeat a stage, and every repetition draws
             new noise: without the Reshuffle, a consumer with side effects in the same stage (a write to a file
             or a service) sees several reports of one record, and the record spends epsilon several
@@ -73,9 +72,9 @@ class Perturb(RecordsTransform):
         self,
         plan: PrivacyPlan,
         *,
-        packed: bool = True,
+        packed: bool = False,
         stabilize: bool = True,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
     ) -> None:
         super().__init__()
@@ -91,8 +90,8 @@ class Perturb(RecordsTransform):
         self._packed = packed
         self._stabilize = stabilize
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         refuse_sliding(pcoll)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
@@ -107,9 +106,19 @@ class Perturb(RecordsTransform):
         dead_letters.element_type = DeadLetter
         return reports, dead_letters
 
+    @override
     def display_data(self) -> dict[str, Any]:
         """What the record spends, for the runner's user interface."""
         return {"epsilon": self._plan.epsilon, "plan": self._plan.fingerprint}
+
+
+class PerturbOptions(TypedDict, total=False):
+    """Keyword arguments of `RandomizedResponse` and `UnaryEncode`; see `Perturb`."""
+
+    packed: bool
+    stabilize: bool
+    key: KeyLike | None
+    id: str | None
 
 
 class RandomizedResponse(Perturb):
@@ -117,9 +126,15 @@ class RandomizedResponse(Perturb):
 
     Args:
         column: to perturb.
-        mechanism: a ``ldp_core.RandomizedResponse``; or give ``epsilon``, and ``domain`` where it is not Boolean.
+        mechanism: a `ldp_core.RandomizedResponse`, or instead of it
+        epsilon: what one report spends,
+        domain: the declared values; default the Booleans, and
+        unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         keep: columns that pass through unchanged and unprotected.
-        packed, stabilize: see `Perturb`.
+        packed, stabilize, key, id: see `Perturb`.
+
+    Raises:
+        ParameterError: neither a mechanism nor epsilon, or both; or bad parameters.
 
     >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -131,20 +146,18 @@ class RandomizedResponse(Perturb):
     def __init__(
         self,
         column: str,
-        mechanism: RandomizedResponseMechanism | None = None,
+        mechanism: ldp_core.RandomizedResponse | None = None,
         *,
-        domain: Domain | Iterable[Label] = (False, True),
         epsilon: float | None = None,
+        domain: Domain | Iterable[Label] | None = None,
+        unmatched: Unmatched = "error",
         keep: Iterable[str] = (),
-        packed: bool = True,
-        stabilize: bool = True,
+        **options: Unpack[PerturbOptions],
     ) -> None:
-        if (mechanism is None) == (epsilon is None):
-            raise ParameterError("give either a mechanism or epsilon (and a domain)")
-        if mechanism is None:
-            mechanism = RandomizedResponseMechanism(domain, epsilon=epsilon)  # type: ignore[arg-type]
-        _check_kind(mechanism, RandomizedResponseMechanism)
-        super().__init__(PrivacyPlan({column: mechanism}, keep=keep), packed=packed, stabilize=stabilize)
+        if mechanism is None and domain is None:
+            domain = (False, True)
+        made = _mechanism(ldp_core.RandomizedResponse, mechanism, domain, unmatched, epsilon=epsilon)
+        super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
 
 
 class UnaryEncode(Perturb):
@@ -152,14 +165,21 @@ class UnaryEncode(Perturb):
 
     Args:
         column: to perturb.
-        mechanism: a ``ldp_core.UnaryEncoding``; or give ``domain`` and ``epsilon``, and ``variant``.
+        mechanism: a `ldp_core.UnaryEncoding`, or instead of it
+        epsilon: what one report spends,
+        domain: the declared values,
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
+        unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         keep: columns that pass through unchanged and unprotected.
-        packed, stabilize: see `Perturb`.
+        packed, stabilize, key, id: see `Perturb`.
+
+    Raises:
+        ParameterError: neither a mechanism nor epsilon and domain, or both; or bad parameters.
 
     >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     events = p | beam.Create([{"os": "ios"}])
-    ...     reports = events | UnaryEncode("os", domain=["ios", "android"], epsilon=1.0, packed=False)
+    ...     reports = events | UnaryEncode("os", domain=["ios", "android"], epsilon=1.0)
     ...     _ = reports | beam.Map(lambda report: print(len(report["os"])))
     2
     """
@@ -167,26 +187,47 @@ class UnaryEncode(Perturb):
     def __init__(
         self,
         column: str,
-        mechanism: UnaryEncodingMechanism | None = None,
+        mechanism: ldp_core.UnaryEncoding | None = None,
         *,
-        domain: Domain | Iterable[Label] | None = None,
         epsilon: float | None = None,
+        domain: Domain | Iterable[Label] | None = None,
         variant: Variant = "optimized",
+        unmatched: Unmatched = "error",
         keep: Iterable[str] = (),
-        packed: bool = True,
-        stabilize: bool = True,
+        **options: Unpack[PerturbOptions],
     ) -> None:
-        if (mechanism is None) == (epsilon is None) or (mechanism is None) == (domain is None):
-            raise ParameterError("give either a mechanism, or domain and epsilon")
-        if mechanism is None:
-            mechanism = UnaryEncodingMechanism(domain, epsilon=epsilon, variant=variant)  # type: ignore[arg-type]
-        _check_kind(mechanism, UnaryEncodingMechanism)
-        super().__init__(PrivacyPlan({column: mechanism}, keep=keep), packed=packed, stabilize=stabilize)
+        asked = None if variant == "optimized" else variant
+        made = _mechanism(ldp_core.UnaryEncoding, mechanism, domain, unmatched, epsilon=epsilon, variant=asked)
+        super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
 
 
-def _check_kind(mechanism: Mechanism, kind: type[Mechanism]) -> None:
-    if not isinstance(mechanism, kind):
-        raise ParameterError(f"mechanism must be a {kind.__name__}, got {type(mechanism).__name__}")
+def _mechanism(
+    cls: type[Mechanism],
+    mechanism: Mechanism | None,
+    domain: Domain | Iterable[Label] | None,
+    unmatched: Unmatched,
+    **parameters: Any,
+) -> Mechanism:
+    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which None are left out.
+
+    Raises:
+        ParameterError: both, or not enough.
+    """
+    given = {name: value for name, value in parameters.items() if value is not None}
+    policy = {} if unmatched == "error" else {"unmatched": unmatched}
+    if mechanism is not None:
+        if not isinstance(mechanism, cls):
+            raise ParameterError(f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}")
+        names = [*given, *policy, *([] if domain is None else ["domain"])]
+        if names:
+            raise ParameterError(f"pass a mechanism or {' and '.join(names)}, not both: the mechanism has its own")
+        return mechanism
+    if domain is None or "epsilon" not in given:
+        raise ParameterError("pass a mechanism, or domain and epsilon")
+    if isinstance(domain, Domain) and policy:
+        raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
+    made: Any = cls  # both take their domain, and then their parameters by name
+    return made(domain if isinstance(domain, Domain) else Domain(domain, **policy), **given)  # type: ignore
 
 
 def _single(reports: Any) -> list[Any]:
@@ -211,6 +252,7 @@ class _PerturbDoFn(RecordsDoFn):
         self._key = key
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
 
+    @override
     def work(self, part: Part) -> list[WindowedValue]:
         reports = self._of_lot(part) if isinstance(part, Lot) else [self._of_batch(part)]
         self._perturbed.inc(len(part))
@@ -242,9 +284,11 @@ class _PerturbDoFn(RecordsDoFn):
             for record, values in zip(lot.records, zip(*columns, strict=True), strict=True)
         ]
 
+    @override
     def check_schema(self, schema: pa.Schema) -> None:
         refuse_reports(schema, self._plan.columns)
 
+    @override
     def find_faults(self, part: Part, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
@@ -252,4 +296,4 @@ class _PerturbDoFn(RecordsDoFn):
             check_values(part.column(name), mechanism.inputs, name, faults)
         for name in self._plan.keep:
             if part.column(name) is None:
-                faults.add(name, NO_COLUMN, np.ones(len(part), bool))
+                faults.add(name, NO_COLUMN)

@@ -130,7 +130,7 @@ class TelemetryJob:
     @property
     def report_schema(self) -> pa.Schema:
         """Schema of the reports on disk: the plan's columns, and the event time cut to its window."""
-        return coarsen(self.working_plan.schema(self.source).empty_table(), self).schema
+        return coarsen(self.working_plan.schema(self.source, packed=True).empty_table(), self).schema
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Add the job's steps to ``pipeline``."""
@@ -140,7 +140,7 @@ class TelemetryJob:
             | "Read" >> beam.ParDo(ReadEvents(self.events)).with_outputs(ReadEvents.DEAD, main="events")
         )
         events = read["events"] | "Batches" >> beam.Map(_same).with_output_types(pa.RecordBatch)
-        perturb = ldp_beam.Perturb(self.working_plan, stabilize=self.reports, key=self.key, id=self.id)
+        perturb = ldp_beam.Perturb(self.working_plan, packed=True, stabilize=self.reports, key=self.key, id=self.id)
         reports, invalid = events | "Perturb" >> perturb.with_exception_handling()
         means = [reports | f"Mean {name}" >> self._estimate(name) for name in self.numbers]
         others = [name for name in self.plan.columns if name not in self.numbers]
@@ -233,7 +233,7 @@ def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:
         micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         start = pc.multiply(_floor_divide(micros, job.window_micros), job.window_micros).cast(pa.timestamp("us", "UTC"))
         table = table.set_column(table.schema.get_field_index(job.event_time), "window_start", start)
-    return table.replace_schema_metadata(job.plan.schema(job.source).metadata)
+    return table.replace_schema_metadata(job.plan.schema(job.source, packed=True).metadata)
 
 
 def _floor_divide(values: pa.ChunkedArray, size: int) -> pa.ChunkedArray:

@@ -3,13 +3,14 @@
 Reads event files (Parquet, CSV, NDJSON; globs allowed), turns each record into one private report as a plan
 says, tallies the reports in windows of event time, and writes unbiased histograms and means with confidence intervals.
 
-With ``--live`` it needs no files: a simulated fleet perturbs on its devices and streams reports, see `pipelines.live`.
+With ``--live`` it needs no files: simulated devices perturb and stream reports, see `pipelines.local.live`, which is
+not in the wheel.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import logging
 import sys
 import tempfile
@@ -97,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--confidence", type=float, default=0.95, help="of the intervals (default 0.95)")
     made.add_argument("--simultaneous", action="store_true", help="intervals that hold together over a column's values")
     _add_files(made.add_argument_group("events in files, perturbed at ingestion"))
-    _add_live(made.add_argument_group("live: a simulated fleet, perturbed on the devices (needs ldp-telemetry[gcp])"))
+    _add_live(made.add_argument_group("live: simulated devices that perturb (in a checkout; needs ldp-telemetry[gcp])"))
     return made
 
 
@@ -219,7 +220,9 @@ def _check_live(commands: argparse.ArgumentParser, args: argparse.Namespace, bea
 
 
 def _live(args: argparse.Namespace) -> int:
-    live = importlib.import_module("pipelines.live")  # needs packages that the other modes do not
+    if importlib.util.find_spec("pipelines.local") is None:
+        raise LdpError("--live is not part of the installed package: run it in a checkout of the source")
+    live = importlib.import_module("pipelines.local.live")  # needs packages that the other modes do not
     try:
         rate = None if args.rate == "max" else float(args.rate)
     except ValueError:

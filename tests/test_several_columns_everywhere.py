@@ -263,7 +263,7 @@ def test_beam(name, column, single):
 def test_beam_draws_one_column_a_record():
     plan = PLANS["sampled"]
     for elements in (events(500).to_dicts(), events(500).to_arrow().to_batches(max_chunksize=100)):
-        for reports in run(ldp_beam.Perturb(plan), elements):
+        for reports in run(ldp_beam.Perturb(plan, packed=True), elements):
             check_one_answer(reports)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
+from ldp_beam.elements.faults import NO_TIME, Faults
 from ldp_core import DtypeError, InputError, Mechanism, PlanError, ReportError
 from ldp_core.exact.arrays import I64, Bools
 from ldp_core.exact.arrow import plain
@@ -84,12 +85,12 @@ class Batch:
             labels.append(None)
         return codes.to_numpy(zero_copy_only=False).astype(np.int64), ["null" if t is None else t for t in labels]
 
-    def reports(self, name: str, mechanism: Mechanism) -> pa.Array | None:
-        """The column of reports."""
-        return self.column(name)
+    def reports(self, name: str, mechanism: Mechanism) -> pa.Array:
+        """The column of reports; see `required`."""
+        return self.required(name)
 
     def event_times(self, name: str) -> tuple[I64, Bools | None]:
-        """See `_event_times`."""
+        """Times in microseconds, and which records have none; see `_event_times`."""
         return _event_times(self.required(name), name)
 
     def stamps(self) -> I64:
@@ -138,7 +139,7 @@ class Lot:
         ]
 
     def texts(self, name: str) -> tuple[I64, list[str]]:
-        """See `Batch.texts`."""
+        """The values as numbers and texts, as `Batch.texts`."""
         values = ["null" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in self.column(name)]
         numbers: dict[str, int] = {}
         codes = [numbers.setdefault(text, len(numbers)) for text in values]
@@ -155,17 +156,17 @@ class Lot:
         return np.array([m or 0 for m in micros], np.int64), bad if bad.any() else None
 
     def stamps(self) -> I64:
-        """See `Batch.stamps`."""
+        """The timestamp of each record, int64[n] microseconds."""
         return np.array([record.timestamp.micros for record in self.records], np.int64)
 
     def own_windows(self) -> tuple[I64, list[Any]]:
-        """See `Batch.own_windows`."""
+        """The window of each record, as numbers int64[n], and the windows."""
         numbers: dict[Any, int] = {}
         codes = [numbers.setdefault(record.window, len(numbers)) for record in self.records]
         return np.array(codes, np.int64), list(numbers)
 
     def take(self, rows: Bools) -> Lot:
-        """See `Batch.take`."""
+        """The records where ``rows`` is true."""
         return Lot([self.records[i] for i in np.flatnonzero(rows)])
 
 
@@ -250,13 +251,33 @@ def _micros(value: Any) -> int | None:
     return micros if micros is not None and _FIRST <= micros <= _LAST else None
 
 
-def check_times(missing: Bools | None, name: str) -> None:
-    """Raise `InputError` if there are event times ``missing``."""
+def times_of(part: Part, name: str | None) -> I64:
+    """The event time of each record, int64[n] microseconds: from the column ``name``, or None: the element timestamp.
+
+    Raises:
+        DtypeError: the column holds no times.
+        InputError: records have no event time.
+        PlanError: a batch has no such column.
+    """
+    if name is None:
+        return part.stamps()
+    times, missing = part.event_times(name)
     if missing is not None:
         raise InputError(
             f"column {name!r}: {np.count_nonzero(missing)} of {len(missing)} records have no event time "
             "(null, not a time, or out of range)"
         )
+    return times
+
+
+def find_time_faults(part: Part, name: str | None, faults: Faults) -> None:
+    """Note the records that `times_of` refuses."""
+    if name is None:
+        return
+    with faults.of(name):
+        _, missing = part.event_times(name)
+        if missing is not None:
+            faults.add(name, NO_TIME, missing)
 
 
 def as_reports(values: list[Any], mechanism: Mechanism, column: str) -> pa.Array:

@@ -7,6 +7,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders.typecoders import registry
+from typing_extensions import override
 
 from ldp_core import Tally
 
@@ -22,20 +23,23 @@ class RecordBatchCoder(beam.coders.Coder):
     True
     """
 
+    @override
     def encode(self, value: pa.RecordBatch) -> bytes:
         """One batch as one IPC stream."""
         return arrow_stream(value)
 
+    @override
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Inverse of `encode`; without copying the data."""
         return pa.ipc.open_stream(encoded).read_next_batch()
 
+    @override
     def estimate_size(self, value: pa.RecordBatch) -> int:
         """About how many bytes `encode` makes; Beam asks often, and would encode the batch to find out."""
         return int(value.nbytes)
 
+    @override
     def to_type_hint(self) -> type:
-        """``pyarrow.RecordBatch``."""
         return pa.RecordBatch  # type: ignore[no-any-return]
 
 
@@ -57,20 +61,21 @@ class TallyCoder(beam.coders.Coder):
     '01016161616161616161616161616161 61610300000000000000020000000102'
     """
 
+    @override
     def encode(self, value: Tally) -> bytes:
-        """See `Tally.to_bytes`."""
         return value.to_bytes()
 
+    @override
     def decode(self, encoded: bytes) -> Tally:
         """See `Tally.from_bytes`; `ReportError` for another version or damaged bytes."""
         return Tally.from_bytes(encoded)
 
+    @override
     def is_deterministic(self) -> bool:
-        """True."""
         return True
 
+    @override
     def to_type_hint(self) -> type:
-        """`Tally`."""
         return Tally
 
 
@@ -88,24 +93,26 @@ class AnyReportsCoder(beam.coders.Coder):
     def __init__(self) -> None:
         self._record = beam.coders.FastPrimitivesCoder()
 
+    @override
     def encode(self, value: Any) -> bytes:
         """An Arrow stream and ``b"A"``, or Beam's encoding and ``b"P"``."""
         if isinstance(value, pa.RecordBatch):
             return arrow_stream(value, b"A")  # at the end: no copy to put it there, none to cut it off
         return bytes(self._record.encode(value)) + b"P"
 
+    @override
     def decode(self, encoded: bytes) -> Any:
         """Inverse of `encode`."""
         if encoded[-1:] == b"A":
             return pa.ipc.open_stream(memoryview(encoded)[:-1]).read_next_batch()
         return self._record.decode(encoded[:-1])
 
+    @override
     def estimate_size(self, value: Any) -> int:
-        """See `RecordBatchCoder.estimate_size`."""
         return int(value.nbytes) if isinstance(value, pa.RecordBatch) else len(self.encode(value))
 
+    @override
     def to_type_hint(self) -> type:
-        """`AnyReports`."""
         return AnyReports
 
 

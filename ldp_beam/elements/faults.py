@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.elements.rows import DeadLetter
-from ldp_core import Domain, DtypeError, FrequencyOracle, LdpError, Mechanism
+from ldp_core import Domain, DtypeError, FrequencyOracle, LdpError, Mechanism, PlanError
 from ldp_core.exact.arrays import Bools
 from ldp_core.exact.arrow import PYTHON_TYPES
 from ldp_core.inputs.base import Inputs
@@ -48,14 +49,24 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
 
     def __init__(self, n: int) -> None:
         self.first = np.full(n, -1, np.int64)
-        self._kinds: list[tuple[str, str]] = []
+        self._found: list[tuple[str, str]] = []
 
-    def add(self, column: str, reason: str, rows: Bools) -> None:
-        """Note a fault of ``rows``, bool[n]; records that have one already keep that."""
-        new = rows & (self.first < 0)
+    def add(self, column: str, reason: str, rows: Bools | None = None) -> None:
+        """Note a fault of ``rows``, bool[n], or of all; records that have one already keep that."""
+        new = self.good if rows is None else rows & self.good
         if new.any():
-            self.first[new] = len(self._kinds)
-            self._kinds.append((column, reason))
+            self.first[new] = len(self._found)
+            self._found.append((column, reason))
+
+    @contextmanager
+    def of(self, column: str) -> Iterator[None]:
+        """Note it of all records if reading this column says that it is missing, or of another type."""
+        try:
+            yield
+        except PlanError:
+            self.add(column, NO_COLUMN)
+        except DtypeError:
+            self.add(column, WRONG_TYPE)
 
     @property
     def good(self) -> Bools:
@@ -64,8 +75,8 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
 
     def letters(self, rows: npt.NDArray[np.int64]) -> Iterator[DeadLetter]:
         """The faults of the records at ``rows``, counted."""
-        counts = np.bincount(self.first[rows] + 1, minlength=len(self._kinds) + 1)[1:]
-        for (column, reason), count in zip(self._kinds, counts.tolist(), strict=True):
+        counts = np.bincount(self.first[rows] + 1, minlength=len(self._found) + 1)[1:]
+        for (column, reason), count in zip(self._found, counts.tolist(), strict=True):
             if count:
                 yield DeadLetter(column, reason, count)
 
@@ -76,25 +87,21 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
     Args:
         values: n values, an Arrow array or a list; None if there is no such column.
     """
-    n = len(faults.first)
     if values is None:
-        faults.add(column, NO_COLUMN, np.ones(n, bool))
+        faults.add(column, NO_COLUMN)
         return
     if isinstance(values, list):
         values, wrong = _of_right_type(values, inputs.kind)
         faults.add(column, WRONG_TYPE, wrong)
-        missing = np.fromiter((v is None for v in values), bool, n)
+        missing = np.fromiter((v is None for v in values), bool, len(values))
     else:
         missing = values.is_null().to_numpy(zero_copy_only=False)
-    try:
+    if inputs.unmatched == "error":
+        faults.add(column, NULL, missing)
+    with faults.of(column):
         refused = inputs.refuses(values, column=column)
-    except DtypeError:
-        if inputs.unmatched == "error":
-            faults.add(column, NULL, missing)
-        faults.add(column, WRONG_TYPE, np.ones(n, bool))
-        return
-    faults.add(column, NULL, refused & missing)
-    faults.add(column, UNDECLARED, refused)
+        faults.add(column, NULL, refused & missing)
+        faults.add(column, UNDECLARED, refused)
 
 
 def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
@@ -109,22 +116,21 @@ def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
 
 def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, faults: Faults) -> None:
     """Note which of n reports ``mechanism`` cannot read; None if there is no such column."""
-    n = len(faults.first)
     if reports is None:
-        faults.add(column, NO_COLUMN, np.ones(n, bool))
+        faults.add(column, NO_COLUMN)
         return
     if not _readable(reports.slice(0, 0), mechanism):
-        faults.add(column, WRONG_TYPE, np.ones(n, bool))
+        faults.add(column, WRONG_TYPE)
         return
     missing = reports.is_null().to_numpy(zero_copy_only=False)
     if not mechanism.reports.nullable:
         faults.add(column, NULL, missing)
     # Where a report is a value: look it up.
     if isinstance(mechanism, FrequencyOracle) and mechanism.reports.arrow_type() == mechanism.domain.report_type:
-        declared = Domain(mechanism.domain.arrow_values.to_pylist(), unmatched="none")
-        faults.add(column, NOT_A_REPORT, (declared.encode(reports) == declared.unmatched_code) & ~missing)
+        declared = Domain(mechanism.domain.arrow_values.to_pylist())
+        faults.add(column, NOT_A_REPORT, declared.refuses(reports) & ~missing)
         return
-    unreadable = np.zeros(n, bool)
+    unreadable = np.zeros(len(reports), bool)
     unreadable[_unreadable(reports, 0, mechanism)] = True
     faults.add(column, NOT_A_REPORT, unreadable)
 

@@ -14,6 +14,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import SlidingWindows
 from apache_beam.utils.windowed_value import WindowedValue
+from typing_extensions import override
 
 from ldp_beam.elements.batches import Batch, Lot, Part, Record
 from ldp_beam.elements.faults import OTHER_PLAN, Faults
@@ -71,10 +72,12 @@ class RecordsDoFn(beam.DoFn):
     def find_faults(self, part: Part, faults: Faults) -> None:
         """Note the records that `work` cannot use."""
 
+    @override
     def start_bundle(self) -> None:
         """Forget what a failed bundle left."""
         self._lot = []
 
+    @override
     def process(
         self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterable[Any]:
@@ -84,6 +87,7 @@ class RecordsDoFn(beam.DoFn):
         self._lot.append(Record(element, timestamp, window))
         return self._flush() if len(self._lot) >= LOT_SIZE else ()
 
+    @override
     def finish_bundle(self) -> Iterable[Any]:
         """Handle the last lot."""
         return self._flush()
@@ -105,7 +109,7 @@ class RecordsDoFn(beam.DoFn):
         try:
             self.check_schema(part.schema)
         except LdpError:
-            faults.add("", OTHER_PLAN, np.ones(len(part), bool))
+            faults.add("", OTHER_PLAN)
         else:
             self.find_faults(part, faults)
         good = faults.good
@@ -148,8 +152,8 @@ class FlushedAtOnce(beam.PTransform[Any, Any]):
     then, of the last lot of single records, would be lost. A step between that works element by element saves it.
     """
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         return pcoll | beam.Map(_same)
 
 

@@ -8,6 +8,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
 from apache_beam.transforms.window import GlobalWindows, Sessions
+from typing_extensions import override
 
 
 class Stable(beam.PTransform[Any, Any]):
@@ -29,8 +30,8 @@ class Stable(beam.PTransform[Any, Any]):
         super().__init__()
         self._keep_windows = keep_windows
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         everywhere = beam.WindowInto(
             GlobalWindows(), trigger=Repeatedly(AfterCount(1)), accumulation_mode=AccumulationMode.DISCARDING
         )

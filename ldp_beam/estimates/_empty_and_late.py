@@ -23,6 +23,7 @@ from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWa
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue, WindowFn
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
+from typing_extensions import override
 
 from ldp_beam.elements.faults import LATE
 from ldp_beam.elements.records import NAMESPACE
@@ -64,8 +65,8 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         self._keys = keys
         self._empty = empty
 
+    @override
     def expand(self, pbegin: PBegin) -> Any:
-        """See `beam.PTransform`."""
         if self._end is None:
             ticks = pbegin | "Ticks" >> PeriodicImpulse(self._start, MAX_TIMESTAMP, self._step.micros / 1e6)
             stamped = ticks | "Stamp" >> beam.Map(_stamp)
@@ -99,6 +100,7 @@ class _Windows(beam.DoFn):
     def __init__(self, start: Timestamp, end: Timestamp, step: Duration) -> None:
         self._start, self._end, self._step = start, end, step
 
+    @override
     def process(self, element: None) -> Iterator[TimestampedValue[Any]]:
         for micros in range(self._start.micros, self._end.micros, self._step.micros):
             yield TimestampedValue(None, Timestamp(micros=micros))
@@ -108,6 +110,7 @@ class _Keys(beam.DoFn):
     def __init__(self, keys: tuple[tuple[str, ...], ...], empty: Tally) -> None:
         self._keys, self._empty = keys, empty
 
+    @override
     def process(self, element: None) -> Iterator[tuple[tuple[str, ...], Tally]]:
         for key in self._keys:
             yield key, self._empty
@@ -137,8 +140,8 @@ class LateRecords(beam.PTransform[Any, Any]):
         self._windows = _moved(windows, self._by)
         self._column = column
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         return (
             pcoll
             | "Move" >> beam.ParDo(_Move(self._by)).with_output_types(tuple[int, int])
@@ -171,6 +174,7 @@ class _Move(beam.DoFn):
     def __init__(self, by: Duration) -> None:
         self._by = by
 
+    @override
     def process(
         self, element: tuple[Any, Tally], timestamp: Any = beam.DoFn.TimestampParam
     ) -> Iterator[TimestampedValue[Any]]:
@@ -183,6 +187,7 @@ class _Letters(beam.DoFn):
         self._column = column
         self._late = Metrics.counter(NAMESPACE, "late")
 
+    @override
     def process(self, element: tuple[int, int], pane: Any = beam.DoFn.PaneInfoParam) -> Iterator[DeadLetter]:
         if pane.timing == PaneInfoTiming.LATE:
             self._late.inc(element[1])

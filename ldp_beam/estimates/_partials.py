@@ -12,13 +12,14 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.window import WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
+from typing_extensions import override
 
-from ldp_beam.elements.batches import Batch, Part, as_reports, check_times
-from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, NOT_A_REPORT, WRONG_TYPE, Faults, check_reports, check_values
+from ldp_beam.elements.batches import Batch, Part, as_reports, find_time_faults, times_of
+from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.elements.windows import Groups, group, slots
-from ldp_core import DtypeError, Keystream, Mechanism, MechanismMismatchError, PlanError, ReportError, Tally
+from ldp_core import Keystream, Mechanism, MechanismMismatchError, ReportError, Tally
 from ldp_core.exact.arrays import I64
 from ldp_core.plans.plan import plan_of, refuse_reports
 from ldp_core.plans.provenance import check_made_by
@@ -52,23 +53,15 @@ class PartialTallies(RecordsDoFn):
     def natives(self, part: Part) -> Native:
         """The records' reports, in the mechanism's working layout."""
 
-    @abstractmethod
-    def find_column_faults(self, part: Part, faults: Faults) -> None:
-        """Note records whose `natives` cannot be had."""
-
+    @override
     def work(self, part: Part) -> list[WindowedValue]:
-        """See `RecordsDoFn`."""
         if not len(part):
             return []
         natives = self.natives(part)
         keys, texts = self._keys(part)
         if self._windows is None:
             return self._in_own_windows(part, natives, keys, texts)
-        if self._event_time is None:
-            times = part.stamps()
-        else:
-            times, missing = part.event_times(self._event_time)
-            check_times(missing, self._event_time)
+        times = times_of(part, self._event_time)
         slotted = slots(self._windows, times, keys)
         groups = group(slotted.number, keys, len(texts))
         stamps = slotted.timestamp(groups.slot)
@@ -130,28 +123,12 @@ class PartialTallies(RecordsDoFn):
             for n, support in zip(groups.size[first:last].tolist(), counts, strict=True):
                 yield Tally(n, support, self._fingerprint)
 
+    @override
     def find_faults(self, part: Part, faults: Faults) -> None:
-        """See `RecordsDoFn`."""
-        self.find_column_faults(part, faults)
-        everywhere = np.ones(len(part), bool)
         for name in self._by:
-            try:
+            with faults.of(name):
                 part.texts(name)
-            except PlanError:
-                faults.add(name, NO_COLUMN, everywhere)
-            except DtypeError:
-                faults.add(name, WRONG_TYPE, everywhere)
-        if self._event_time is None:
-            return
-        try:
-            _, missing = part.event_times(self._event_time)
-        except PlanError:
-            faults.add(self._event_time, NO_COLUMN, everywhere)
-        except DtypeError:
-            faults.add(self._event_time, WRONG_TYPE, everywhere)
-        else:
-            if missing is not None:
-                faults.add(self._event_time, NO_TIME, missing)
+        find_time_faults(part, self._event_time, faults)
 
 
 class TallyReports(PartialTallies):
@@ -159,14 +136,12 @@ class TallyReports(PartialTallies):
 
     _checked: pa.Schema | None = None
 
+    @override
     def natives(self, part: Part) -> Native:
-        """See `PartialTallies`."""
         self.check_schema(part.schema)
-        reports = (
-            part.required(self._column) if isinstance(part, Batch) else part.reports(self._column, self._mechanism)
-        )
-        return self._mechanism.reports.from_arrow(reports, column=self._column)
+        return self._mechanism.reports.from_arrow(part.reports(self._column, self._mechanism), column=self._column)
 
+    @override
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
@@ -188,16 +163,16 @@ class TallyReports(PartialTallies):
             )
         self._checked = schema
 
-    def find_column_faults(self, part: Part, faults: Faults) -> None:
-        """See `PartialTallies`."""
-        if isinstance(part, Batch):
-            check_reports(part.column(self._column), self._mechanism, self._column, faults)
-            return
-        values = part.column(self._column)
-        unlike = np.array([not self._is_like_a_report(value) for value in values], bool)
-        faults.add(self._column, NOT_A_REPORT, unlike)
-        values = [None if odd else value for value, odd in zip(values, unlike.tolist(), strict=True)]
-        check_reports(as_reports(values, self._mechanism, self._column), self._mechanism, self._column, faults)
+    @override
+    def find_faults(self, part: Part, faults: Faults) -> None:
+        reports = part.column(self._column)
+        if isinstance(reports, list):
+            unlike = np.array([not self._is_like_a_report(value) for value in reports], bool)
+            faults.add(self._column, NOT_A_REPORT, unlike)
+            likely = [None if odd else value for value, odd in zip(reports, unlike.tolist(), strict=True)]
+            reports = as_reports(likely, self._mechanism, self._column)
+        check_reports(reports, self._mechanism, self._column, faults)
+        super().find_faults(part, faults)
 
     def _is_like_a_report(self, value: Any) -> bool:
         try:
@@ -215,28 +190,30 @@ class PerturbAndTally(PartialTallies):
         self._key = key
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
 
+    @override
     def natives(self, part: Part) -> Native:
-        """See `PartialTallies`."""
         self.check_schema(part.schema)
         values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
         randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
         return self._mechanism.draw(values, randomness, self._column)
 
+    @override
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a column of reports."""
         refuse_reports(schema, (self._column,))
 
+    @override
     def work(self, part: Part) -> list[WindowedValue]:
-        """See `RecordsDoFn`."""
         out = super().work(part)
         self._perturbed.inc(len(part))
         return out
 
-    def find_column_faults(self, part: Part, faults: Faults) -> None:
-        """See `PartialTallies`."""
+    @override
+    def find_faults(self, part: Part, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
         check_values(part.column(self._column), self._mechanism.inputs, self._column, faults)
+        super().find_faults(part, faults)
 
 
 def _renumber(numbers: I64) -> tuple[I64, I64]:

@@ -13,15 +13,16 @@ from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
+from typing_extensions import override
 
-from ldp_beam.elements.ids import noise_key
+from ldp_beam.elements.ids import KeyLike, noise_key
 from ldp_beam.elements.records import RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
-from ldp_core import Mechanism, ParameterError, Secret, Tally
+from ldp_core import Mechanism, ParameterError, Tally
 
 Keyed = tuple[tuple[str, ...], Tally]
 Head: TypeAlias = tuple[Any, ...]
@@ -113,8 +114,8 @@ class Tallying(RecordsTransform):
         made: beam.ParDo = beam.ParDo(_RowsDoFn(self._column, self._by, rows)).with_output_types(kind)
         return made
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), Keyed)
         if self._windows is not None:
             if not pcoll.is_bounded and knows_late(self._windows):
@@ -138,6 +139,7 @@ class Tallying(RecordsTransform):
         dead_letters.element_type = DeadLetter
         return rows, dead_letters
 
+    @override
     def display_data(self) -> dict[str, Any]:
         """Column and mechanism, for the runner's user interface."""
         return {"column": self._column, "mechanism": self._mechanism.name, "epsilon": self._mechanism.epsilon}
@@ -151,7 +153,7 @@ class Perturbing(Tallying):
         column: str,
         mechanism: Mechanism,
         *args: Any,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
         **options: Any,
     ) -> None:
@@ -159,11 +161,12 @@ class Perturbing(Tallying):
         self._key = noise_key(key, id)
         mechanism.check_noise(keyed=self._key is not None)
 
+    @override
     def _partial_tallies(self) -> PartialTallies:
         return self._dofn(PerturbAndTally, key=self._key)
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         refuse_sliding(pcoll)
         return super().expand(pcoll)
 
@@ -176,6 +179,7 @@ class _RowsDoFn(beam.DoFn):
         self._by = by
         self._rows = rows
 
+    @override
     def process(
         self, element: Keyed, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterable[Any]:

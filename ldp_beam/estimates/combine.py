@@ -9,6 +9,7 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_beam.elements.batches import as_reports
 from ldp_core import FrequencyOracle, Histogram, Mechanism, ParameterError, Tally
@@ -45,17 +46,17 @@ class Accumulator:
 class AccumulatorCoder(beam.coders.Coder):
     """Accumulators as `Tally.to_bytes`: compact, deterministic, versioned."""
 
+    @override
     def encode(self, value: Accumulator) -> bytes:
-        """See `Tally.to_bytes`."""
         return value.tally().to_bytes()
 
+    @override
     def decode(self, encoded: bytes) -> Accumulator:
-        """See `Tally.from_bytes`."""
         tally = Tally.from_bytes(encoded)
         return Accumulator(tally.n, tally.counters.copy(), tally.fingerprint)
 
+    @override
     def is_deterministic(self) -> bool:
-        """True."""
         return True
 
 
@@ -90,14 +91,17 @@ class TallyCombineFn(beam.CombineFn):
         self._mechanism = mechanism
         self._fingerprint = mechanism.fingerprint
 
+    @override
     def create_accumulator(self) -> Accumulator:
         """No reports."""
         return Accumulator(0, np.zeros(self._mechanism.counters, np.int64), self._fingerprint)
 
+    @override
     def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
         """Add one input, in place."""
         return self.add_inputs(accumulator, (element,))
 
+    @override
     def add_inputs(self, accumulator: Accumulator, elements: Iterable[Any]) -> Accumulator:
         """Add inputs, in place; single reports are tallied together."""
         single = []
@@ -112,6 +116,7 @@ class TallyCombineFn(beam.CombineFn):
             accumulator.add(self._mechanism.tally(as_reports(single, self._mechanism, "reports")))
         return accumulator
 
+    @override
     def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
         """Sum; changes only the first, as Beam permits."""
         rest = iter(accumulators)
@@ -122,12 +127,13 @@ class TallyCombineFn(beam.CombineFn):
             total.add(other)
         return total
 
+    @override
     def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
         """The tally."""
         return accumulator.tally()
 
+    @override
     def get_accumulator_coder(self) -> AccumulatorCoder:
-        """`AccumulatorCoder`."""
         return AccumulatorCoder()
 
     def infer_output_type(self, input_type: Any) -> type:
@@ -174,6 +180,7 @@ class HistogramCombineFn(TallyCombineFn):
         self._oracle = mechanism
         self._extract = extract
 
+    @override
     def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
         """The histogram, or the tally."""
         tally = accumulator.tally()
@@ -181,8 +188,8 @@ class HistogramCombineFn(TallyCombineFn):
             return tally
         return self._how.result(self._oracle, tally)
 
+    @override
     def infer_output_type(self, input_type: Any) -> type:
-        """`Histogram`, or `Tally`."""
         return Tally if self._extract == "tally" else Histogram
 
 

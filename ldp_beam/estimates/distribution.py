@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Unpack
 
@@ -10,9 +10,11 @@ import apache_beam as beam
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
+from typing_extensions import override
 
+from ldp_beam.elements.ids import KeyLike
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
-from ldp_core import Mechanism, Secret, Tally
+from ldp_core import Mechanism, Tally
 from ldp_core.estimates.distribution import DistributionEstimate
 
 
@@ -83,8 +85,8 @@ class _DistributionTransform(Tallying):
         self._estimated = partial(_rows_of, mechanism=made, confidence=confidence, asked=asked)
         super().__init__(column, made, **options)
 
+    @override
     def _rows(self) -> beam.ParDo:
-        """See `Tallying`."""
         return self._each_pane(self._estimated, DistributionRow)
 
 
@@ -150,7 +152,7 @@ class PrivateDistribution(Perturbing, _DistributionTransform):
         column: str,
         mechanism: Mechanism,
         *,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
         **options: Unpack[DistributionOptions],
     ) -> None:

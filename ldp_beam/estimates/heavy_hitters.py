@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Unpack
 
 import apache_beam as beam
+from typing_extensions import override
 
+from ldp_beam.elements.ids import KeyLike
 from ldp_beam.elements.rows import HistogramRow
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_core import HeavyHitters as Mechanism
-from ldp_core import ParameterError, Secret, Tally
+from ldp_core import ParameterError, Tally
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 
 
@@ -41,8 +43,8 @@ class _HeavyHittersTransform(Tallying):
         self._found = partial(_rows_of, mechanism=mechanism, k=k, confidence=confidence, threshold=threshold)
         super().__init__(column, mechanism, **options)
 
+    @override
     def _rows(self) -> beam.ParDo:
-        """See `Tallying`."""
         return self._each_pane(self._found, HistogramRow)
 
 
@@ -97,7 +99,7 @@ class PrivateHeavyHitters(Perturbing, _HeavyHittersTransform):
         mechanism: Mechanism,
         k: int,
         *,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
         **options: Unpack[HeavyHittersOptions],
     ) -> None:

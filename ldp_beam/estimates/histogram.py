@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Unpack
 
 import apache_beam as beam
+from typing_extensions import override
 
+from ldp_beam.elements.ids import KeyLike
 from ldp_beam.elements.rows import HistogramRow
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
 from ldp_beam.estimates.combine import estimation
-from ldp_core import FrequencyOracle, Secret, Tally
+from ldp_core import FrequencyOracle, Tally
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import HistogramEstimate
 
@@ -42,8 +44,8 @@ class _HistogramTransform(Tallying):
         self._how = estimation(mechanism, confidence, simultaneous, consistency)
         super().__init__(column, mechanism, **options)
 
+    @override
     def _rows(self) -> beam.ParDo:
-        """See `Tallying`."""
         return self._each_pane(partial(_rows_of, mechanism=self._mechanism, how=self._how), HistogramRow)
 
 
@@ -132,7 +134,7 @@ class PrivateHistogram(Perturbing, _HistogramTransform):
         column: str,
         mechanism: FrequencyOracle,
         *,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
         **options: Unpack[HistogramOptions],
     ) -> None:

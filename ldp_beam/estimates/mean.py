@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, Unpack
 
@@ -10,9 +10,11 @@ import apache_beam as beam
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
+from typing_extensions import override
 
+from ldp_beam.elements.ids import KeyLike
 from ldp_beam.estimates._tallying import Head, Perturbing, Tallying, TallyingOptions
-from ldp_core import Numeric, Secret, Tally
+from ldp_core import Numeric, Tally
 from ldp_core.estimates.mean import MeanEstimate
 
 
@@ -70,8 +72,8 @@ class _MeanTransform(Tallying):
         self._confidence = confidence
         super().__init__(column, mechanism, **options)
 
+    @override
     def _rows(self) -> beam.ParDo:
-        """See `Tallying`."""
         return self._each_pane(partial(_rows_of, mechanism=self._mechanism, confidence=self._confidence), MeanRow)
 
 
@@ -130,7 +132,7 @@ class PrivateMean(Perturbing, _MeanTransform):
         column: str,
         mechanism: Numeric,
         *,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
         **options: Unpack[MeanOptions],
     ) -> None:

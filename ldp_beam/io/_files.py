@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
+from typing_extensions import override
 
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.elements.records import NAMESPACE
@@ -127,6 +128,7 @@ class ReadFileDoFn(beam.DoFn):
         self._files = Metrics.counter(NAMESPACE, "files_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
 
+    @override
     def process(self, path: str) -> Iterator[Any]:
         """Yield the file's batches.
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 import apache_beam as beam
 from apache_beam.io.unbounded_source import CheckpointMark, UnboundedReader, UnboundedSource
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from typing_extensions import override
 
 from ldp_beam.io.extras import need
 from ldp_core import InputError
@@ -74,6 +75,7 @@ class KafkaMark(CheckpointMark):
         self.positions = dict(positions)
         self._commit = commit
 
+    @override
     def finalize_checkpoint(self) -> None:
         """Commit to the consumer group: the runner has made all that was read durable."""
         if self._commit is not None:
@@ -89,16 +91,18 @@ class KafkaMarkCoder(beam.coders.Coder):
     {0: (5, 9), 1: (7, None)}
     """
 
+    @override
     def encode(self, value: KafkaMark) -> bytes:
         """Partition, next offset, offset to stop at."""
         return json.dumps([[p, *value.positions[p]] for p in sorted(value.positions)]).encode()
 
+    @override
     def decode(self, encoded: bytes) -> KafkaMark:
         """Inverse of `encode`."""
         return KafkaMark({partition: (offset, stop) for partition, offset, stop in json.loads(encoded)})
 
+    @override
     def is_deterministic(self) -> bool:
-        """True."""
         return True
 
 
@@ -140,6 +144,7 @@ class KafkaSource(UnboundedSource):
             self.config, self.topic, partitions, self.start, self.stop_at, self.max_batch, self.max_delay
         )
 
+    @override
     def split(self, desired_num_splits: int, options: Any = None) -> list[KafkaSource]:
         """Partitions dealt out to at most ``desired_num_splits`` sources."""
         partitions = self.all_partitions()
@@ -163,14 +168,16 @@ class KafkaSource(UnboundedSource):
             raise InputError(f"Kafka: there is no topic {self.topic!r}")
         return tuple(sorted(topic.partitions))
 
+    @override
     def create_reader(self, options: Any, checkpoint_mark: CheckpointMark | None) -> KafkaReader:
         """A reader, from the mark (a `KafkaMark`) or from the start."""
         return KafkaReader(self, cast("KafkaMark | None", checkpoint_mark))
 
+    @override
     def get_checkpoint_mark_coder(self) -> KafkaMarkCoder:
-        """See `KafkaMarkCoder`."""
         return KafkaMarkCoder()
 
+    @override
     def default_output_coder(self) -> beam.coders.Coder:
         """Lists of bytes."""
         return beam.coders.FastPrimitivesCoder()
@@ -227,6 +234,7 @@ class KafkaReader(UnboundedReader):
         ends = ask("offsets", lambda: self._consumer.get_watermark_offsets(place, timeout=patience))
         return int(ends[0]), int(ends[1])
 
+    @override
     def start(self) -> bool:
         """Go to the first offsets, and poll."""
         places = [self._kafka.TopicPartition(self._source.topic, p, self._next[p]) for p in self._open()]
@@ -234,6 +242,7 @@ class KafkaReader(UnboundedReader):
             self._consumer.assign(places)
         return self.advance()
 
+    @override
     def advance(self) -> bool:
         """Poll; whether there was a message.
 
@@ -300,18 +309,22 @@ class KafkaReader(UnboundedReader):
         """Partitions that have not come to their stop."""
         return [partition for partition, offset in self._next.items() if not self._stopped(partition, offset)]
 
+    @override
     def get_current(self) -> list[bytes | None]:
         """The messages of the last poll."""
         return self._values
 
+    @override
     def get_current_timestamp(self) -> Timestamp:
         """Time of the oldest of them: none is made late by its company."""
         return self._timestamp
 
+    @override
     def get_watermark(self) -> Timestamp:
         """See the class."""
         return min((self._watermarks[partition] for partition in self._open()), default=MAX_TIMESTAMP)
 
+    @override
     def get_checkpoint_mark(self) -> KafkaMark:
         """The offsets after the last poll."""
         return KafkaMark({p: (offset, self._stop[p]) for p, offset in self._next.items()}, self.commit)
@@ -331,6 +344,7 @@ class KafkaReader(UnboundedReader):
                     consumer.close()
             self._committed.update(new)
 
+    @override
     def close(self) -> None:
         """Leave the brokers."""
         with self._lock:

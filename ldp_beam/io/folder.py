@@ -12,6 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.watch import PollFn, PollResult, Watch, after_total_of, never
 from apache_beam.pvalue import PBegin
 from apache_beam.utils.timestamp import Timestamp
+from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
@@ -77,8 +78,8 @@ class WatchFolder(RecordsTransform):
         self._max_delay = seconds(max_delay, name="max_delay")
         self._schema = schema
 
+    @override
     def expand(self, pbegin: PBegin) -> Any:
-        """See `beam.PTransform`."""
         watch = Watch(
             Poll(self._interval, self._max_delay),
             poll_interval=self._interval,
@@ -98,8 +99,8 @@ class WatchFolder(RecordsTransform):
         dead_letters.element_type = DeadLetter
         return batches, dead_letters
 
+    @override
     def display_data(self) -> dict[str, Any]:
-        """For the runner's user interface."""
         return {"pattern": self._pattern}
 
 
@@ -122,6 +123,7 @@ class Poll(PollFn):
         when = Timestamp.now() - self._max_delay  # before looking: a file that comes now is found later
         return PollResult.incomplete(list(_complete_files(element)), timestamp=when).with_watermark(when)
 
+    @override
     def default_output_coder(self) -> beam.coders.Coder:
         """Of paths."""
         return beam.coders.StrUtf8Coder()

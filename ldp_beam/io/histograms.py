@@ -20,6 +20,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
+from typing_extensions import override
 
 from ldp_beam.elements.rows import HistogramRow, is_histogram_row
 from ldp_beam.elements.stable import Stable
@@ -163,8 +164,8 @@ class HistogramBatches(beam.PTransform[Any, Any]):
     2 [2, 2]
     """
 
+    @override
     def expand(self, rows: PCollection[HistogramRow]) -> Any:
-        """See `beam.PTransform`."""
         return rows | "Gather" >> beam.ParDo(_Gather(histogram_batch)).with_output_types(pa.RecordBatch)
 
 
@@ -175,14 +176,17 @@ class _Gather(beam.DoFn):
         self._make = make
         self._rows: dict[Any, list[HistogramRow]] = {}
 
+    @override
     def start_bundle(self) -> None:
         self._rows = {}
 
+    @override
     def process(self, row: HistogramRow, window: Any = beam.DoFn.WindowParam) -> None:
         if not is_histogram_row(row):
             raise DtypeError(f"elements must be HistogramRow, got {type(row).__name__}")
         self._rows.setdefault(window, []).append(row)
 
+    @override
     def finish_bundle(self) -> Iterator[WindowedValue]:
         gathered, self._rows = self._rows, {}
         for window, rows in gathered.items():
@@ -256,8 +260,8 @@ class WriteHistograms(beam.PTransform[Any, Any]):
         self._path = str(path)
         self._format = format
 
+    @override
     def expand(self, rows: PCollection[HistogramRow]) -> Any:
-        """See `beam.PTransform`."""
         return (
             rows
             | "Gather" >> beam.ParDo(_Gather(partial(_file, format=self._format))).with_output_types(tuple[str, bytes])

@@ -9,6 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.pvalue import PBegin, PCollection
+from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.stable import Stable
@@ -106,8 +107,8 @@ class ReadKafka(RecordsTransform):
         self._decode = DecodeMessages(format, schema=schema)
         need("confluent_kafka", "kafka")
 
+    @override
     def expand(self, pbegin: PBegin) -> Any:
-        """See `beam.PTransform`."""
         polls = pbegin | "Poll" >> ReadFromUnboundedSource(
             self._source, max_records_per_bundle=_BUNDLE_POLLS, max_read_time_seconds=_BUNDLE_SECONDS
         )
@@ -116,8 +117,8 @@ class ReadKafka(RecordsTransform):
             decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
         return polls | "Decode" >> decode
 
+    @override
     def display_data(self) -> dict[str, Any]:
-        """For the runner's user interface."""
         return {"topic": self._source.topic}
 
 
@@ -156,8 +157,8 @@ class WriteKafka(beam.PTransform[Any, Any]):
         self._topic = topic
         need("confluent_kafka", "kafka")
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         return (
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)
@@ -165,8 +166,8 @@ class WriteKafka(beam.PTransform[Any, Any]):
             | "Produce" >> beam.ParDo(_Produce(self._config, self._topic))
         )
 
+    @override
     def display_data(self) -> dict[str, Any]:
-        """For the runner's user interface."""
         return {"topic": self._topic}
 
 
@@ -179,12 +180,15 @@ class _Produce(beam.DoFn):
         self._producer: Any = None
         self._failed: list[str] = []
 
+    @override
     def setup(self) -> None:
         self._producer = client("Producer", self._config)
 
+    @override
     def start_bundle(self) -> None:
         self._failed = []
 
+    @override
     def process(self, message: bytes) -> None:
         while True:
             try:
@@ -199,12 +203,14 @@ class _Produce(beam.DoFn):
         if error is not None:
             self._failed.append(error.str())
 
+    @override
     def finish_bundle(self) -> None:
         self._producer.flush()  # ends: each message arrives, or times out (message.timeout.ms)
         if self._failed:
             failed, self._failed = self._failed, []
             raise LdpError(f"Kafka: {len(failed)} messages did not reach topic {self._topic!r}: {failed[0]}")
 
+    @override
     def teardown(self) -> None:
         if self._producer is not None:
             self._producer.flush(REQUEST_SECONDS)

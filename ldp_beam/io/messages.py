@@ -14,6 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
+from typing_extensions import override
 
 from ldp_beam.elements.coders import arrow_stream
 from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
@@ -203,8 +204,8 @@ class DecodeMessages(RecordsTransform):
         super().__init__()
         self._decoder = Decoder(format, schema)
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         fn: Any = _DecodeDoFn(self._decoder, self._dead_letter_tag)
         batches, dead_letters = self._outputs(pcoll, "Decode", fn, pa.RecordBatch)
         if dead_letters is None:
@@ -222,6 +223,7 @@ class _DecodeDoFn(beam.DoFn):
         self._read = Metrics.counter(NAMESPACE, "messages_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
 
+    @override
     def process(self, element: Any) -> Iterator[Any]:
         """Yield the batches of one element."""
         messages = element if isinstance(element, (list, tuple)) else [element]

@@ -7,6 +7,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PBegin, PCollection
+from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.stable import Stable
@@ -57,8 +58,8 @@ class ReadPubSub(RecordsTransform):
         )
         self._decode = DecodeMessages(format, schema=schema)
 
+    @override
     def expand(self, pbegin: PBegin) -> Any:
-        """See `beam.PTransform`."""
         decode = self._decode
         if self._dead_letter_tag is not None:
             decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
@@ -87,8 +88,8 @@ class WritePubSub(beam.PTransform[Any, Any]):
         _check_path(topic, "topic")
         self._topic = topic
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         return (
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)

@@ -27,16 +27,17 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
+from typing_extensions import override
 
-from ldp_beam.elements.batches import Batch, Lot, Part, Record, check_times
+from ldp_beam.elements.batches import Batch, Lot, Part, Record, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
-from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, WRONG_TYPE, Faults
-from ldp_beam.elements.ids import IdHash, check_person_ids
+from ldp_beam.elements.faults import Faults
+from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.windows import WindowLike, group, seconds, slots, window_fn
 from ldp_beam.persons._seen import Seen
-from ldp_core import DtypeError, ParameterError, PlanError, Secret
+from ldp_core import ParameterError, Secret
 from ldp_core.exact.arrays import I64, U64
 
 SHARDS = 16
@@ -101,6 +102,7 @@ class PieceCoder(beam.coders.Coder):
         self._any = beam.coders.FastPrimitivesCoder()
         self._batch = RecordBatchCoder()
 
+    @override
     def encode(self, value: Piece) -> bytes:
         """Hashes, stamps, windows and records, as one tuple."""
         part = value.part
@@ -111,6 +113,7 @@ class PieceCoder(beam.coders.Coder):
             self._any.encode((value.hashes.tobytes(), stamps.tobytes(), own[: len(stamps)].tobytes(), windows, records))
         )
 
+    @override
     def decode(self, encoded: bytes) -> Piece:
         """Inverse of `encode`."""
         hashes, stamps, own, windows, records = self._any.decode(encoded)
@@ -123,8 +126,8 @@ class PieceCoder(beam.coders.Coder):
             part = Lot([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
         return Piece(np.frombuffer(hashes, np.uint64), part)
 
+    @override
     def to_type_hint(self) -> type:
-        """`Piece`."""
         return Piece
 
 
@@ -138,8 +141,8 @@ class SplitByPerson(RecordsDoFn):
         super().__init__(dead_letter_tag)
         self._limit = limit
 
+    @override
     def work(self, part: Part) -> list[WindowedValue]:
-        """See `RecordsDoFn`."""
         if not len(part):
             return []
         limit = self._limit
@@ -171,11 +174,7 @@ class SplitByPerson(RecordsDoFn):
             earliest = np.full(len(windows), np.iinfo(np.int64).max)
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
-        if limit.event_time is None:
-            times = part.stamps()
-        else:
-            times, missing = part.event_times(limit.event_time)
-            check_times(missing, limit.event_time)
+        times = times_of(part, limit.event_time)
         slotted = slots(limit.windows, times, np.zeros_like(times))
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
         return (
@@ -184,21 +183,10 @@ class SplitByPerson(RecordsDoFn):
             lambda _: part.window,
         )
 
+    @override
     def find_faults(self, part: Part, faults: Faults) -> None:
-        """See `RecordsDoFn`."""
-        check_person_ids(part.column(self._limit.hashing.column), self._limit.hashing.column, faults)
-        name = self._limit.event_time
-        if name is None:
-            return
-        try:
-            _, missing = part.event_times(name)
-        except PlanError:
-            faults.add(name, NO_COLUMN, np.ones(len(part), bool))
-        except DtypeError:
-            faults.add(name, WRONG_TYPE, np.ones(len(part), bool))
-        else:
-            if missing is not None:
-                faults.add(name, NO_TIME, missing)
+        self._limit.hashing.find_faults(part, faults)
+        find_time_faults(part, self._limit.event_time, faults)
 
 
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
@@ -213,6 +201,7 @@ class AdmitFirst(beam.DoFn):
         self._dropped = Metrics.counter(NAMESPACE, limit.counter)
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
 
+    @override
     def process(self, element: tuple[int, Piece], state: Any = _SEEN) -> Iterable[Any]:
         """The records of a piece that pass, at the time and in the window they came with."""
         piece = element[1]
@@ -242,7 +231,7 @@ class LimitOptions(TypedDict, total=False):
     event_time: str | None
     drop_id: bool
     shards: int
-    key: Secret | Callable[[], Secret] | None
+    key: KeyLike | None
     allowed_lateness: float | str
 
 
@@ -264,7 +253,7 @@ class LimitTransform(RecordsTransform):
         event_time: str | None = None,
         drop_id: bool = True,
         shards: int = SHARDS,
-        key: Secret | Callable[[], Secret] | None = None,
+        key: KeyLike | None = None,
         allowed_lateness: float | str = 0,
     ) -> None:
         super().__init__()
@@ -280,8 +269,8 @@ class LimitTransform(RecordsTransform):
             shards,
         )
 
+    @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        """See `beam.PTransform`."""
         refuse_sliding(pcoll)
         limit = self._limit
         if limit.windows is None and pcoll.windowing.windowfn.is_merging():
@@ -309,6 +298,7 @@ class LimitTransform(RecordsTransform):
         outputs = pieces | "AdmitFirst" >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
         return outputs[self._main_tag], outputs[self._dead_letter_tag]
 
+    @override
     def display_data(self) -> dict[str, Any]:
         """Limit and column, for the runner's user interface."""
         return {"id": self._limit.hashing.column, "records": self._limit.records, "shards": self._limit.shards}

@@ -9,36 +9,52 @@ LdpHeavyHitters: rows of reports -> `HistogramRow`         LdpPrivateHeavyHitter
 
 LdpBoundContributions, LdpDeduplicate, LdpPrivacyLedger: rows -> those of them that may be perturbed
 
-Whatever is wrong with the arguments, or does not fit the schema of the rows, is an error before anything runs. The
-options are described in `ldp_beam.yaml._options`, and in ``__doc__`` and the signature of each transform.
+Each is a dataclass whose fields are its options; those that several have are inherited, with their description. Beam
+YAML reads names and types from ``__init__`` and descriptions from ``__doc__``. Whatever is wrong with the arguments,
+or does not fit the schema of the rows, is an error before anything runs.
 """
 
-# Beam YAML describes a transform's arguments from its annotations, which therefore must be no strings:
+# Beam YAML describes a transform's arguments from their annotations, which therefore must be no strings:
 # no ``from __future__ import annotations`` here.
 
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.typehints.row_type import RowTypeConstraint
+from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.estimates._tallying import Perturbing
 from ldp_beam.estimates.distribution import Distribution, PrivateDistribution
 from ldp_beam.estimates.heavy_hitters import HeavyHitters, PrivateHeavyHitters
 from ldp_beam.estimates.histogram import Histogram, PrivateHistogram
 from ldp_beam.estimates.mean import Mean, PrivateMean
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb
-from ldp_beam.yaml import _options as options
-from ldp_beam.yaml import _rows as rows
+from ldp_beam.yaml import _rows
+from ldp_beam.yaml._options import (
+    read_accumulation_mode,
+    read_by,
+    read_fill,
+    read_fill_keys,
+    read_flag,
+    read_key,
+    read_mechanism,
+    read_output,
+    read_plan,
+    read_window,
+)
 from ldp_core import FrequencyOracle, InputError, ParameterError, PlanError
+
+Config = Mapping[str, Any]
 
 PROVIDERS = Path(__file__).with_name("providers.yaml")
 """What to ``include`` in a pipeline's ``providers``."""
@@ -46,17 +62,42 @@ PROVIDERS = Path(__file__).with_name("providers.yaml")
 _GOOD = "good"
 
 
-class _YamlTransform(beam.PTransform[Any, Any]):
-    """Applies a transform of this package; its dead letters, if asked for, are an output of the name asked for."""
+class _Described:
+    """The section ``Args:`` of a subclass's docstring describes the options that it inherits, too."""
+
+    _own: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        text = inspect.cleandoc(cls.__doc__ or "")
+        found = re.search(r"Args:\n((?: .*\n?)+)\n?", text)
+        cls._own = found[1].rstrip() if found else ""
+        described = [base.__dict__["_own"] for base in reversed(cls.__mro__) if base.__dict__.get("_own")]
+        cls.__doc__ = "\n".join([text.replace(found[0], "") if found else text, "", "Args:", *described])
+
+
+@dataclass(kw_only=True, eq=False)
+class _YamlTransform(_Described, beam.PTransform[Any, Any]):
+    """Applies a transform of this package; its dead letters, if asked for, are an output of the name asked for.
+
+    Args:
+        error_handling: ``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows.
+    """
 
     makes: ClassVar[type[RecordsTransform]]
 
-    def _set(self, made: dict[str, Any]) -> None:
-        """Make the transform from its arguments."""
-        self._errors = made.pop("errors")
-        self._transform = self.makes(**made)
+    error_handling: Config | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._errors = read_output(self.error_handling)
+        self._transform = self.makes(**self.arguments())
         if self._errors is not None:
             self._transform = self._transform.with_exception_handling(_GOOD, self._errors)
+
+    def arguments(self) -> dict[str, Any]:
+        """The options as arguments of what is made."""
+        return {}
 
     def _apply(self, pcoll: Any) -> tuple[Any, Any]:
         """The main output, and the dead letters or None."""
@@ -70,34 +111,37 @@ class _YamlTransform(beam.PTransform[Any, Any]):
         return {_GOOD: good, self._errors: dead_letters}
 
 
-Kind = TypeVar("Kind", bound=type[_YamlTransform])
+@dataclass(kw_only=True, eq=False)
+class _Keyed(_YamlTransform):
+    """Perturbs, with noise that may stay the same.
+
+    Args:
+        key: for keyed noise, with ``id``: where the worker gets the secret: ``{env: NAME}``, ``{file: PATH}``, or
+            ``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.
+        id: the column that says whose row it is.
+    """
+
+    key: Config | None = None
+    id: str | None = None
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "key": read_key(self.key), "id": self.id}
 
 
-def _makes(transform: type[RecordsTransform], *groups: options.Group) -> Callable[[Kind], Kind]:
-    """Give a class the options of these groups, of which its instances make ``transform``."""
-    groups = (*groups, options.dead_letters)
-
-    def given(cls: Kind) -> Kind:
-        def init(self: _YamlTransform, **given: Any) -> None:
-            beam.PTransform.__init__(self)
-            self._set(options.arguments(groups, given))
-
-        cls.__signature__ = init.__signature__ = options.signature(groups)  # type: ignore[attr-defined]
-        cls.__init__ = init  # type: ignore[assignment]
-        cls.makes = transform
-        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{options.description(groups)}"
-        return cls
-
-    return given
-
-
-@_makes(Perturb, options.perturbing, options.keyed)
-class LdpPerturb(_YamlTransform):
+@dataclass(kw_only=True, eq=False)
+class LdpPerturb(_Keyed):
     """One private report a row: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Reports are rows with a schema: the type of the labels, or for bit vectors a list: of Booleans, or, ``packed``,
     of 64-bit words (signed, since Beam's schemas have no other: bit 63 is the sign); numbers of symbols and counters
     are integers.
+
+    Args:
+        plan: the path of a plan in TOML, on any file system that Beam knows; or the plan itself, as
+            ``{keep: [...], columns: {NAME: {mechanism: ..., epsilon: ..., domain: [...]}}}``.
+        packed: bit vectors as words rather than as Booleans.
+        stabilize: see `Perturb`.
 
     Raises:
         PlanError: the plan cannot be read, is none, or names columns that the rows do not have.
@@ -107,73 +151,123 @@ class LdpPerturb(_YamlTransform):
     >>> plan = {"columns": {"os": {"mechanism": "unary_encoding", "epsilon": 1.0, "domain": ["ios", "android"]}}}
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     people = p | beam.Create([beam.Row(os="ios", user="ann")])
-    ...     reports = people | LdpPerturb(plan=plan, packed=False)
+    ...     reports = people | LdpPerturb(plan=plan)
     ...     _ = reports | beam.Map(lambda report: print(sorted(report.as_dict()), len(report.os)))
     ['os'] 2
     """
 
-    def _set(self, made: dict[str, Any]) -> None:
-        self._plan, self._id = made["plan"], made["id"]
-        self._types = {name: m.reports.arrow_type(packed=made["packed"]) for name, m in self._plan.columns.items()}
-        super()._set(made)
+    makes = Perturb
 
+    plan: str | Config
+    packed: bool = False
+    stabilize: bool = True
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        self._plan = read_plan(self.plan)
+        flags = {name: read_flag(name, getattr(self, name)) for name in ("packed", "stabilize")}
+        return {**super().arguments(), "plan": self._plan, **flags}
+
+    @override
     def expand(self, pcoll: Any) -> Any:
-        """See `beam.PTransform`."""
-        fields = rows.fields_of(pcoll)
+        columns = self._plan.columns
+        types = {name: m.reports.arrow_type(packed=self.packed) for name, m in columns.items()}
+        fields = _rows.fields_of(pcoll)
         if fields is not None:
             self._plan.check_columns(fields)
-            rows.check_there([self._id], fields)
-            for name, mechanism in self._plan.columns.items():
-                rows.check_type(name, mechanism, fields)
-        elif self._plan.keep and not rows.is_arrow(pcoll):
+            _rows.check_there([self.id], fields)
+            for name, mechanism in columns.items():
+                _rows.check_type(name, mechanism, fields)
+        elif self._plan.keep and not _rows.is_arrow(pcoll):
             raise PlanError(f"the plan keeps {list(self._plan.keep)}, of rows that have no schema to tell their types")
         reports, dead_letters = self._apply(pcoll)
-        if not rows.is_arrow(pcoll):
-            words = tuple(name for name, reported in self._types.items() if rows.is_words(reported))
-            reports |= "Rows" >> (beam.Map(rows.signed, words) if words else beam.Map(_same))
+        if not _rows.is_arrow(pcoll):
+            words = tuple(name for name, reported in types.items() if _rows.is_words(reported))
+            reports |= "Rows" >> (beam.Map(_rows.signed, words) if words else beam.Map(_same))
             kept = [(name, (fields or {})[name]) for name in self._plan.keep]
-            made = [
-                (name, rows.python_type(self._types[name], mechanism.reports.nullable))
-                for name, mechanism in self._plan.columns.items()
-            ]
+            made = [(name, _rows.python_type(types[name], m.reports.nullable)) for name, m in columns.items()]
             reports.element_type = RowTypeConstraint.from_fields([*made, *kept])
         return self._result(reports, dead_letters)
 
 
+@dataclass(kw_only=True, eq=False)
 class _Estimate(_YamlTransform):
-    """From rows, of reports or of what the transform perturbs itself, to rows of estimates."""
+    """From rows, of reports or of what the transform perturbs itself, to rows of estimates.
 
-    def _set(self, made: dict[str, Any]) -> None:
-        self._column, self._mechanism, by = made["column"], made["mechanism"], made["by"]
-        self._names = [self._column, *([by] if isinstance(by, str) else by), made["event_time"], made.get("id")]
-        if issubclass(self.makes, (Histogram, PrivateHistogram)) and not isinstance(self._mechanism, FrequencyOracle):
-            raise ParameterError(
-                f"a histogram needs a frequency oracle, got {self._mechanism.name}: give a sketch its candidates, as "
-                "the mechanism {mechanism: candidates (of rappor: rappor_candidates), sketch: {...}, domain: [...]}; "
-                "of numbers take LdpMean, of values to be found LdpHeavyHitters"
-            )
-        super()._set(made)
+    Args:
+        column: of the reports, as `LdpPerturb` makes them; of a transform that perturbs, of the raw values.
+        mechanism: that made them, or is to: ``{mechanism: unary_encoding, epsilon: 1.0, domain: [...]}``.
+        plan: or the plan, as for `LdpPerturb`, that has the column's mechanism.
+        window: the length of fixed windows, as ``1h`` or in seconds; or ``{type: fixed, size: ...}``,
+            ``{type: sliding, size: ..., period: ...}``, ``{type: sessions, gap: ...}`` or ``{type: global}``. None: the
+            windows that the rows are in.
+        event_time: column of the rows' times: times, or seconds since the epoch. None: the rows' timestamps.
+        by: columns to tally by.
+        allowed_lateness: as ``10m`` or in seconds.
+        accumulation_mode: ``accumulating`` or ``discarding``.
+        fill: ``[start, end]``, in seconds or as quoted text in ISO 8601 with a zone, for rows of empty windows; the end
+            may be null.
+        fill_keys: with ``fill`` and ``by``: which keys to fill.
+        confidence: of the intervals.
+    """
 
+    column: str
+    mechanism: Config | None = None
+    plan: str | Config | None = None
+    window: str | float | Config | None = None
+    event_time: str | None = None
+    by: Sequence[str] = ()
+    allowed_lateness: str | float = 0
+    accumulation_mode: str = "accumulating"
+    fill: Sequence[Any] | None = None
+    fill_keys: Sequence[Sequence[str]] | None = None
+    confidence: float = 0.95
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        self._mechanism = read_mechanism(self.column, self.mechanism, self.plan)
+        self._by = read_by(self.by)
+        mode = read_accumulation_mode(self.accumulation_mode)
+        return {
+            **super().arguments(),
+            "column": self.column,
+            "mechanism": self._mechanism,
+            "window": read_window(self.window),
+            "event_time": self.event_time,
+            "by": self._by,
+            "allowed_lateness": self.allowed_lateness,
+            "accumulation_mode": None if self.window is None else mode,
+            "fill": read_fill(self.fill),
+            "fill_keys": read_fill_keys(self.fill_keys),
+            "confidence": self.confidence,
+        }
+
+    @override
     def expand(self, pcoll: Any) -> Any:
-        """See `beam.PTransform`."""
-        perturbs = issubclass(self.makes, Perturbing)
-        fields = rows.fields_of(pcoll)
+        private = isinstance(self, _Keyed)
+        names = [self.column, *self._by, self.event_time, *([self.id] if isinstance(self, _Keyed) else [])]
+        fields = _rows.fields_of(pcoll)
         if fields is not None:
-            rows.check_there(self._names, fields)
-            if perturbs:  # reports look different in different layouts
-                rows.check_type(self._column, self._mechanism, fields)
-        if not perturbs and not rows.is_arrow(pcoll) and rows.is_words(self._mechanism.reports.arrow_type(packed=True)):
-            names = tuple(name for name in self._names if name is not None)
-            pcoll |= "Unsigned" >> beam.Map(rows.unsigned, self._column, names).with_output_types(Any)
+            _rows.check_there(names, fields)
+            if private:  # reports look different in different layouts
+                _rows.check_type(self.column, self._mechanism, fields)
+        if (
+            not private
+            and not _rows.is_arrow(pcoll)
+            and _rows.is_words(self._mechanism.reports.arrow_type(packed=True))
+        ):
+            there = tuple(name for name in names if name is not None)
+            pcoll |= "Unsigned" >> beam.Map(_rows.unsigned, self.column, there).with_output_types(Any)
         return self._result(*self._apply(pcoll))
 
 
-_TALLIED = (options.column_and_mechanism, options.windows_and_keys, options.intervals)
-
-
-@_makes(Histogram, *_TALLIED, options.all_values)
+@dataclass(kw_only=True, eq=False)
 class LdpHistogram(_Estimate):
     """Estimate how many rows hold each value, from rows of reports: `HistogramRow`, per window, key, pane and value.
+
+    Args:
+        simultaneous: whether the intervals hold for all values together.
+        consistency: make counts consistent by this method, as ``norm-sub``; biased, and off by default.
 
     Raises:
         ParameterError, DomainError, PlanError: bad arguments, or columns that the rows do not have.
@@ -187,9 +281,25 @@ class LdpHistogram(_Estimate):
     true 2 2
     """
 
+    makes: ClassVar[type[RecordsTransform]] = Histogram
 
-@_makes(PrivateHistogram, *_TALLIED, options.all_values, options.keyed)
-class LdpPrivateHistogram(_Estimate):
+    simultaneous: bool = False
+    consistency: str | None = None
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        made = super().arguments()
+        if not isinstance(self._mechanism, FrequencyOracle):
+            raise ParameterError(
+                f"a histogram needs a frequency oracle, got {self._mechanism.name}: give a sketch its candidates, as "
+                "the mechanism {mechanism: candidates (of rappor: rappor_candidates), sketch: {...}, domain: [...]}; "
+                "of numbers take LdpMean, of values to be found LdpHeavyHitters"
+            )
+        return {**made, "simultaneous": read_flag("simultaneous", self.simultaneous), "consistency": self.consistency}
+
+
+@dataclass(kw_only=True, eq=False)
+class LdpPrivateHistogram(_Keyed, LdpHistogram):
     """`LdpPerturb` and `LdpHistogram` in one step: from rows of raw values; reports never leave memory.
 
     Raises:
@@ -207,8 +317,10 @@ class LdpPrivateHistogram(_Estimate):
     Timestamp(60) android 1
     """
 
+    makes = PrivateHistogram
 
-@_makes(Mean, *_TALLIED)
+
+@dataclass(kw_only=True, eq=False)
 class LdpMean(_Estimate):
     """Estimate the mean of the numbers in a column of reports: one `MeanRow` per window, key and pane.
 
@@ -216,9 +328,11 @@ class LdpMean(_Estimate):
         ParameterError, DomainError, PlanError: see `LdpHistogram`; or a mechanism that is not for numbers.
     """
 
+    makes: ClassVar[type[RecordsTransform]] = Mean
 
-@_makes(PrivateMean, *_TALLIED, options.keyed)
-class LdpPrivateMean(_Estimate):
+
+@dataclass(kw_only=True, eq=False)
+class LdpPrivateMean(_Keyed, LdpMean):
     """`LdpPerturb` and `LdpMean` in one step: from rows of numbers; reports never leave memory.
 
     Raises:
@@ -233,18 +347,33 @@ class LdpPrivateMean(_Estimate):
     3 2
     """
 
+    makes = PrivateMean
 
-@_makes(Distribution, *_TALLIED, options.square_wave)
+
+@dataclass(kw_only=True, eq=False)
 class LdpDistribution(_Estimate):
     """Estimate how the numbers in a column of reports are distributed: a `DistributionRow` per window, key and bucket.
+
+    Args:
+        buckets: of a ``square_wave``: of the result; by default as many as the mechanism has.
+        method: of a ``square_wave``: ``ems``, which smooths and is the default, or ``em``.
 
     Raises:
         ParameterError, DomainError, PlanError: see `LdpHistogram`; or a mechanism that is not for distributions.
     """
 
+    makes: ClassVar[type[RecordsTransform]] = Distribution
 
-@_makes(PrivateDistribution, *_TALLIED, options.square_wave, options.keyed)
-class LdpPrivateDistribution(_Estimate):
+    buckets: int | None = None
+    method: str | None = None
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "buckets": self.buckets, "method": self.method}
+
+
+@dataclass(kw_only=True, eq=False)
+class LdpPrivateDistribution(_Keyed, LdpDistribution):
     """`LdpPerturb` and `LdpDistribution` in one step: from rows of numbers; reports never leave memory.
 
     Raises:
@@ -260,18 +389,34 @@ class LdpPrivateDistribution(_Estimate):
     5.0 10.0 2
     """
 
+    makes = PrivateDistribution
 
-@_makes(HeavyHitters, *_TALLIED, options.search)
+
+@dataclass(kw_only=True, eq=False)
 class LdpHeavyHitters(_Estimate):
     """Find the most frequent values, from rows of reports: one `HistogramRow` per window, key, pane and value found.
+
+    Args:
+        k: the most values to return.
+        threshold: the least estimated count of what is returned. Default: so much that, with ``confidence``, no value
+            is that nobody has.
 
     Raises:
         ParameterError, DomainError, PlanError: see `LdpHistogram`; or a mechanism that is not ``heavy_hitters``.
     """
 
+    makes: ClassVar[type[RecordsTransform]] = HeavyHitters
 
-@_makes(PrivateHeavyHitters, *_TALLIED, options.search, options.keyed)
-class LdpPrivateHeavyHitters(_Estimate):
+    k: int
+    threshold: float | None = None
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "k": self.k, "threshold": self.threshold}
+
+
+@dataclass(kw_only=True, eq=False)
+class LdpPrivateHeavyHitters(_Keyed, LdpHeavyHitters):
     """`LdpPerturb` and `LdpHeavyHitters` in one step: from rows of raw values; reports never leave memory.
 
     Raises:
@@ -279,41 +424,85 @@ class LdpPrivateHeavyHitters(_Estimate):
         ParameterError, DomainError, PlanError: see `LdpHeavyHitters`.
     """
 
+    makes = PrivateHeavyHitters
 
+
+@dataclass(kw_only=True, eq=False)
 class _Limit(_YamlTransform):
-    """From rows to some of them, with or without the id."""
+    """From rows to some of them, with or without the id.
 
-    def _set(self, made: dict[str, Any]) -> None:
-        self._id, self._event_time, self._drop_id = made["id"], made["event_time"], made["drop_id"]
-        super()._set(made)
+    Args:
+        id: the column that says whose row it is; of `LdpDeduplicate`, which row.
+        event_time: column of the rows' times: times, or seconds since the epoch. None: the rows' timestamps.
+        drop_id: whether the id goes no further. Keep it for keyed noise or a further limit.
+        shards: number of pieces that the ids of a window are spread over, and so of workers that can share them.
+        key: to hash ids with, as ``{env: NAME}``, ``{file: PATH}`` or ``{function: package.module.name}``.
+        allowed_lateness: as ``10m`` or in seconds: how long a window's counts are kept after its end.
+    """
 
+    id: str
+    event_time: str | None = None
+    drop_id: bool = True
+    shards: int = 16
+    key: Config | None = None
+    allowed_lateness: str | float = 0
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {
+            **super().arguments(),
+            "id": self.id,
+            "event_time": self.event_time,
+            "drop_id": read_flag("drop_id", self.drop_id),
+            "shards": self.shards,
+            "key": read_key(self.key),
+            "allowed_lateness": self.allowed_lateness,
+        }
+
+    @override
     def expand(self, pcoll: Any) -> Any:
-        """See `beam.PTransform`."""
-        fields = rows.fields_of(pcoll)
+        fields = _rows.fields_of(pcoll)
         if fields is not None:
-            rows.check_there([self._id, self._event_time], fields)
+            _rows.check_there([self.id, self.event_time], fields)
         passed, dead_letters = self._apply(pcoll)
-        if not rows.is_arrow(pcoll):
+        if not _rows.is_arrow(pcoll):
             passed |= "Rows" >> beam.Map(_same)
             passed.element_type = pcoll.element_type
-        if fields is not None and self._drop_id:
-            rest = [(name, declared) for name, declared in fields.items() if name != self._id]
+        if fields is not None and self.drop_id:
+            rest = [(name, declared) for name, declared in fields.items() if name != self.id]
             passed.element_type = RowTypeConstraint.from_fields(rest)
         return self._result(passed, dead_letters)
 
 
-@_makes(BoundContributions, options.persons, options.contributions)
+@dataclass(kw_only=True, eq=False)
 class LdpBoundContributions(_Limit):
     """At most ``per_window`` rows of each person and window of event time; see `BoundContributions`.
+
+    Args:
+        per_window: at least 1.
+        window: the length of fixed windows, as ``1d`` or in seconds, or ``{type: global}``, for ever. None: the windows
+            that the rows are in.
 
     Raises:
         ParameterError, PlanError: bad arguments, or columns that the rows do not have.
     """
 
+    makes = BoundContributions
 
-@_makes(Deduplicate, options.persons, options.duplicates)
+    per_window: int
+    window: str | float | Config | None = None
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "per_window": self.per_window, "window": read_window(self.window)}
+
+
+@dataclass(kw_only=True, eq=False)
 class LdpDeduplicate(_Limit):
     """The first row of each id and window of event time; see `Deduplicate`.
+
+    Args:
+        within: rows of one id in one such window are duplicates; as ``window`` of `LdpBoundContributions`.
 
     Raises:
         ParameterError, PlanError: bad arguments, or columns that the rows do not have.
@@ -324,14 +513,37 @@ class LdpDeduplicate(_Limit):
     ios
     """
 
+    makes = Deduplicate
 
-@_makes(PrivacyLedger, options.persons, options.budget)
+    within: str | float | Config
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "within": read_window(self.within)}
+
+
+@dataclass(kw_only=True, eq=False)
 class LdpPrivacyLedger(_Limit):
     """Rows pass while their person's budget pays for them; see `PrivacyLedger`.
+
+    Args:
+        plan: that perturbs the rows; see `LdpPerturb`.
+        budget: total epsilon of a person and period, exactly: a number, or text as ``3/10``.
+        per: length of the period, as ``30d`` or in seconds. None: for ever.
 
     Raises:
         ParameterError, PlanError: bad arguments, or columns that the rows do not have.
     """
+
+    makes = PrivacyLedger
+
+    plan: str | Config
+    budget: float | str
+    per: str | float | None = None
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "plan_or_epsilon": read_plan(self.plan), "budget": self.budget, "per": self.per}
 
 
 class LdpReadParquet(beam.PTransform[Any, Any]):
@@ -360,8 +572,8 @@ class LdpReadParquet(beam.PTransform[Any, Any]):
         if self._read is None:
             raise InputError(f"there are no files to read at {path!r}")
 
+    @override
     def expand(self, pbegin: Any) -> Any:
-        """See `beam.PTransform`."""
         tables = pbegin | "Read" >> self._read
         tables.element_type = pa.Table
         return tables

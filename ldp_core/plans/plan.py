@@ -301,7 +301,7 @@ class PrivacyPlan(Declared):
                 f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}"
             )
 
-    def schema(self, source: pa.Schema, *, packed: bool = True) -> pa.Schema:
+    def schema(self, source: pa.Schema, *, packed: bool = False) -> pa.Schema:
         """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
         self.check_columns(source.names)
         fields = [
@@ -313,7 +313,7 @@ class PrivacyPlan(Declared):
         )
 
     def perturb(
-        self, batch: pa.RecordBatch, *, packed: bool = True, key: Secret | None = None, ids: Any = None
+        self, batch: pa.RecordBatch, *, packed: bool = False, key: Secret | None = None, ids: Any = None
     ) -> pa.RecordBatch:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
 

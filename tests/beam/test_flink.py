@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines import flink
-from pipelines.flink import FlinkCluster
+from pipelines.local import flink
+from pipelines.local.flink import FlinkCluster
 from tests.beam.flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
 
 FLINK = ["flink-local", "flink-loopback", "flink-external"]
@@ -38,7 +38,7 @@ def events(tmp_path_factory):
 def pool():
     """A worker pool without a cluster."""
     [port] = flink._free_ports(1)
-    command = [sys.executable, "-m", "pipelines.flink", "worker-pool", "--port", str(port), "--cluster", "none"]
+    command = [sys.executable, "-m", "pipelines.local.flink", "worker-pool", "--port", str(port), "--cluster", "none"]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             until(lambda: process.poll() is not None or flink._listens(f"127.0.0.1:{port}"))

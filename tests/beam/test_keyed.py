@@ -44,8 +44,8 @@ def events() -> pa.RecordBatch:
 
 
 def polars_reports() -> list[tuple]:
-    """What Polars makes of the events: the plan's rows, bit vectors packed."""
-    reports = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, packed=True, key=SECRET, id="user")
+    """What Polars makes of the events: the plan's rows."""
+    reports = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, key=SECRET, id="user")
     rows = reports.select("n", "os", "crashed", "hour").rows()
     return [(n, tuple(os), crashed, hour) for n, os, crashed, hour in rows]
 
@@ -142,7 +142,7 @@ def test_the_secret_travels_only_if_it_is_given():
 
 def test_a_seeded_plan_gives_the_reports_of_polars():
     seeded = PLAN.seeded(3)
-    frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(seeded, packed=True, row_id="n")
+    frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(seeded, row_id="n")
     rows = frame.select("n", "os", "crashed", "hour").rows()
     expected = [(n, tuple(os), crashed, hour) for n, os, crashed, hour in rows]
     for inputs in ([events()], events().to_pylist()):

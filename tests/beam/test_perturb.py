@@ -25,6 +25,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
 )
 
@@ -134,9 +135,16 @@ def test_one_column_shorthands():
     assert run(by_epsilon, events) == [{"crashed": True, "day": 3}]
     assert run(ldp_beam.RandomizedResponse("os", domain=["a", "b"], epsilon=80.0), events) == [{"os": "b"}]
     assert run(ldp_beam.RandomizedResponse("os", SURE), events) == [{"os": "b"}]
-    assert run(ldp_beam.UnaryEncode("os", SURE_BITS, packed=False), events) == [{"os": [False, True, False]}]
-    symmetric = ldp_beam.UnaryEncode("os", domain=["a", "b"], epsilon=120.0, variant="symmetric", keep=["day"])
+    assert run(ldp_beam.UnaryEncode("os", SURE_BITS), events) == [{"os": [False, True, False]}]
+    options = {"epsilon": 120.0, "variant": "symmetric"}
+    symmetric = ldp_beam.UnaryEncode("os", domain=["a", "b"], keep=["day"], packed=True, **options)
     assert run(symmetric, events) == [{"os": [2], "day": 3}]
+    other = ldp_beam.UnaryEncode("os", domain=["a", "c"], unmatched="other", **options)
+    assert run(other, events) == [{"os": [False, False, True]}]
+    other = ldp_beam.RandomizedResponse("os", domain=["a"], unmatched="other", epsilon=80.0)
+    assert run(other, events) == [{"os": "other"}]
+    keyed = ldp_beam.UnaryEncode("os", domain=["a", "b"], epsilon=1.0, key=Secret(bytes(32)), id="day")
+    assert run(keyed, events * 20) == run(keyed, events) * 20
 
 
 @pytest.mark.parametrize(
@@ -153,6 +161,10 @@ def test_one_column_shorthands():
         lambda: ldp_beam.UnaryEncode("os", epsilon=1.0),
         lambda: ldp_beam.UnaryEncode("os", domain=["a", "b"]),
         lambda: ldp_beam.UnaryEncode("os", SURE),
+        lambda: ldp_beam.UnaryEncode("os", SURE_BITS, variant="symmetric"),
+        lambda: ldp_beam.UnaryEncode("os", SURE_BITS, unmatched="other"),
+        lambda: ldp_beam.UnaryEncode("os", domain=Domain(["a", "b"]), epsilon=1.0, unmatched="none"),
+        lambda: ldp_beam.RandomizedResponse("os", epsilon=1.0, key=Secret.generate()),
         lambda: ldp_beam.UnaryEncode("os", domain=["a", "b"], epsilon=1.0, variant="x"),
         lambda: ldp_beam.Perturb(PLAN).with_exception_handling("x", "x"),
     ],
@@ -269,7 +281,7 @@ def test_unmatched_values_are_no_dead_letters_where_the_domain_takes_them(unmatc
     domain = Domain(["a", "b"], unmatched=unmatched)
     plan = PrivacyPlan({"os": UnaryEncoding(domain, epsilon=120.0, variant="symmetric")})
     code = {"other": [4], "none": [0]}[unmatched]
-    transform = ldp_beam.Perturb(plan).with_exception_handling()
+    transform = ldp_beam.Perturb(plan, packed=True).with_exception_handling()
     good, bad = run(transform, [{"os": "z"}, {}, {"os": "a"}, {"os": 5}])
     assert [record["os"] for record in good] == [code, code, [1]]
     assert bad == [("os", "wrong type", 1)]

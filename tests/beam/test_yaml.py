@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -344,7 +343,7 @@ def test_keyed_noise_is_that_of_the_secret_which_does_not_travel(tmp_path, monke
     monkeypatch.setenv(SECRET_ENV, text)
     (tmp_path / "secret").write_bytes(bytes(range(32)))
     for secret in ({"env": SECRET_ENV}, {"file": str(tmp_path / "secret")}, {"function": f"{__name__}.a_secret"}):
-        config = {"plan": plan, "secret": secret, "id": "user"}
+        config = {"plan": plan, "packed": True, "key": secret, "id": "user"}
         found = expand([create(rows), {"type": "LdpPerturb", "config": config}])
         assert sorted(tuple(report.os) for report in found) == expected
         travels = cloudpickle.dumps(LdpPerturb(**config))
@@ -474,7 +473,7 @@ def test_panes_and_lateness_in_a_stream():
 
 def test_the_streaming_example_on_a_local_pubsub():
     pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
-    from pipelines.pubsub import PubSub, PubSubServer
+    from pipelines.local.pubsub import PubSub, PubSubServer
 
     name = "projects/test-project/{}".format
     service = PubSub(capacity=10_000)
@@ -559,11 +558,11 @@ PLAN = {"columns": {"os": OS}}
         (ParameterError, {"plan": PLAN, "packed": "yes"}),
         (ParameterError, {"plan": PLAN, "stabilize": 0}),
         (ParameterError, {"plan": PLAN, "id": "user"}),
-        (ParameterError, {"plan": PLAN, "secret": {"env": "NAME"}}),
-        (ParameterError, {"plan": PLAN, "secret": "00" * 32, "id": "user"}),
-        (ParameterError, {"plan": PLAN, "secret": {"hex": "00" * 32}, "id": "user"}),
-        (ParameterError, {"plan": PLAN, "secret": {"function": "os.no_such_function"}, "id": "user"}),
-        (ParameterError, {"plan": PLAN, "secret": {"function": "nothing"}, "id": "user"}),
+        (ParameterError, {"plan": PLAN, "key": {"env": "NAME"}}),
+        (ParameterError, {"plan": PLAN, "key": "00" * 32, "id": "user"}),
+        (ParameterError, {"plan": PLAN, "key": {"hex": "00" * 32}, "id": "user"}),
+        (ParameterError, {"plan": PLAN, "key": {"function": "os.no_such_function"}, "id": "user"}),
+        (ParameterError, {"plan": PLAN, "key": {"function": "nothing"}, "id": "user"}),
         (ParameterError, {"plan": PLAN, "error_handling": {"output": "good"}}),
         (ParameterError, {"plan": PLAN, "error_handling": "bad"}),
     ],
@@ -578,7 +577,7 @@ def test_bad_arguments_of_perturb(error, config):
 @pytest.mark.parametrize(
     ("error", "config"),
     [
-        (ParameterError, {"columns": "os"}),
+        (TypeError, {"columns": "os"}),
         (ParameterError, {"mechanism": None}),
         (ParameterError, {"plan": PLAN}),
         (ParameterError, {"mechanism": "unary_encoding"}),
@@ -621,9 +620,6 @@ def test_bad_arguments_of_estimates(kind, error, config):
     ("message", "make"),
     [
         ("simultaneous", lambda: LdpHistogram(column="os", mechanism=OS, simultaneous=1)),
-        (r"\['column'\] are missing", lambda: LdpMean(mechanism=NUMBER)),
-        (r"\['k'\] are missing", lambda: LdpHeavyHitters(column="w", mechanism=WORD)),
-        (r"no options \['simultaneous'\]", lambda: LdpMean(column="x", mechanism=NUMBER, simultaneous=True)),
         ("LdpMean, .*LdpHeavyHitters", lambda: LdpHistogram(column="x", mechanism=NUMBER)),
         ("candidates", lambda: LdpHistogram(column="x", mechanism={**SKETCH, "domain": {"kind": "str"}})),
         ("mechanism for numbers", lambda: LdpMean(column="os", mechanism=OS)),
@@ -631,7 +627,7 @@ def test_bad_arguments_of_estimates(kind, error, config):
         ("HeavyHitters", lambda: LdpHeavyHitters(column="os", mechanism=OS, k=3)),
         ("k must be", lambda: LdpHeavyHitters(column="os", mechanism=WORD, k=0)),
         ("threshold", lambda: LdpHeavyHitters(column="os", mechanism=WORD, k=3, threshold="high")),
-        ("keyed noise takes", lambda: LdpPrivateMean(column="x", mechanism=NUMBER, secret={"env": "NAME"})),
+        ("keyed noise takes", lambda: LdpPrivateMean(column="x", mechanism=NUMBER, key={"env": "NAME"})),
         ("records must be", lambda: LdpBoundContributions(id="user", per_window=0)),
         ("does not pay", lambda: LdpPrivacyLedger(id="user", plan=TWICE, budget=0.4)),
         ("drop_id", lambda: LdpDeduplicate(id="user", within="1h", drop_id="no")),
@@ -644,18 +640,31 @@ def test_what_one_kind_alone_refuses(message, make):
 
 
 @pytest.mark.parametrize(
+    ("option", "make"),
+    [
+        ("column", lambda: LdpMean(mechanism=NUMBER)),
+        ("k", lambda: LdpHeavyHitters(column="w", mechanism=WORD)),
+        ("simultaneous", lambda: LdpMean(column="x", mechanism=NUMBER, simultaneous=True)),
+    ],
+)
+def test_missing_and_unknown_options(option, make):
+    with pytest.raises(TypeError, match=f"'{option}'"):
+        make()
+
+
+@pytest.mark.parametrize(
     ("error", "message", "transform"),
     [
         (PlanError, "colour", LdpPerturb(plan={"columns": {"colour": OS}})),
         (PlanError, "hour", LdpPerturb(plan={**PLAN, "keep": ["hour"]})),
-        (PlanError, "user", LdpPerturb(plan=PLAN, secret={"env": "NAME"}, id="user")),
+        (PlanError, "user", LdpPerturb(plan=PLAN, key={"env": "NAME"}, id="user")),
         (DtypeError, "'n'", LdpPerturb(plan={"columns": {"n": OS}})),
         (DtypeError, "'os'", LdpPerturb(plan={"columns": {"os": {**OS, "domain": [True, False]}}})),  # unquoted yes, no
         (PlanError, "colour", LdpHistogram(column="colour", mechanism=OS)),
         (PlanError, "'t'", LdpHistogram(column="os", mechanism=OS, window="1h", event_time="t")),
         (PlanError, "'c'", LdpPrivateHistogram(column="os", mechanism=OS, by=["c"])),
         (DtypeError, "'n'", LdpPrivateHistogram(column="n", mechanism=OS)),
-        (PlanError, "user", LdpPrivateHistogram(column="os", mechanism=OS, secret={"env": "NAME"}, id="user")),
+        (PlanError, "user", LdpPrivateHistogram(column="os", mechanism=OS, key={"env": "NAME"}, id="user")),
         (DtypeError, "'os'", LdpPrivateMean(column="os", mechanism=NUMBER)),
         (DtypeError, "'n'", LdpPrivateHeavyHitters(column="n", mechanism=WORD, k=1)),
         (PlanError, "seconds", LdpMean(column="seconds", mechanism=NUMBER)),
@@ -696,11 +705,6 @@ def test_the_yaml_of_the_guide_is_accepted(tmp_path, monkeypatch):
         provider.create_transform(step["type"], step["config"], None)
 
 
-def test_python_reads_the_signature_that_beam_reads():
-    assert inspect.signature(LdpMean) == inspect.signature(LdpMean.__init__)
-    assert next(iter(inspect.signature(LdpMean).parameters)) == "column"
-
-
 def test_the_providers_describe_their_arguments():
     (provider,) = load_providers(str(PROVIDERS))
     assert set(provider.provided_transforms()) == {
@@ -717,4 +721,4 @@ def test_the_providers_describe_their_arguments():
         if "column" in fields:
             assert {"column", "mechanism", "plan", "window", "event_time", "by", "confidence"} <= set(fields)
             assert fields["column"].type.atomic_type == beam.portability.api.schema_pb2.STRING
-        assert ("secret" in fields) == ("id" in fields)
+        assert ("key" in fields) == ("id" in fields)

@@ -23,7 +23,7 @@ fingerprints = st.text("0123456789abcdef", min_size=16, max_size=16)
 @given(counts, st.integers(0, 2**61), fingerprints)
 def test_tally_round_trips(support, more, fingerprint):
     n = max(support) + more
-    tally = Tally(n, np.array(support), fingerprint)
+    tally = Tally(n, np.array(counters), fingerprint)
     for again in (
         Tally.from_bytes(tally.to_bytes()),
         Tally.from_dict(json.loads(json.dumps(tally.to_dict()))),
@@ -104,10 +104,10 @@ def test_hostile_tallies_raise_our_errors(changed):
 
 
 @pytest.mark.parametrize("counters", [[5], [5, 1, 1], [[5, 1]]])
-def test_a_tally_of_another_width_cannot_be_estimated(support):
+def test_a_tally_of_another_width_cannot_be_estimated(counters):
     m = RandomizedResponse(AB, epsilon=1)
     with pytest.raises(LdpError):
-        m.estimate(Tally(10, np.array(support), m.fingerprint))
+        m.estimate(Tally(10, np.array(counters), m.fingerprint))
 
 
 @pytest.mark.parametrize(
@@ -122,16 +122,16 @@ def test_a_tally_of_another_width_cannot_be_estimated(support):
     ],
     ids=repr,
 )
-def test_tallies_that_cannot_be(n, support, fingerprint):
+def test_tallies_that_cannot_be(n, counters, fingerprint):
     with pytest.raises(LdpError):
-        Tally(n, np.array(support), fingerprint)
+        Tally(n, np.array(counters), fingerprint)
 
 
 @pytest.mark.parametrize("counters", [[-1, 0], [0, 11]])
-def test_counts_that_n_reports_cannot_have(support):
+def test_counts_that_n_reports_cannot_have(counters):
     """A tally does not know what its counters count; its mechanism does."""
     m = RandomizedResponse(AB, epsilon=1)
-    tally = Tally(10, np.array(support), m.fingerprint)
+    tally = Tally(10, np.array(counters), m.fingerprint)
     assert Tally.from_bytes(tally.to_bytes()) == tally
     with pytest.raises(LdpError, match="cannot be those of 10 reports"):
         m.estimate(tally)

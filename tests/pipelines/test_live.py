@@ -33,10 +33,10 @@ from ldp_core import (
     RandomizedResponse,
     UnaryEncoding,
 )
-from pipelines import fleet as fleet_module
-from pipelines.fleet import BAD_ROWS, EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Pace, Sent
-from pipelines.live import Ledger, LiveJob
-from pipelines.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
+from pipelines.local import fleet as fleet_module
+from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Pace, Sent
+from pipelines.local.live import Ledger, LiveJob
+from pipelines.local.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
 from pipelines.telemetry import main
 
 TOPIC = "projects/test-project/topics/t"
@@ -501,7 +501,8 @@ def execute(*command: str) -> subprocess.CompletedProcess:
 
 
 def script(setup: str, call: str) -> subprocess.CompletedProcess:
-    code = f"from pipelines import fleet, live, pubsub, telemetry\n{setup}\nraise SystemExit({call})"
+    imports = "from pipelines import telemetry\nfrom pipelines.local import fleet, live, pubsub"
+    code = f"{imports}\n{setup}\nraise SystemExit({call})"
     return execute(sys.executable, "-c", code)
 
 

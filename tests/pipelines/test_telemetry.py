@@ -376,6 +376,14 @@ def test_modes_without_ids_take_no_secret(keyed, capsys, mode):
     assert "secret" in capsys.readouterr().err
 
 
+def test_live_is_not_in_the_wheel_and_says_where_it_is(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pipelines.local", None)  # as if it were not there
+    assert main(["--live"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --live is not part of the installed package: run it in a checkout of the source\n"
+    )
+
+
 class Functions(PipelineVisitor):
     """Collects the functions of all steps."""
 

@@ -107,7 +107,7 @@ def test_nulls_depend_on_no_value_and_hide_nothing():
     made = []
     for a, b, c in ((None, 0, "a"), ("b", 8, "c")):
         batch = pa.record_batch({"x": pa.array([a] * n, pa.string()), "y": [b] * n, "z": [c] * n})
-        made.append(plan.perturb(batch, key=secret, ids=np.arange(n)))
+        made.append(plan.perturb(batch, packed=True, key=secret, ids=np.arange(n)))
     there = np.array([answered(made[0][name]) for name in plan.columns])
     assert (there == [answered(made[1][name]) for name in plan.columns]).all()
     assert (there.sum(axis=0) == 1).all()

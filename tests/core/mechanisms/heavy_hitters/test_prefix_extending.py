@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import json
+import math
 import pickle
 from fractions import Fraction
 from itertools import product

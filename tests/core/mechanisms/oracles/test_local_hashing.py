@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ldp_core import Domain, Keyed, Keystream, LocalHashing, Mechanism, ParameterError, ReportError, Secret, Tally
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.oracles import hash_families
+from ldp_core.mechanisms.oracles import hash_families, local_hashing
 
 from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
 from ...keyed_reference import SECRET, block
@@ -174,7 +174,7 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
 @pytest.mark.parametrize("g", [2, 3, 4, 5])
 def test_collisions_of_affine_functions(monkeypatch, prime, g):
     monkeypatch.setattr(hash_families, "PRIME", prime)
-    family = local_hashing.AffineFamily(g)
+    family = hash_families.AffineFamily(g)
     a, b = np.indices((prime, prime)).reshape(2, -1).astype(np.uint64)
     hashes = np.array([family.hash(a << np.uint64(24) | b, np.full(prime**2, v)) for v in range(prime)])
     assert set(hashes.ravel().tolist()) == set(range(g))
@@ -184,7 +184,7 @@ def test_collisions_of_affine_functions(monkeypatch, prime, g):
 
 @pytest.mark.parametrize("g", [2, 3, 4, 149, 1000, 65536])
 def test_collision_probability_of_the_real_family(g):
-    family = local_hashing.AffineFamily(g)
+    family = hash_families.AffineFamily(g)
     assert family._width.sum() == hash_families.PRIME
     exact = sum(Fraction(int(w), hash_families.PRIME) ** 2 for w in family._width.tolist())
     assert family.collision == exact
@@ -199,7 +199,7 @@ def test_the_prime_is_one():
 
 @pytest.mark.parametrize(("g", "digits"), [(2, 3), (3, 2), (5, 2)])
 def test_collisions_of_linear_functions(g, digits):
-    family = local_hashing.LinearFamily(g, g**digits)
+    family = hash_families.LinearFamily(g, g**digits)
     functions = np.arange(family.size, dtype=np.uint64)
     hashes = np.array([family.hash(functions, np.full(family.size, v)) for v in range(family.size)])
     for v, w in itertools.combinations(range(family.size), 2):
@@ -244,7 +244,7 @@ def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
 
 @pytest.mark.parametrize(("g", "codes"), [(2, 30), (3, 9), (5, 100)])
 def test_the_transform_is_the_sum_over_functions(g, codes):
-    family = local_hashing.LinearFamily(g, codes)
+    family = hash_families.LinearFamily(g, codes)
     counts = np.random.default_rng(1).integers(0, 1000, (3, family.size, g))
     functions = np.arange(family.size, dtype=np.uint64)
     expected = [
@@ -302,7 +302,7 @@ def test_marginals(variant, d, epsilon, policy):
 
 def test_codes_at_the_end_of_the_largest_domain():
     """All the arithmetic at its edges; of a domain of 16 million values two are looked at."""
-    family = local_hashing.AffineFamily(1 << 16)
+    family = hash_families.AffineFamily(1 << 16)
     n, top = 400_000, hash_families.PRIME - 1
     functions = family.draw(n, Keystream())
     one, other = (family.hash(functions, np.full(n, v, np.uint32)) for v in (top, top - 1))
@@ -420,7 +420,7 @@ def test_bad_epsilon(epsilon, variant):
 
 
 def test_a_domain_that_is_too_large(monkeypatch):
-    monkeypatch.setattr(hash_families, "PRIME", 5)
+    monkeypatch.setattr(local_hashing, "PRIME", 5)
     LocalHashing(range(5), epsilon=1)
     with pytest.raises(ParameterError, match="at most"):
         LocalHashing(range(6), epsilon=1)

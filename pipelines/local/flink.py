@@ -1,4 +1,4 @@
-"""A Flink cluster on this machine, to try a job on the engine before deploying it: ``python -m pipelines.flink``.
+"""A Flink cluster on this machine, to try a job on the engine: ``python -m pipelines.local.flink``.
 
 Plain processes, no containers: a JobManager, TaskManagers of one slot each and, on request, a worker pool in
 which Beam's EXTERNAL environment starts its Python workers. Flink comes from Maven Central once, and is cached.
@@ -232,7 +232,7 @@ class FlinkCluster:
                 self._spawn(name, [*jvm, *_TASK_MANAGER_MEMORY, *run, _TASK_MANAGER, *place, *myself])
             if self.worker_pool:
                 port = self.pool.rpartition(":")[2]
-                pool = [sys.executable, "-m", "pipelines.flink", "worker-pool", "--port", port, "--cluster"]
+                pool = [sys.executable, "-m", "pipelines.local.flink", "worker-pool", "--port", port, "--cluster"]
                 self._spawn("worker-pool", [*pool, self._token])
             self._wait(self._ready, f"{self.task_managers} TaskManagers")
         except BaseException:
@@ -423,7 +423,7 @@ def serve_worker_pool(port: int) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
-        prog="python -m pipelines.flink",
+        prog="python -m pipelines.local.flink",
         description="Start and stop a Flink cluster on this machine (Java, and Maven for the first time, are needed).",
         allow_abbrev=False,
     )

@@ -36,8 +36,8 @@ from ldp_beam.elements.windows import window_fn
 from ldp_beam.io import DecodeMessages
 from ldp_beam.io.extras import need
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from pipelines.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
-from pipelines.pubsub import PubSub, PubSubServer, google_types
+from pipelines.local.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
+from pipelines.local.pubsub import PubSub, PubSubServer, google_types
 from pipelines.table import aligned
 
 TOPIC = "projects/ldp-live/topics/reports"

@@ -1,0 +1,49 @@
+"""The wheel holds the packages and the jobs that users deploy, and no tools for trying them on one machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SUFFIXES = {".py", ".typed", ".toml", ".yaml", ".json", ""}
+LOCAL = Path("pipelines/local")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, unpacked. Building it fetches hatchling."""
+    made = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(made), str(ROOT)]
+    subprocess.run(command, check=True, timeout=300)
+    [file] = made.glob("*.whl")
+    zipfile.ZipFile(file).extractall(made / "unpacked")
+    return made / "unpacked"
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_all_but_the_local_tools(wheel):
+    packages = ["ldp_core", "ldp_polars", "ldp_beam", "pipelines"]
+    assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(packages)
+    source = {
+        path.relative_to(ROOT)
+        for package in packages
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix in SUFFIXES
+    }
+    local = {path for path in source if path.is_relative_to(LOCAL)}
+    assert {LOCAL / name for name in ("__init__.py", "fleet.py", "flink.py", "live.py", "pubsub.py")} == local
+    found = {path.relative_to(wheel) for package in packages for path in (wheel / package).rglob("*") if path.is_file()}
+    assert found == source - local
+
+
+@pytest.mark.slow
+def test_the_command_of_the_wheel_says_where_live_is(wheel):
+    command = [sys.executable, "-m", "pipelines.telemetry", "--live"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=wheel, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run it in a checkout of the source" in done.stderr
