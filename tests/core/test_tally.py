@@ -21,8 +21,8 @@ fingerprints = st.text("0123456789abcdef", min_size=16, max_size=16)
 
 
 @given(counts, st.integers(0, 2**61), fingerprints)
-def test_tally_round_trips(support, more, fingerprint):
-    n = max(support) + more
+def test_tally_round_trips(counters, more, fingerprint):
+    n = max(counters) + more
     tally = Tally(n, np.array(counters), fingerprint)
     for again in (
         Tally.from_bytes(tally.to_bytes()),
@@ -34,7 +34,7 @@ def test_tally_round_trips(support, more, fingerprint):
         assert hash(again) == hash(tally)
         assert again.counters.dtype == np.int64
         assert not again.counters.flags.writeable
-    assert tally != Tally(n + 1, np.array(support), fingerprint)
+    assert tally != Tally(n + 1, np.array(counters), fingerprint)
 
 
 @pytest.mark.parametrize("top", [0, 255, 256, 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**63 - 1])

@@ -82,7 +82,7 @@ class DrawnApart(DrawnColumns):
         for position, ((_, column), column_values) in enumerate(zip(self.columns, values, strict=True)):
             codes = column.inputs.encode(column_values)
             native = column.perturb_drawn(codes, self.draw(len(codes), keyed) == position, Keystream())
-            reports.append(column.to_arrow(native, packed=packed))
+            reports.append(column.reports.to_arrow(native, packed=packed))
         return reports
 
 

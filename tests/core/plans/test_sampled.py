@@ -21,6 +21,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.estimates.histogram import HistogramEstimate
 
 from ..examples import LABELS
 from .helpers import AB, grr, oue

@@ -111,7 +111,7 @@ def estimated(m: HeavyHitters, repeats: int, key: int) -> tuple[np.ndarray, np.n
     counts, errors = [], []
     for _ in range(repeats):
         tally = m.tally(m.perturb(values, randomness=stream))
-        level = pe.Level(m.numbers, len(m.levels) - 1, m.searched.by_level(tally.counters)[-1])
+        level = pe.Level(m.searched, len(m.levels) - 1, m.searched.by_level(tally.counters)[-1])
         among = np.append(candidates, SMALL.plain(SMALL.encode(["face"])))
         found = level.estimates(among, 3)
         scale = N / level.n
@@ -181,7 +181,7 @@ def test_looking_up_few_candidates_again_finds_what_looking_up_all_finds(rows, m
     m = small(5.0, levels=(4,), rows=rows, width=256)
     values = pa.concat_arrays([words(bead=60_000, cafe=20_000, a=3000, gag=2000, dad=800), spread(10_000)])
     tally = m.tally(m.perturb(values, randomness=Keystream(bytes(32))))
-    level = pe.Level(m.numbers, 0, m.searched.by_level(tally.counters)[0])
+    level = pe.Level(m.searched, 0, m.searched.by_level(tally.counters)[0])
     candidates = SMALL.begin(4)
     expected = estimated_slowly(level, level._table, candidates, 16)
     for most in (1, 40, len(candidates), 2 * len(candidates)):
