@@ -44,31 +44,31 @@ from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
-from ldp_core.mechanisms.sketches.base import Candidates, Sketch
+from ldp_core.mechanisms.sketches.base import Candidates as Candidates
+from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
 from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor
-from ldp_core.noise.base import Randomness
-from ldp_core.noise.fresh import Keystream
+from ldp_core.noise.base import Randomness as Randomness
+from ldp_core.noise.fresh import Keystream as Keystream
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.plans.compare import compare as compare_plans
-from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.fake import FakeDataColumn as FakeDataColumn
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import expected_error, recommend, required_epsilon, required_n
-from ldp_core.plans.sampled import SampledColumn
+from ldp_core.plans.sampled import SampledColumn as SampledColumn
 from ldp_core.tally import Tally
 
+# (What is imported ``as`` itself is for tests and for those who extend the library.)
 __all__ = [
     "BlockHadamardResponse",
-    "Candidates",
     "CountMeanSketch",
     "DBitFlip",
     "Distribution",
     "Domain",
     "DomainError",
     "DtypeError",
-    "FakeDataColumn",
     "FrequencyOracle",
     "HadamardCountMeanSketch",
     "HadamardResponse",
@@ -79,7 +79,6 @@ __all__ = [
     "InputError",
     "Interval",
     "Keyed",
-    "Keystream",
     "LdpError",
     "LocalHashing",
     "Loloha",
@@ -98,10 +97,8 @@ __all__ = [
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
     "RandomizedResponse",
-    "Randomness",
     "Rappor",
     "ReportError",
-    "SampledColumn",
     "Secret",
     "Sketch",
     "SquareWave",

@@ -32,6 +32,12 @@ T = TypeVar("T")
 class Declared:
     """Base of value objects. `_declare` is the only way to set a field."""
 
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} is immutable")
+
     def _declare(self, **values: Any) -> None:
         """Set fields, in this order: each checked and converted as its declaration says."""
         declarations: dict[str, Any] = getattr(self, "__dataclass_fields__", {})

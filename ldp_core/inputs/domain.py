@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -80,12 +80,6 @@ class Domain(Declared, Inputs):
         if made.size < 2:
             raise DomainError(_TOO_FEW)
         return made
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Domain is immutable")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a Domain is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.labels, self.unmatched)

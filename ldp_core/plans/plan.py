@@ -11,7 +11,7 @@ from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -178,12 +178,6 @@ class PrivacyPlan(Declared):
         return cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
 
     _items: tuple[tuple[str, Mechanism], ...]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a PrivacyPlan is immutable")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a PrivacyPlan is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrivacyPlan.from_dict, (self.to_dict(),)
