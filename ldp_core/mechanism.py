@@ -70,10 +70,14 @@ class Mechanism(Declared, ABC):
         """What tables call it."""
         return self.name
 
+    domain: Any
+    """The inputs, in nearly all mechanisms."""
+
     @property
-    @abstractmethod
     def inputs(self) -> Inputs:
-        """What values may be perturbed: a `Domain`, an `Interval`, an `OpenDomain`."""
+        """What values may be perturbed: a `Domain`, an `Interval`, an `OpenDomain`, `Prefixes`."""
+        made: Inputs = self.domain
+        return made
 
     @property
     @abstractmethod

@@ -1,63 +1,14 @@
-"""Bit vectors as rows of bytes: layouts, setting one bit a row, summing columns.
+"""Rows of packed bits: the ones of each row, and of each column.
 
-The working layout is a C-contiguous ``uint8[n, ceil(d / 8)]``: bit ``v`` of a row is bit
-``v % 8`` (little-endian) of byte ``v // 8``, and the unused high bits of the last byte are 0.
-Arrow's ``FixedSizeList<bool, d>`` is the same bytes when ``d`` is a multiple of 8; *packed*
-reports are the same bytes padded to whole little-endian 64-bit words.
+Rows are C-contiguous ``uint8[n, width]``: bit ``v`` of a row is bit ``v % 8`` (little-endian) of byte ``v // 8``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ldp_core.exact.arrays import I64, U8
-
-_WORDS: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def row_bytes(d: int) -> int:
-    """Bytes of a row of ``d`` bits."""
-    return -(-d // 8)
-
-
-def row_words(d: int) -> int:
-    """64-bit words of a packed row of ``d`` bits."""
-    return -(-d // 64)
-
-
-def clear_padding(rows: U8, d: int) -> None:
-    """Set the unused bits of each row to 0, in place."""
-    if d % 8:
-        rows[:, -1] &= np.uint8((1 << d % 8) - 1)
-
-
-def overwrite_bit(rows: U8, position: npt.NDArray[np.unsignedinteger], bit: U8) -> None:
-    """Set bit ``position[i]`` of row ``i`` to ``bit[i]`` (0 or 1), in place.
-
-    A position beyond the row's bytes leaves the row as it is.
-    """
-    n, width = rows.shape
-    word = _WORDS.get(width)
-    if word is not None:  # a row is one machine word: plain SIMD arithmetic, no gather
-        whole = rows.reshape(-1).view(word)
-        mask = np.left_shift(np.array(1, word), position.astype(word, copy=False))
-        np.bitwise_and(whole, ~mask, out=whole)
-        np.multiply(mask, bit, out=mask)
-        np.bitwise_or(whole, mask, out=whole)
-        return
-    inside = np.flatnonzero(position < 8 * width) if n and position.max() >= 8 * width else None
-    start = np.arange(0, n * width, width)
-    if inside is not None:
-        start, position, bit = start[inside], position[inside], bit[inside]
-    at = start + (position >> 3)
-    mask = np.left_shift(np.uint8(1), (position & 7).astype(np.uint8, copy=False))
-    flat = rows.reshape(-1)
-    byte = flat[at]
-    byte &= ~mask
-    byte |= mask * bit
-    flat[at] = byte
 
 
 def column_sums(rows: U8, d: int) -> I64:
@@ -173,61 +124,4 @@ def _sums_of_sorted(rows: U8, d: int, groups: I64, n_groups: int) -> I64:
         bits = np.unpackbits(block, axis=1, bitorder="little", count=d)
         out[present[first:last]] = np.add.reduceat(bits, starts[first:last] - starts[first], axis=0, dtype=np.int64)
         first = last
-    return out
-
-
-def to_arrow(rows: U8, d: int, *, packed: bool) -> pa.FixedSizeListArray:
-    """Rows as ``FixedSizeList<bool, d>``, or packed as ``FixedSizeList<uint64, ceil(d / 64)>``."""
-    n = len(rows)
-    if packed:
-        words = row_words(d)
-        values = pa.Array.from_buffers(pa.uint64(), n * words, [None, pa.py_buffer(_pad_columns(rows, 8 * words))])
-        return pa.FixedSizeListArray.from_arrays(values, words)
-    flat = rows
-    if 8 * rows.shape[1] != d:
-        bits = np.unpackbits(rows.reshape(-1), bitorder="little").reshape(n, 8 * rows.shape[1])[:, :d]
-        flat = np.packbits(bits.reshape(-1), bitorder="little")
-    values = pa.Array.from_buffers(pa.bool_(), n * d, [None, pa.py_buffer(flat)])
-    return pa.FixedSizeListArray.from_arrays(values, d)
-
-
-def from_arrow(reports: pa.FixedSizeListArray, d: int) -> U8:
-    """Inverse of `to_arrow` for either layout; no nulls allowed. Packed rows keep their zero padding."""
-    n = len(reports)
-    values = reports.flatten()
-    data = values.buffers()[1]
-    if data is None:
-        return np.zeros((n, row_bytes(d)), np.uint8)
-    if pa.types.is_boolean(values.type):
-        first = values.offset
-        raw = np.frombuffer(data, np.uint8)[first // 8 : -(-(first + n * d) // 8)]
-        if d % 8 == 0 and first % 8 == 0:
-            return raw.reshape(n, d // 8)
-        bits = np.unpackbits(raw, bitorder="little")[first % 8 :][: n * d].reshape(n, d)
-        return np.packbits(bits, axis=1, bitorder="little")
-    words = row_words(d)
-    packed = np.frombuffer(data, np.uint64)[values.offset :][: words * n]
-    narrow = _WORDS.get(row_bytes(d))
-    if words == 1 and narrow is not None:
-        return packed.astype(narrow, copy=False).view(np.uint8).reshape(n, row_bytes(d))
-    return packed.view(np.uint8).reshape(n, 8 * words)
-
-
-def has_stray_bits(reports: pa.FixedSizeListArray, d: int) -> bool:
-    """Whether any packed report has a 1 beyond its ``d`` bits."""
-    if d % 64 == 0 or not len(reports):
-        return False
-    values = reports.flatten()
-    last = np.frombuffer(values.buffers()[1], np.uint64)[values.offset :][: row_words(d) * len(reports)]
-    return bool(np.bitwise_or.reduce(last[row_words(d) - 1 :: row_words(d)]) >> np.uint64(d % 64))
-
-
-def _pad_columns(rows: U8, width: int) -> U8:
-    if rows.shape[1] == width:
-        return rows
-    word = _WORDS.get(rows.shape[1])
-    if width == 8 and word is not None:
-        return rows.reshape(-1).view(word).astype(np.uint64).view(np.uint8).reshape(-1, 8)
-    out = np.zeros((len(rows), width), np.uint8)
-    out[:, : rows.shape[1]] = rows
     return out

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import U8
+from ldp_core.exact.arrays import U8, WORDS
 
 BITS = 64
 ONE = 1 << BITS
@@ -110,3 +110,42 @@ def uniform_below(d: int, n: int, source: Source) -> UInts:
             if len(rejected):
                 part[rejected] = uniform_below(d, len(rejected), source)
     return out
+
+
+def one_hot_rows(p: int, q: int, position: npt.NDArray[Any], width: int, source: Source) -> U8:
+    """uint8[n, width]: packed bits, each 1 with probability ``q / 2**64``; those at ``position`` with ``p / 2**64``.
+
+    A position beyond the row leaves it as it is.
+    """
+    n = len(position)
+    rows = bernoulli_bits(q, n * width, source).reshape(n, width)
+    true = np.unpackbits(bernoulli_bits(p, -(-n // 8), source), count=n, bitorder="little")
+    overwrite_bit(rows, position, true)
+    return rows
+
+
+def overwrite_bit(rows: U8, position: npt.NDArray[np.unsignedinteger], bit: U8) -> None:
+    """Set bit ``position[i]`` of row ``i`` to ``bit[i]`` (0 or 1), in place.
+
+    A position beyond the row's bytes leaves the row as it is.
+    """
+    n, width = rows.shape
+    word = WORDS.get(width)
+    if word is not None:  # a row is one machine word: plain SIMD arithmetic, no gather
+        whole = rows.reshape(-1).view(word)
+        mask = np.left_shift(np.array(1, word), position.astype(word, copy=False))
+        np.bitwise_and(whole, ~mask, out=whole)
+        np.multiply(mask, bit, out=mask)
+        np.bitwise_or(whole, mask, out=whole)
+        return
+    inside = np.flatnonzero(position < 8 * width) if n and position.max() >= 8 * width else None
+    start = np.arange(0, n * width, width)
+    if inside is not None:
+        start, position, bit = start[inside], position[inside], bit[inside]
+    at = start + (position >> 3)
+    mask = np.left_shift(np.uint8(1), (position & 7).astype(np.uint8, copy=False))
+    flat = rows.reshape(-1)
+    byte = flat[at]
+    byte &= ~mask
+    byte |= mask * bit
+    flat[at] = byte

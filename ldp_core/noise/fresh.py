@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from typing_extensions import override
 
-from ldp_core.exact import bits, sampling
+from ldp_core.exact import sampling
 from ldp_core.noise.base import Noise, Randomness
 
 _ZEROS = bytes(1 << 22)  # what a block of decisions takes at once; never written, so it is one page of memory
@@ -82,10 +82,7 @@ class Keystream(Noise, Randomness):
     def one_hot_rows(
         self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int = 0
     ) -> npt.NDArray[np.uint8]:
-        n = len(position)
-        rows = sampling.bernoulli_bits(q, n * width, self).reshape(n, width)
-        bits.overwrite_bit(rows, position, np.unpackbits(self.bernoulli(p, n), count=n, bitorder="little"))
-        return rows
+        return sampling.one_hot_rows(p, q, position, width, self)
 
     @override
     def uniform_below(self, d: int, n: int, lane: int = 0) -> npt.NDArray[Any]:

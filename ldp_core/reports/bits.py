@@ -11,16 +11,34 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.errors import ReportError
-from ldp_core.exact import bits
-from ldp_core.exact.arrays import U8
+from ldp_core.exact.arrays import U8, WORDS
+from ldp_core.exact.bits import row_weights
 from ldp_core.reports.base import ReportFormat, other_type, refuse_nulls
+
+
+def row_bytes(d: int) -> int:
+    """Bytes of a row of ``d`` bits."""
+    return -(-d // 8)
+
+
+def row_words(d: int) -> int:
+    """64-bit words of a packed row of ``d`` bits."""
+    return -(-d // 64)
+
+
+def clear_padding(rows: U8, d: int) -> None:
+    """Set the unused bits of each row to 0, in place."""
+    if d % 8:
+        rows[:, -1] &= np.uint8((1 << d % 8) - 1)
 
 
 @dataclass(frozen=True)
 class Bits(ReportFormat):
     """``FixedSizeList<bool, d>``, or packed ``FixedSizeList<uint64, ceil(d / 64)>``.
 
-    In the working layout rows of bytes, ``uint8[n, ceil(d / 8)]``; see `exact/bits.py`.
+    In the working layout rows of bytes, ``uint8[n, ceil(d / 8)]``: bit ``v`` of a row is bit ``v % 8`` (little-endian)
+    of byte ``v // 8``, and the unused high bits of the last byte are 0. Arrow's list of Booleans is the same bytes when
+    ``d`` is a multiple of 8; packed reports are the same bytes padded to whole little-endian words.
 
     Args:
         d: number of bits.
@@ -32,15 +50,25 @@ class Bits(ReportFormat):
 
     @override
     def arrow_type(self, *, packed: bool = False) -> pa.DataType:
-        return pa.list_(pa.uint64(), bits.row_words(self.d)) if packed else pa.list_(pa.bool_(), self.d)
+        return pa.list_(pa.uint64(), row_words(self.d)) if packed else pa.list_(pa.bool_(), self.d)
 
     @override
     def empty(self, n: int) -> U8:
-        return np.empty((n, bits.row_bytes(self.d)), np.uint8)
+        return np.empty((n, row_bytes(self.d)), np.uint8)
 
     @override
     def to_arrow(self, reports: U8, *, packed: bool = False) -> pa.Array:
-        return bits.to_arrow(reports, self.d, packed=packed)
+        n = len(reports)
+        if packed:
+            words = row_words(self.d)
+            values = pa.Array.from_buffers(pa.uint64(), n * words, [None, pa.py_buffer(_padded(reports, 8 * words))])
+            return pa.FixedSizeListArray.from_arrays(values, words)
+        flat = reports
+        if 8 * reports.shape[1] != self.d:
+            bits = np.unpackbits(reports.reshape(-1), bitorder="little").reshape(n, 8 * reports.shape[1])[:, : self.d]
+            flat = np.packbits(bits.reshape(-1), bitorder="little")
+        values = pa.Array.from_buffers(pa.bool_(), n * self.d, [None, pa.py_buffer(flat)])
+        return pa.FixedSizeListArray.from_arrays(values, self.d)
 
     @override
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> U8:
@@ -52,11 +80,11 @@ class Bits(ReportFormat):
         if not same:
             raise other_type(column, f"{plain} or {packed}", got)
         refuse_nulls(reports, column)
-        if pa.types.is_uint64(got.value_type) and bits.has_stray_bits(reports, self.d):
+        if pa.types.is_uint64(got.value_type) and _has_stray_bits(reports, self.d):
             raise ReportError(f"column {column!r}: bits are set beyond the domain's {self.d} values")
-        rows = bits.from_arrow(reports, self.d)
+        rows = _rows_of(reports, self.d)
         if self.ones is not None:
-            wrong = int(np.count_nonzero(bits.row_weights(rows) != self.ones))
+            wrong = int(np.count_nonzero(row_weights(rows) != self.ones))
             if wrong:
                 raise ReportError(
                     f"column {column!r}: {wrong} of {len(rows)} reports are not sets of {self.ones} values"
@@ -67,5 +95,47 @@ class Bits(ReportFormat):
     def to_numpy(self, reports: U8, *, packed: bool = False) -> npt.NDArray[Any]:
         if packed:
             words: npt.NDArray[np.uint64] = self.to_arrow(reports, packed=True).flatten().to_numpy()
-            return words.reshape(len(reports), bits.row_words(self.d))
+            return words.reshape(len(reports), row_words(self.d))
         return np.unpackbits(reports, axis=1, count=self.d, bitorder="little").view(bool)
+
+
+def _rows_of(reports: pa.FixedSizeListArray, d: int) -> U8:
+    """Reports of either layout as rows of bytes. Packed rows keep their zero padding."""
+    n = len(reports)
+    values = reports.flatten()
+    data = values.buffers()[1]
+    if data is None:
+        return np.zeros((n, row_bytes(d)), np.uint8)
+    if pa.types.is_boolean(values.type):
+        first = values.offset
+        raw = np.frombuffer(data, np.uint8)[first // 8 : -(-(first + n * d) // 8)]
+        if d % 8 == 0 and first % 8 == 0:
+            return raw.reshape(n, d // 8)
+        bits = np.unpackbits(raw, bitorder="little")[first % 8 :][: n * d].reshape(n, d)
+        return np.packbits(bits, axis=1, bitorder="little")
+    words = row_words(d)
+    packed = np.frombuffer(data, np.uint64)[values.offset :][: words * n]
+    narrow = WORDS.get(row_bytes(d))
+    if words == 1 and narrow is not None:
+        return packed.astype(narrow, copy=False).view(np.uint8).reshape(n, row_bytes(d))
+    return packed.view(np.uint8).reshape(n, 8 * words)
+
+
+def _has_stray_bits(reports: pa.FixedSizeListArray, d: int) -> bool:
+    """Whether any packed report has a 1 beyond its ``d`` bits."""
+    if d % 64 == 0 or not len(reports):
+        return False
+    values = reports.flatten()
+    last = np.frombuffer(values.buffers()[1], np.uint64)[values.offset :][: row_words(d) * len(reports)]
+    return bool(np.bitwise_or.reduce(last[row_words(d) - 1 :: row_words(d)]) >> np.uint64(d % 64))
+
+
+def _padded(rows: U8, width: int) -> U8:
+    if rows.shape[1] == width:
+        return rows
+    word = WORDS.get(rows.shape[1])
+    if width == 8 and word is not None:
+        return rows.reshape(-1).view(word).astype(np.uint64).view(np.uint8).reshape(-1, 8)
+    out = np.zeros((len(rows), width), np.uint8)
+    out[:, : rows.shape[1]] = rows
+    return out

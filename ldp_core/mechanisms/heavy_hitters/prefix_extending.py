@@ -102,12 +102,6 @@ class HeavyHitters(Mechanism):
         self._declare(domain=domain, epsilon=epsilon, levels=levels, rows=rows, width=width)
         check_resolved(fraction(self._agree), Fraction(1, self.g), " * g")
 
-    @property
-    @override
-    def inputs(self) -> Prefixes:
-        """The strings or integers that may be found."""
-        return self.domain
-
     # ---- sizes
 
     @cached_property

@@ -25,7 +25,6 @@ from typing_extensions import override
 
 from ldp_core.errors import ReportError
 from ldp_core.estimates.consistency import Rates
-from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
@@ -34,6 +33,7 @@ from ldp_core.mechanisms.longitudinal.base import Longitudinal
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row
+from ldp_core.reports.bits import row_bytes
 
 
 @dataclass(frozen=True, init=False)
@@ -169,7 +169,7 @@ class DBitFlip(Longitudinal):
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to uint16[n, d] or uint32[n, d]."""
         out = self.reports.empty(len(codes))
-        width = bits.row_bytes(self.bits)
+        width = row_bytes(self.bits)
         buckets = self._buckets(len(codes), noise.of_persons())
         none = np.min_scalar_type(8 * width).type(8 * width)
         place = np.full(len(codes), none)  # of the value's bucket among the person's, of which one at most is it

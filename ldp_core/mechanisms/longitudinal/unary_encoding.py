@@ -12,7 +12,6 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact import bits
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
@@ -21,6 +20,7 @@ from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
 from ldp_core.reports import Native
+from ldp_core.reports.bits import clear_padding, row_bytes
 
 Variant: TypeAlias = Literal["OSUE", "SUE", "OUE", "SOUE"]
 
@@ -119,13 +119,13 @@ class LongitudinalUnaryEncoding(Chain):
     @override
     def block_size(self) -> int:
         """2^18 bytes of reports: permanent and instantaneous bits stay in the L2 cache."""
-        return max((1 << 18) // bits.row_bytes(self.domain.size), 1)
+        return max((1 << 18) // row_bytes(self.domain.size), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to rows of bytes, uint8[n, ceil(d / 8)]: bits with p2 where the permanent ones are 1, q2 where 0."""
         d = self.domain.size
-        width = bits.row_bytes(d)
+        width = row_bytes(d)
         p2, q2 = self.instantaneous.thresholds
         again, beyond = noise.instantaneous(), np.full(len(codes), 8 * width, np.uint32)
         rows = self.permanent.perturb_codes(codes, noise)
@@ -135,7 +135,7 @@ class LongitudinalUnaryEncoding(Chain):
         else:
             rows &= again.one_hot_rows(p2, p2, beyond, width, _ONES) ^ zeros
             rows ^= zeros
-        bits.clear_padding(rows, d)
+        clear_padding(rows, d)
         return rows
 
 

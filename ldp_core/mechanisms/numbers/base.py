@@ -51,12 +51,6 @@ class Numeric(Mechanism):
 
     @property
     @override
-    def inputs(self) -> Interval:
-        """The interval."""
-        return self.domain
-
-    @property
-    @override
     def block_size(self) -> int:
         return _BLOCK
 

@@ -26,7 +26,6 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.exact.arrays import F64, I64
-from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Outlook
 from ldp_core.parameters import check_open
@@ -41,11 +40,6 @@ class FrequencyOracle(Mechanism):
 
     domain: Domain
     """What is estimated; and, in all but views of sketches, what is perturbed."""
-
-    @property
-    def inputs(self) -> Inputs:
-        """The domain."""
-        return self.domain
 
     @property
     def exhaustive(self) -> bool:

@@ -19,6 +19,7 @@ from ldp_core.exact.arrays import I64, U32, U64, Bools, Codes
 from ldp_core.exact.primes import primes_to
 from ldp_core.noise.base import Noise
 from ldp_core.reports import Word
+from ldp_core.reports.bits import row_bytes
 
 BUCKET_SHIFT = np.uint64(48)
 """A report is bucket << 48 | function."""
@@ -229,7 +230,7 @@ def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported:
         if last == first + 1:
             out[first] += [np.count_nonzero(column) for column in supported(block, d)]
             continue
-        rows = np.empty((len(block), bits.row_bytes(d)), np.uint8)
+        rows = np.empty((len(block), row_bytes(d)), np.uint8)
         for v, column in enumerate(supported(block, d)):
             if v % 8 == 0:
                 byte = column.astype(np.uint8)

@@ -14,6 +14,7 @@ from ldp_core.exact.probability import fraction
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.reports import Bits, Native
+from ldp_core.reports.bits import clear_padding, row_bytes
 
 
 class IndependentBits(FrequencyOracle):
@@ -45,15 +46,15 @@ class IndependentBits(FrequencyOracle):
     @override
     def block_size(self) -> int:
         """2^19 bytes of reports: the random bits are still in a cache when the true one is drawn."""
-        return max((1 << 19) // bits.row_bytes(self.domain.size), 1)
+        return max((1 << 19) // row_bytes(self.domain.size), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes to rows of bytes, uint8[n, ceil(d / 8)]; `unmatched_code` under ``"none"`` has no true bit."""
         d = self.domain.size
         p, q = self.thresholds
-        rows = noise.one_hot_rows(p, q, codes, bits.row_bytes(d), _BITS)
-        bits.clear_padding(rows, d)
+        rows = noise.one_hot_rows(p, q, codes, row_bytes(d), _BITS)
+        clear_padding(rows, d)
         return rows
 
     @override

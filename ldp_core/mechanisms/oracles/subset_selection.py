@@ -31,6 +31,7 @@ from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
+from ldp_core.reports.bits import clear_padding, row_bytes
 
 
 @dataclass(frozen=True, init=False)
@@ -108,7 +109,7 @@ class SubsetSelection(FrequencyOracle):
     @override
     def block_size(self) -> int:
         """Listed: words and tables stay in the L2 cache. Repaired: many rows share the calls of a step."""
-        return 1 << 15 if self._is_listed else max((1 << 22) // bits.row_bytes(self.domain.size), 1)
+        return 1 << 15 if self._is_listed else max((1 << 22) // row_bytes(self.domain.size), 1)
 
     @property
     def _is_listed(self) -> bool:
@@ -130,7 +131,7 @@ class SubsetSelection(FrequencyOracle):
         others += others - below  # the bits from the true value's place on move up by one
         others |= true * include
         rows: npt.NDArray[np.uint8] = others.astype("<u4", copy=False).view(np.uint8).reshape(n, 4)
-        return rows[:, : bits.row_bytes(self.domain.size)]
+        return rows[:, : row_bytes(self.domain.size)]
 
     @cached_property
     def _tables(self) -> tuple[tuple[npt.NDArray[np.uint32], int], ...]:
@@ -147,9 +148,9 @@ class SubsetSelection(FrequencyOracle):
         uniformly and flipped where that brings the weight nearer to k: a uniform choice among the ones (or zeros)
         leaves every arrangement equally likely. So the set is exactly uniform, at the cost of few draws.
         """
-        width = bits.row_bytes(self.domain.size)
+        width = row_bytes(self.domain.size)
         rows = noise.one_hot_rows(self._include, self._start, codes, width, _BITS)
-        bits.clear_padding(rows, self.domain.size)
+        clear_padding(rows, self.domain.size)
         self._repair(rows, codes, noise)
         return rows
 

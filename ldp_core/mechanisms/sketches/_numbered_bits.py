@@ -13,6 +13,7 @@ from ldp_core.errors import ReportError
 from ldp_core.exact import bits as packing
 from ldp_core.exact.arrays import I64, U8, U64
 from ldp_core.reports import Native, Row
+from ldp_core.reports.bits import clear_padding, row_bytes, row_words
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class NumberedBits(Row):
     @classmethod
     def of(cls, limit: int, bits: int) -> NumberedBits:
         """The format for numbers below ``limit`` and so many bits."""
-        return cls(np.dtype(np.uint64), 1 + packing.row_words(bits), limit, bits)
+        return cls(np.dtype(np.uint64), 1 + row_words(bits), limit, bits)
 
     @override
     def check(self, rows: Native, column: str) -> None:
@@ -44,7 +45,7 @@ class NumberedBits(Row):
 
     def joined(self, numbers: npt.NDArray[Any], rows: U8) -> U64:
         """Reports of these numbers and bits, the latter in the layout of `exact/bits.py` and without padding."""
-        packing.clear_padding(rows, self.bits)
+        clear_padding(rows, self.bits)
         reports = np.zeros((len(rows), self.size), np.uint64)
         reports[:, 0] = numbers
         reports.view(np.uint8)[:, 8 : 8 + rows.shape[1]] = rows
@@ -72,7 +73,7 @@ class NumberedBits(Row):
         return out
 
     def _sums_by_cell(self, vectors: U64, cells: I64, n_cells: int) -> I64:
-        rows = np.ascontiguousarray(vectors).view(np.uint8)[:, : packing.row_bytes(self.bits)]
+        rows = np.ascontiguousarray(vectors).view(np.uint8)[:, : row_bytes(self.bits)]
         return packing.grouped_column_sums(np.ascontiguousarray(rows), self.bits, cells, n_cells)
 
 

@@ -43,12 +43,6 @@ class Sketch(Mechanism):
 
     domain: OpenDomain
 
-    @property
-    @override
-    def inputs(self) -> OpenDomain:
-        """The open domain."""
-        return self.domain
-
     @abstractmethod
     def support_probability(self) -> tuple[Fraction, Fraction]:
         """Exact (p, q): Pr[report supports v | v is true], Pr[... | another given value is]."""

@@ -31,7 +31,6 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
@@ -43,6 +42,7 @@ from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native
+from ldp_core.reports.bits import row_bytes
 
 MOST_CELLS = 1 << 26
 """Of a sketch: half a GiB of counts."""
@@ -248,14 +248,14 @@ class CountMeanSketch(CountMean):
     @property
     @override
     def block_size(self) -> int:
-        return max(_BLOCK // bits.row_bytes(self.width), 1)
+        return max(_BLOCK // row_bytes(self.width), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         p, q = self._encoding.thresholds
         functions = noise.uniform_below(self.hashes, len(codes), _FUNCTION)
         buckets = self.functions.at(functions, codes)
-        return self.reports.joined(functions, noise.one_hot_rows(p, q, buckets, bits.row_bytes(self.width), _BITS))
+        return self.reports.joined(functions, noise.one_hot_rows(p, q, buckets, row_bytes(self.width), _BITS))
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:

@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.exact import bits as packing
 from ldp_core.exact import bloom
 from ldp_core.exact.arrays import I64, U8, U32, U64, Codes
 from ldp_core.exact.arrow import as_arrow
@@ -42,6 +41,7 @@ from ldp_core.mechanisms.sketches._regression import Design
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_choice, check_integer, check_share, converted, derived, parameter
 from ldp_core.reports import Native
+from ldp_core.reports.bits import row_bytes
 
 Hashing = Literal["aes", "md5"]
 
@@ -204,7 +204,7 @@ class Rappor(FilterSketch):
     @property
     @override
     def block_size(self) -> int:
-        return max(_BLOCK // packing.row_bytes(self.bits), 1)
+        return max(_BLOCK // row_bytes(self.bits), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
@@ -213,7 +213,7 @@ class Rappor(FilterSketch):
         Raises:
             ParameterError: by MD5 of other codes.
         """
-        n, width = len(codes), packing.row_bytes(self.bits)
+        n, width = len(codes), row_bytes(self.bits)
         cohorts = noise.of_persons().uniform_below(self.cohorts, n, _COHORT)
         if self.hashing == "aes":
             codes = bloom.positions(codes, cohorts, self.bits, self.hashes)

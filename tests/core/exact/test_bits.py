@@ -1,15 +1,14 @@
-"""Layouts of bit vectors, and sums of their columns, against plain numpy and Python integers."""
+"""Sums of the columns of bit vectors, and single bits, against plain numpy."""
 
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import UnaryEncoding
-from ldp_core.exact import bits
+from ldp_core.exact import bits, sampling
+from ldp_core.reports.bits import clear_padding, row_bytes
 
 sizes = st.one_of(st.integers(1, 300), st.sampled_from([1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 256]))
 seeds = st.integers(0, 2**32)
@@ -26,61 +25,6 @@ def unpacked(rows: np.ndarray, d: int) -> np.ndarray:
     return np.unpackbits(rows, axis=1, bitorder="little", count=d).astype(bool)
 
 
-@given(sizes, st.integers(0, 40), seeds)
-def test_list_of_booleans(d, n, seed):
-    matrix, rows = random_rows(n, d, seed)
-    array = bits.to_arrow(rows, d, packed=False)
-    array.validate(full=True)
-    assert array.type == pa.list_(pa.bool_(), d)
-    assert array.to_pylist() == matrix.tolist()
-    np.testing.assert_array_equal(unpacked(bits.from_arrow(array, d), d), matrix)
-
-
-@given(sizes, st.integers(0, 40), seeds)
-def test_packed_words_by_hand(d, n, seed):
-    matrix, rows = random_rows(n, d, seed)
-    array = bits.to_arrow(rows, d, packed=True)
-    array.validate(full=True)
-    words = -(-d // 64)
-    assert array.type == pa.list_(pa.uint64(), words)
-    expected = [
-        [sum(int(row[v]) << v % 64 for v in range(64 * w, min(64 * w + 64, d))) for w in range(words)] for row in matrix
-    ]
-    assert array.to_pylist() == expected
-    assert [[word >> (v % 64) & 1 for v in range(d) for word in [row[v // 64]]] for row in array.to_pylist()] == (
-        matrix.astype(int).tolist()
-    )
-    np.testing.assert_array_equal(unpacked(bits.from_arrow(array, d), d), matrix)
-
-
-@given(sizes, st.integers(0, 40), seeds, st.booleans(), st.data())
-def test_slices_and_chunks(d, n, seed, packed, data):
-    matrix, rows = random_rows(n, d, seed)
-    start = data.draw(st.integers(0, n))
-    length = data.draw(st.integers(0, n - start))
-    array = bits.to_arrow(rows, d, packed=packed).slice(start, length)
-    np.testing.assert_array_equal(unpacked(bits.from_arrow(array, d), d), matrix[start : start + length])
-    again = bits.to_arrow(bits.from_arrow(array, d), d, packed=not packed)
-    np.testing.assert_array_equal(unpacked(bits.from_arrow(again, d), d), matrix[start : start + length])
-    if d > 1:
-        m = UnaryEncoding(range(d), epsilon=1)
-        assert m.tally(array).counters.tolist() == matrix[start : start + length].sum(axis=0).tolist()
-        both = m.tally(pa.chunked_array([array, array[: length // 2]]))
-        assert both == m.tally(array) + m.tally(array[: length // 2])
-
-
-@given(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), max_size=9), st.integers(0, 9))
-def test_lists_that_others_built(values, skip):
-    """Arrow arrays built from Python, with child offsets of their own."""
-    skip = min(skip, len(values))
-    array = pa.array([*values], pa.list_(pa.bool_(), 5))[skip:]
-    m = UnaryEncoding(range(5), epsilon=1)
-    assert m.tally(array).counters.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
-    child = pa.array([True, *(b for row in values for b in row)])[1:]
-    array = pa.FixedSizeListArray.from_arrays(child, 5)[skip:]
-    assert m.tally(array).counters.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
-
-
 @given(sizes, st.integers(0, 3000), seeds)
 def test_column_sums(d, n, seed):
     matrix, rows = random_rows(n, d, seed)
@@ -92,13 +36,13 @@ def test_column_sums(d, n, seed):
 @pytest.mark.parametrize(("n", "d"), [(3_000_001, 3), (400_000, 65), (1, 100_000), (50, 100_000), (4096, 8), (4097, 8)])
 def test_column_sums_of_many_rows(n, d):
     rng = np.random.default_rng(n)
-    rows = rng.integers(0, 256, (n, bits.row_bytes(d)), np.uint8)
-    bits.clear_padding(rows, d)
+    rows = rng.integers(0, 256, (n, row_bytes(d)), np.uint8)
+    clear_padding(rows, d)
     expected = np.zeros(d, np.int64)
     for part in np.array_split(rows, max(1, rows.size // 2**22)):
         expected += np.unpackbits(part, axis=1, bitorder="little", count=d).sum(axis=0, dtype=np.int64)
     np.testing.assert_array_equal(bits.column_sums(rows, d), expected)
-    ones = np.full((n, bits.row_bytes(d)), 255, np.uint8)
+    ones = np.full((n, row_bytes(d)), 255, np.uint8)
     assert bits.column_sums(ones, d).tolist() == [n] * d
 
 
@@ -124,8 +68,8 @@ def test_overwrite_bit(d, n, seed):
     rng = np.random.default_rng(seed + 1)
     position = rng.integers(0, d + 1, n).astype(np.min_scalar_type(d))  # d: nowhere
     value = rng.integers(0, 2, n).astype(np.uint8)
-    bits.overwrite_bit(rows, position, value)
-    bits.clear_padding(rows, d)
+    sampling.overwrite_bit(rows, position, value)
+    clear_padding(rows, d)
     for i in range(n):
         if position[i] < d:
             matrix[i, position[i]] = value[i]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ldp_core import Domain, ReportError, UnaryEncoding
+from ldp_core.reports import Bits
 
 
 def refused(m, reports, *words):
@@ -69,3 +72,76 @@ def test_reports_as_numpy_and_lists():
         assert m.tally(reports).counters.tolist() == [1, 0, 2]
     assert m.tally(np.zeros((0, 3), bool)).n == 0
     assert m.tally(np.zeros((0, 1), np.uint64)).n == 0
+
+
+# ---- layouts
+
+
+sizes = st.one_of(st.integers(1, 300), st.sampled_from([1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 256]))
+seeds = st.integers(0, 2**32)
+
+
+def random_rows(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A Boolean matrix and the same as rows of bytes."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.random((n, d)) < rng.random()
+    return matrix, np.packbits(matrix, axis=1, bitorder="little")
+
+
+def unpacked(rows: np.ndarray, d: int) -> np.ndarray:
+    return np.unpackbits(rows, axis=1, bitorder="little", count=d).astype(bool)
+
+
+@given(sizes, st.integers(0, 40), seeds)
+def test_list_of_booleans(d, n, seed):
+    matrix, rows = random_rows(n, d, seed)
+    array = Bits(d).to_arrow(rows, packed=False)
+    array.validate(full=True)
+    assert array.type == pa.list_(pa.bool_(), d)
+    assert array.to_pylist() == matrix.tolist()
+    np.testing.assert_array_equal(unpacked(Bits(d).from_arrow(array), d), matrix)
+
+
+@given(sizes, st.integers(0, 40), seeds)
+def test_packed_words_by_hand(d, n, seed):
+    matrix, rows = random_rows(n, d, seed)
+    array = Bits(d).to_arrow(rows, packed=True)
+    array.validate(full=True)
+    words = -(-d // 64)
+    assert array.type == pa.list_(pa.uint64(), words)
+    expected = [
+        [sum(int(row[v]) << v % 64 for v in range(64 * w, min(64 * w + 64, d))) for w in range(words)] for row in matrix
+    ]
+    assert array.to_pylist() == expected
+    assert [[word >> (v % 64) & 1 for v in range(d) for word in [row[v // 64]]] for row in array.to_pylist()] == (
+        matrix.astype(int).tolist()
+    )
+    np.testing.assert_array_equal(unpacked(Bits(d).from_arrow(array), d), matrix)
+
+
+@given(sizes, st.integers(0, 40), seeds, st.booleans(), st.data())
+def test_slices_and_chunks(d, n, seed, packed, data):
+    matrix, rows = random_rows(n, d, seed)
+    start = data.draw(st.integers(0, n))
+    length = data.draw(st.integers(0, n - start))
+    array = Bits(d).to_arrow(rows, packed=packed).slice(start, length)
+    np.testing.assert_array_equal(unpacked(Bits(d).from_arrow(array), d), matrix[start : start + length])
+    again = Bits(d).to_arrow(Bits(d).from_arrow(array), packed=not packed)
+    np.testing.assert_array_equal(unpacked(Bits(d).from_arrow(again), d), matrix[start : start + length])
+    if d > 1:
+        m = UnaryEncoding(range(d), epsilon=1)
+        assert m.tally(array).counters.tolist() == matrix[start : start + length].sum(axis=0).tolist()
+        both = m.tally(pa.chunked_array([array, array[: length // 2]]))
+        assert both == m.tally(array) + m.tally(array[: length // 2])
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), max_size=9), st.integers(0, 9))
+def test_lists_that_others_built(values, skip):
+    """Arrow arrays built from Python, with child offsets of their own."""
+    skip = min(skip, len(values))
+    array = pa.array([*values], pa.list_(pa.bool_(), 5))[skip:]
+    m = UnaryEncoding(range(5), epsilon=1)
+    assert m.tally(array).counters.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()
+    child = pa.array([True, *(b for row in values for b in row)])[1:]
+    array = pa.FixedSizeListArray.from_arrays(child, 5)[skip:]
+    assert m.tally(array).counters.tolist() == np.array(values[skip:], int).reshape(-1, 5).sum(axis=0).tolist()

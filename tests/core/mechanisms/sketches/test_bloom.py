@@ -7,6 +7,7 @@ import pytest
 
 from ldp_core import ParameterError, Rappor
 from ldp_core.exact import bits, bloom
+from ldp_core.reports.bits import row_bytes
 
 from ...checks import check_binomial, check_uniform
 from .helpers import CHROME
@@ -48,7 +49,7 @@ def test_public_hash_is_uniform_and_independent_in_values_cohorts_and_functions(
     check_binomial((where[:, 1:] == where[:, :-1]).sum(axis=0), n, 1 / k)  # another function
     check_binomial((where[1::2] == where[::2]).sum(axis=0), n // 2, 1 / k)  # another cohort
     check_binomial((where[8:] == where[:-8]).sum(axis=0), n - 8, 1 / k)  # another value
-    found = bits.column_sums(bloom.filters(where, bits.row_bytes(k)), k)
+    found = bits.column_sums(bloom.filters(where, row_bytes(k)), k)
     check_binomial(found, n, bloom.density(k, h))
     np.testing.assert_array_equal(where[:, :2], bloom.positions(codes, cohorts, k, 2))
 
