@@ -172,7 +172,8 @@ _FEW = "yes or no, one of a few values"
 _MANY = "one of many declared values"
 _UNLISTED = "values that nobody listed; candidates come later"
 _FREQUENT = "the most frequent of millions of possible strings"
-_NUMBERS = "the mean of a number, its distribution"
+_MEAN = "the mean of a number"
+_DISTRIBUTION = "the distribution of a number"
 _AGAIN = "the same people, again and again"
 
 CATALOGUE: tuple[Entry, ...] = (
@@ -304,15 +305,15 @@ CATALOGUE: tuple[Entry, ...] = (
         _FREQUENT,
         lambda: {"heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=2, width=64)},
     ),
-    Entry(Hybrid, "numbers", "numbers", _NUMBERS, lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)}),
-    Entry(Piecewise, "numbers", "numbers", _NUMBERS, lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)}),
-    Entry(OneBitMean, "numbers", "numbers", _NUMBERS, lambda: {"one bit": OneBitMean((0, 10), epsilon=1.0)}),
-    Entry(SquareWave, "numbers", "numbers", _NUMBERS, lambda: {"square wave": SquareWave((0, 1), epsilon=1.0)}),
+    Entry(Hybrid, "numbers", "numbers", _MEAN, lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)}),
+    Entry(Piecewise, "numbers", "numbers", _MEAN, lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)}),
+    Entry(OneBitMean, "numbers", "numbers", _MEAN, lambda: {"one bit": OneBitMean((0, 10), epsilon=1.0)}),
+    Entry(SquareWave, "numbers", "numbers", _DISTRIBUTION, lambda: {"square wave": SquareWave((0, 1), epsilon=1.0)}),
     Entry(
         StochasticRounding,
         "numbers",
         "numbers",
-        _NUMBERS,
+        _DISTRIBUTION,
         lambda: {"stochastic rounding": StochasticRounding((0, 1), epsilon=1.0)},
     ),
     Entry(

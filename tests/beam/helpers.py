@@ -11,7 +11,9 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms.window import TimestampedValue
+from apache_beam.transforms.window import GlobalWindows, TimestampedValue, WindowFn
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_core import RandomizedResponse, UnaryEncoding
 
@@ -50,8 +52,27 @@ class Collector:
         return _seen[self.number]
 
     @property
+    def windowed(self) -> list[WindowedValue]:
+        return [WindowedValue(element, at, (window,)) for element, at, window in self.stamped]
+
+    @property
     def elements(self) -> list[Any]:
         return [element for element, _, _ in self.stamped]
+
+
+_given: dict[int, list[Any]] = {}
+
+
+def _take(number: int, _: Any) -> list[Any]:
+    return _given[number]
+
+
+def given(elements: Any) -> Any:
+    """A source of these elements, as ``Create`` is one, which pickles and compresses them: most of a test's time."""
+    number = next(_number)
+    _given[number] = list(elements)
+    kind = beam.Create(_given[number]).infer_output_type(None)
+    return beam.Create([0], reshuffle=False) | "Take" >> beam.FlatMap(partial(_take, number)).with_output_types(kind)
 
 
 def run(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
@@ -64,7 +85,7 @@ def run(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tupl
 def run_with_result(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
     p = beam.Pipeline(runner, options=PipelineOptions(list(flags)))
     if not isinstance(source, beam.PTransform):
-        source = beam.Create(list(source), reshuffle=False)
+        source = given(source)
     outputs = p | "Source" >> source | "UnderTest" >> transform
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     collectors = [Collector() for _ in outputs]
@@ -75,11 +96,36 @@ def run_with_result(transform: Any, source: Any, *, runner: str = "FnApiRunner",
     return collectors, result
 
 
+def drive(fn: Any, elements: Any, windows: WindowFn | None = None) -> tuple[list[Any], list[Any]]:
+    """Without a pipeline: what a DoFn makes of one bundle, and its dead letters, each at its time and in its windows.
+
+    Elements are at the beginning of time, where they are not `TimestampedValue`; and in global windows, or these.
+    """
+    fn.start_bundle()
+    made: list[Any] = []
+    for element in elements:
+        at, value = MIN_TIMESTAMP, element
+        if isinstance(element, TimestampedValue):
+            at, value = element.timestamp, element.value
+        for window in (windows or GlobalWindows()).assign(WindowFn.AssignContext(at, value)):
+            made += fn.process(value, at, window)
+    return parted([*made, *fn.finish_bundle()])
+
+
+def parted(made: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The outputs of a DoFn, and its dead letters."""
+    dead = [one.value for one in made if isinstance(one, beam.pvalue.TaggedOutput)]
+    return [one for one in made if not isinstance(one, beam.pvalue.TaggedOutput)], dead
+
+
+def values(windowed: Any) -> list[Any]:
+    """Without their times and windows."""
+    return [one.value for one in windowed]
+
+
 def stamped(elements: Any) -> Any:
     """A source of elements with timestamps: pairs of (element, seconds)."""
-    return beam.Create(list(elements), reshuffle=False) | "Stamp" >> beam.MapTuple(TimestampedValue).with_output_types(
-        Any
-    )
+    return given(elements) | "Stamp" >> beam.MapTuple(TimestampedValue).with_output_types(Any)
 
 
 def counters(result: Any) -> dict[str, int]:

@@ -18,13 +18,18 @@ from ldp_beam.estimates import _partials
 from ldp_core import (
     Domain,
     DomainError,
+    HadamardCountMeanSketch,
+    HeavyHitters,
+    Hybrid,
     InputError,
     LdpError,
     MechanismMismatchError,
     ParameterError,
     PlanError,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
+    Rappor,
     ReportError,
     UnaryEncoding,
 )
@@ -502,6 +507,20 @@ def test_intervals_are_configurable():
 def test_bad_options_at_construction(options, kind):
     with pytest.raises(ParameterError):
         kind("v", SURE, **options)
+
+
+NO_HISTOGRAM = {
+    "number": Hybrid((0, 100), epsilon=1.0),
+    "word": HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32),
+    "page": Rappor("str", bits=16, hashes=2, cohorts=4, f=0.25, p=0.25, q=0.75),
+    "name": HeavyHitters(Prefixes("abc", 2), epsilon=2.0, rows=4, width=64),
+}
+
+
+@pytest.mark.parametrize("column", NO_HISTOGRAM)
+def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
+    with pytest.raises(ParameterError, match=r"of numbers take Mean, .*HeavyHitters, .*sketch\.over"):
+        ldp_beam.Histogram(column, NO_HISTOGRAM[column])
 
 
 @pytest.mark.parametrize("kind", [ldp_beam.Histogram, ldp_beam.PrivateHistogram])

@@ -213,6 +213,18 @@ def test_reports_are_not_perturbed_again():
     assert kept["day"].to_pylist() == DAY
 
 
+def test_typed_reports_are_not_perturbed_again():
+    import polars as pl
+
+    import ldp_polars  # noqa: F401 (registers the namespaces)
+
+    plan = PrivacyPlan({"os": SURE})
+    reports = pl.DataFrame({"os": OS}).ldp.perturb(plan, typed=True).to_arrow().to_batches()
+    for again in (ldp_beam.Perturb(plan), ldp_beam.PrivateHistogram("os", SURE)):
+        with pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
+            run(again, reports)
+
+
 def test_dead_letters_of_a_batch():
     os = ["a", None, "z", "b", None, "z"]
     crashed = [True, None, True, None, False, True]

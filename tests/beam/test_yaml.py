@@ -55,6 +55,7 @@ from ldp_core import (
     ParameterError,
     PlanError,
     PrivacyPlan,
+    Rappor,
     Secret,
 )
 
@@ -637,6 +638,30 @@ def test_bad_arguments_of_estimates(kind, error, config):
 def test_what_one_kind_alone_refuses(message, make):
     with pytest.raises(ParameterError, match=message):
         make()
+
+
+NO_HISTOGRAM = {
+    "number": {"mechanism": "hybrid", "epsilon": 1.0, "domain": {"low": 0, "high": 100}},
+    "word": {**SKETCH, "domain": {"kind": "str"}},
+    "page": Rappor("str", bits=16, hashes=2, cohorts=4, f=0.25, p=0.25, q=0.75).to_dict(),
+    "name": WORD,
+}
+
+
+@pytest.mark.parametrize("column", NO_HISTOGRAM)
+def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
+    with pytest.raises(ParameterError, match=r"candidates .*LdpMean, .*LdpHeavyHitters"):
+        LdpHistogram(column=column, mechanism=NO_HISTOGRAM[column])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "needs"),
+    [(NO_HISTOGRAM["number"], "hybrid needs float values, not str"), ({**SKETCH, "domain": {"kind": "int"}}, "int")],
+)
+def test_the_mechanism_is_named_and_not_labels_that_it_has_not(mechanism, needs):
+    rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(word="rome")])
+    with pytest.raises(DtypeError, match=f"'word': .*{needs}"):
+        _ = rows | LdpPerturb(plan={"columns": {"word": mechanism}})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ import pytest
 from ldp_core import (
     CountMeanSketch,
     FakeDataColumn,
+    HadamardCountMeanSketch,
     HadamardResponse,
+    Hybrid,
     LdpError,
     LocalHashing,
     Mechanism,
@@ -24,8 +26,10 @@ from ldp_core import (
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
+    ReportError,
     StochasticRounding,
     SubsetSelection,
+    SummationHistogramEncoding,
     Tally,
     ThresholdHistogramEncoding,
     UnaryEncoding,
@@ -253,3 +257,18 @@ def test_no_way_to_claim_less_than_is_spent(make):
     except (LdpError, TypeError):
         return
     assert exact_ln(m.worst_ratio()) <= Decimal(m.epsilon)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        UnaryEncoding(["ios", "web"], epsilon=1.0),
+        HadamardCountMeanSketch("str", epsilon=1.0),
+        Hybrid((0, 9), epsilon=1.0),
+        SummationHistogramEncoding(["ios", "web"], epsilon=1.0),
+    ],
+    ids=lambda m: m.name,
+)
+def test_values_in_place_of_reports_are_told_to_be_perturbed_first(m):
+    with pytest.raises(ReportError, match="if these are values, perturb them first"):
+        m.tally(pa.array(["ios", "web"]))

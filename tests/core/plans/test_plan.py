@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Domain, DomainError, DtypeError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import (
+    Domain,
+    DomainError,
+    DtypeError,
+    MechanismMismatchError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
 
 from ..examples import AB
 
@@ -317,3 +327,10 @@ def test_nothing_can_be_deleted(value):
     name = "labels" if isinstance(value, Domain) else "keep"
     with pytest.raises(AttributeError):
         delattr(copy.copy(value), name)
+
+
+def test_a_batch_that_says_it_holds_reports_is_not_perturbed_again():
+    plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=1.0)})
+    reports = plan.perturb(pa.record_batch({"os": ["ios", "web"]}), packed=False)
+    with pytest.raises(MechanismMismatchError, match="the plan in the data's metadata; do not perturb them again"):
+        PrivacyPlan({"os": RandomizedResponse(range(4), epsilon=1.0)}).perturb(reports)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from scipy import optimize
 
-from ldp_core import Keyed, ParameterError, Rappor, Secret
+from ldp_core import HadamardCountMeanSketch, Keyed, Mechanism, ParameterError, Rappor, Secret
 from ldp_core.mechanisms.sketches import _rappor_candidates as rappor_decoding
 from ldp_core.mechanisms.sketches._rappor_candidates import p_values, significant
 from ldp_core.mechanisms.sketches._regression import nonnegative
@@ -205,3 +205,16 @@ def test_accuracy_holds():
     for n, beta in ((0, 0.1), (1, 0), (1, 1)):
         with pytest.raises(ParameterError):
             o.accuracy(n, beta)
+
+
+def test_candidates_of_a_rappor_are_its_own():
+    """Those of other sketches would read its tallies, too, and count wrongly."""
+    rappor = Rappor("str", bits=32, hashes=2, cohorts=8, f=0.25, p=0.1, q=0.9)
+    over = rappor.over(["rome", "oslo"]).to_dict()
+    assert over["mechanism"] == "rappor_candidates"
+    assert Mechanism.from_dict(over) == rappor.over(["rome", "oslo"])
+    with pytest.raises(ParameterError, match="of rappor the candidates are 'rappor_candidates', not 'candidates'"):
+        Mechanism.from_dict({**over, "mechanism": "candidates"})
+    other = HadamardCountMeanSketch("str", epsilon=1.0).over(["rome", "oslo"]).to_dict()
+    with pytest.raises(ParameterError, match="the candidates are 'candidates'"):
+        Mechanism.from_dict({**other, "mechanism": "rappor_candidates"})

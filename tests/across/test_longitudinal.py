@@ -15,8 +15,8 @@ from ldp_core.mechanisms.longitudinal.loloha import Loloha
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
 from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
 
-from .beam.helpers import run
-from .everywhere import (
+from ..beam.helpers import run
+from .checks import (
     by_key,
     check_beam_reads,
     check_combined,
@@ -24,7 +24,7 @@ from .everywhere import (
     check_groups_merge,
     events,
     histogram,
-    python_blocks,
+    some,
     true_counts,
 )
 
@@ -37,7 +37,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "dBitFlip": DBitFlip(range(12), epsilon_infinity=3.0, bits=5),
 }
 N = 20_000
-each = pytest.mark.parametrize("name", MECHANISMS)
+each = pytest.mark.parametrize("name", some(MECHANISMS, "L-OSUE", "LOLOHA"))
 
 
 def check_errors(m: Mechanism, counts, codes) -> None:
@@ -153,11 +153,3 @@ def test_combine_fn():
         noise = Keyed(Secret.generate(), frame["id"].to_arrow(), column="x")
         reports = m.perturb(frame["x"].to_arrow(), randomness=noise)
         check_combined(m, reports, [reports[:300], *reports[300:].to_pylist()])
-
-
-def test_the_examples_of_the_guide_run(capsys):
-    names: dict = {}
-    for block, _ in python_blocks("longitudinal"):
-        exec(compile(block, "longitudinal.md", "exec"), names)
-    assert len(capsys.readouterr().out.splitlines()) == 3
-    assert names["reports"].height == 3

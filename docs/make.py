@@ -1,14 +1,32 @@
-"""Writes docs/api.md, the index of all public names: ``python docs/make_api.py``."""
+"""Writes docs/api.md, the index of all public names, and README's table of mechanisms: ``python docs/make.py``.
+
+Mechanisms come from `ldp_core/mechanisms/catalogue.py`: their pages, what they answer, and their order.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+from ldp_core.mechanisms.catalogue import CATALOGUE, Entry
+
 PAGE = Path(__file__).with_name("api.md")
+README = Path(__file__).parents[1] / "README.md"
+
+
+def _family(name: str, *bases: str) -> tuple[str, str]:
+    """The guides and the names of a family of mechanisms."""
+    entries = [entry for entry in CATALOGUE if entry.family == name]
+    return " ".join(dict.fromkeys(entry.page for entry in entries)), " ".join([*bases, *_names(entries)])
+
+
+def _names(entries: Iterable[Entry]) -> list[str]:
+    return [entry.mechanism.__name__ for entry in entries]
+
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "ldp_core": {
@@ -17,25 +35,17 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Mechanism Tally Histogram Mean Distribution consistent",
         ),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
-        "Frequency oracles": (
-            "mechanisms",
-            "FrequencyOracle RandomizedResponse UnaryEncoding SubsetSelection LocalHashing HadamardResponse "
-            "BlockHadamardResponse ProjectiveGeometryResponse HybridProjectiveGeometryResponse "
-            "ThresholdHistogramEncoding SummationHistogramEncoding",
-        ),
-        "Sketches": ("sketches rappor", "Sketch Candidates CountMeanSketch HadamardCountMeanSketch Rappor"),
-        "Heavy hitters": ("heavy_hitters", "HeavyHitters"),
-        "Numbers": ("numbers", "Numeric OneBitMean Piecewise Hybrid SquareWave StochasticRounding"),
-        "Longitudinal collection": (
-            "longitudinal",
-            "LongitudinalRandomizedResponse LongitudinalUnaryEncoding Loloha DBitFlip",
-        ),
+        "Frequency oracles": _family("oracles", "FrequencyOracle"),
+        "Sketches": _family("sketches", "Sketch"),
+        "Heavy hitters": _family("heavy hitters"),
+        "Numbers": _family("numbers", "Numeric"),
+        "Longitudinal collection": _family("longitudinal"),
         "Plans and several columns": (
             "several_columns polars",
-            "PrivacyPlan SampledColumn FakeDataColumn compare_plans",
+            "PrivacyPlan compare_plans",
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
-        "Randomness": ("longitudinal polars", "Randomness Keystream Keyed Secret"),
+        "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Errors": (
             "",
             "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError",
@@ -75,7 +85,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 HEAD = """# API
 
 Every public name, by what it is for; the first line of its documentation. `help(name)` shows the rest: arguments,
-shapes, units, errors, sources, and an example that runs as a test. This page is made by `python docs/make_api.py`.
+shapes, units, errors, sources, and an example that runs as a test. This page is made by `python docs/make.py`.
 """
 
 NAMESPACES = """
@@ -93,10 +103,15 @@ def _package(package: str, groups: dict[str, tuple[str, str]]) -> str:
     if package == "ldp_polars":
         parts.append(NAMESPACES.format(*map(_methods, ("LdpExpr", "LdpDataFrame"))).lstrip("\n"))
     for title, (guides, names) in groups.items():
-        links = ", ".join(f"[{guide.replace('_', ' ')}]({guide}.md)" for guide in guides.split())
+        links = ", ".join(_link(guide) for guide in guides.split())
         lines = [f"- `{name}`: {summary(package, name)}" for name in names.split()]
         parts.append("\n".join([f"### {title}\n", *([f"See {links}.\n"] if links else []), *lines, ""]))
     return "\n".join(parts)
+
+
+def _link(guide: str, folder: str = "") -> str:
+    title = "RAPPOR" if guide == "rappor" else guide.replace("_", " ")
+    return f"[{title}]({folder}{guide}.md)"
 
 
 def _methods(namespace: str) -> str:
@@ -116,5 +131,32 @@ def summary(package: str, name: str) -> str:
     return ""
 
 
+ROWS = """
+| the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
+| several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
+| no negative counts, the right sum | `.ldp.histogram(m, consistency="norm-sub")` | [consistency](docs/consistency.md) |
+""".strip()
+"""Of README's table: what is no mechanism."""
+
+
+def table() -> str:
+    """README's table: the questions that mechanisms answer, then `ROWS`."""
+    lines = ["| the question | take | |", "| --- | --- | --- |"]
+    for question in dict.fromkeys(entry.question for entry in CATALOGUE if entry.question):
+        entries = [entry for entry in CATALOGUE if entry.question == question]
+        names = ", ".join(f"`{name}`" for name in _names(entries))
+        pages = ", ".join(_link(page, "docs/") for page in dict.fromkeys(entry.page for entry in entries))
+        lines.append(f"| {question} | {names} | {pages} |")
+    return "\n".join([*lines, ROWS])
+
+
+def readme(text: str) -> str:
+    """``text`` with the table in its place."""
+    start, end = "<!-- made by docs/make.py -->\n", "\n<!-- until here -->"
+    before, _, rest = text.partition(start)
+    return "".join([before, start, table(), end, rest.partition(end)[2]])
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")

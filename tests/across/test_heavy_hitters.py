@@ -10,16 +10,21 @@ import pytest
 
 import ldp_beam
 import ldp_polars  # registers the namespaces
-from ldp_beam.estimates.heavy_hitters import HeavyHitters as FindHitters
-from ldp_beam.estimates.heavy_hitters import PrivateHeavyHitters
-from ldp_core import Keyed, ParameterError, PrivacyPlan, RandomizedResponse, ReportError, Secret
-from ldp_core.inputs.prefixes import Prefixes
-from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core import (
+    HeavyHitters,
+    Keyed,
+    ParameterError,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    Secret,
+)
 from ldp_polars import find_heavy_hitters as find
 from ldp_polars import heavy_hitters
 
-from .beam.helpers import run
-from .everywhere import by_key, check_dead_letter
+from ..beam.helpers import run
+from .checks import by_key, check_dead_letter
 
 M = HeavyHitters(Prefixes("abcdefg", 4), epsilon=4.0, levels=(2, 4), rows=16, width=512)
 MORNING = {"bead": 12_000, "cafe": 8000, "dad": 6000}
@@ -109,7 +114,7 @@ def test_what_polars_refuses():
 @pytest.mark.parametrize("private", [False, True])
 def test_windows_that_differ(tmp_path, private):
     """Reports of Polars, through a file (or values, perturbed in Beam); each window has its own heavy hitters."""
-    transform = PrivateHeavyHitters if private else FindHitters
+    transform = ldp_beam.PrivateHeavyHitters if private else ldp_beam.HeavyHitters
     frame = events()
     if not private:
         frame = frame.select(pl.col("x").ldp.perturb(M), "t", "hour")
@@ -127,8 +132,8 @@ def test_windows_that_differ(tmp_path, private):
 
 def test_by_a_key_and_single_records():
     plan = PrivacyPlan({"x": M}, keep=["hour"])
-    frame = events().select("x", "hour").sample(10_000, seed=0)
-    found = by_key(run(ldp_beam.Perturb(plan) | FindHitters("x", M, 3, by=["hour"]), frame.to_dicts()))
+    frame = events().select("x", "hour").sample(5000, seed=0)
+    found = by_key(run(ldp_beam.Perturb(plan) | ldp_beam.HeavyHitters("x", M, 3, by=["hour"]), frame.to_dicts()))
     for hour, counts in (("0", MORNING), ("1", EVENING)):
         assert {row.value for row in found[hour]} == set(counts)
 
@@ -137,7 +142,7 @@ def test_keyed_in_beam_is_keyed_in_polars():
     frame = events().head(6000)
     secret = Secret.from_seed(3)
     batch = frame.select("x", "id").to_arrow().combine_chunks().to_batches()[0]
-    transform = PrivateHeavyHitters("x", M, 3, key=secret, id="id", threshold=0)
+    transform = ldp_beam.PrivateHeavyHitters("x", M, 3, key=secret, id="id", threshold=0)
     rows = run(transform, [batch])
     reports = frame.select(pl.col("x").ldp.perturb(M, key=secret, id="id"))
     ours = reports.select(heavy_hitters("x", M, 3, threshold=0)).explode("x").unnest("x")
@@ -146,19 +151,19 @@ def test_keyed_in_beam_is_keyed_in_polars():
 
 def test_what_beam_refuses():
     with pytest.raises(ParameterError):
-        FindHitters("x", RandomizedResponse(epsilon=1.0), 3)
+        ldp_beam.HeavyHitters("x", RandomizedResponse(epsilon=1.0), 3)
     with pytest.raises(ParameterError):
-        FindHitters("x", M, 0)
+        ldp_beam.HeavyHitters("x", M, 0)
     with pytest.raises(ParameterError):
-        FindHitters("x", M, 3, confidence=2.0)
+        ldp_beam.HeavyHitters("x", M, 3, confidence=2.0)
     with pytest.raises(ParameterError):
-        FindHitters("x", M, 3, threshold=-1.0)
+        ldp_beam.HeavyHitters("x", M, 3, threshold=-1.0)
 
 
 def test_dead_letters():
     reports = M.perturb(["bead"] * 50).tolist()
     reports[3] = M.counters
-    check_dead_letter(FindHitters("x", M, 1, threshold=0), pa.array(reports, pa.uint64()))
+    check_dead_letter(ldp_beam.HeavyHitters("x", M, 1, threshold=0), pa.array(reports, pa.uint64()))
 
 
 # ---- plans

@@ -1,13 +1,15 @@
 """What the tests of a mechanism through Polars and Beam share: events, the way through each engine, one check.
 
+By default they run for one mechanism of each report format; `slow` are all the others, which differ in nothing that
+Polars or Beam could see.
+
 Estimates are checked against the true counts; whatever is counted of the same reports must be equal everywhere.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
@@ -15,13 +17,19 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from scipy import stats
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_core import Mechanism, PrivacyPlan, Tally
 
-from .beam.helpers import run
+from ..beam.helpers import run
+
+
+def some(mechanisms: Iterable[str], *default: str) -> list[Any]:
+    """Parameters: these names, of which all but the ``default`` ones are slow."""
+    return [name if name in default else pytest.param(name, marks=pytest.mark.slow) for name in mechanisms]
 
 
 def events(m: Mechanism, n: int) -> pl.DataFrame:
@@ -105,12 +113,3 @@ def check_dead_letter(transform: Any, reports: pa.Array) -> None:
     [letter] = bad
     assert (letter.column, letter.count) == ("x", 1)
     assert letter.reason
-
-
-# ---- guides
-
-
-def python_blocks(page: str) -> list[tuple[str, str]]:
-    """The Python blocks of a page of the documentation, each with the text block that follows, or ''."""
-    text = (Path(__file__).parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)

@@ -8,18 +8,25 @@ import pytest
 
 import ldp_beam
 import ldp_polars
-from ldp_core import Domain, Keyed, Mechanism, PrivacyPlan, Secret
-from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
-from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
-from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
-from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
-from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveGeometryResponse
-from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
-from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
-from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
+from ldp_core import (
+    BlockHadamardResponse,
+    Domain,
+    HadamardResponse,
+    HybridProjectiveGeometryResponse,
+    Keyed,
+    LocalHashing,
+    Mechanism,
+    PrivacyPlan,
+    ProjectiveGeometryResponse,
+    RandomizedResponse,
+    Secret,
+    SubsetSelection,
+    SummationHistogramEncoding,
+    ThresholdHistogramEncoding,
+)
 
-from .beam.helpers import run
-from .everywhere import (
+from ..beam.helpers import run
+from .checks import (
     by_key,
     check_beam_reads,
     check_combined,
@@ -29,6 +36,7 @@ from .everywhere import (
     check_polars_reads_beam,
     events,
     histogram,
+    some,
     true_counts,
 )
 
@@ -36,6 +44,7 @@ OS = ["ios", "android", "web", "tv"]
 PLAIN, OTHER, NONE = Domain(OS), Domain(OS, unmatched="other"), Domain(OS, unmatched="none")
 WIDE = Domain(range(70))
 MECHANISMS: dict[str, Mechanism] = {
+    "RR other": RandomizedResponse(OTHER, epsilon=1.0),
     "subset": SubsetSelection(PLAIN, epsilon=1.0),
     "subset other": SubsetSelection(OTHER, epsilon=1.0, k=2),
     "subset wide": SubsetSelection(WIDE, epsilon=2.0),
@@ -58,14 +67,10 @@ MECHANISMS: dict[str, Mechanism] = {
     "HPGR none": HybridProjectiveGeometryResponse(NONE, epsilon=2.0, field=2),
     "HPGR wide": HybridProjectiveGeometryResponse(WIDE, epsilon=2.0, field=3),
 }
-# "OLH", which has but one kind of report, stands for all those to which ``packed`` makes no difference.
-PACKED = {n for n, m in MECHANISMS.items() if m.reports.arrow_type() != m.reports.arrow_type(packed=True)} | {"OLH"}
+FORMATS = {"label": "RR other", "bits": "subset wide", "word": "OLH none", "row of integers": "SHE none"}
 N = 30_000
-each = pytest.mark.parametrize("name", MECHANISMS)
-each_type = pytest.mark.parametrize(
-    ("name", "packed"),
-    [(name, packed) for name in MECHANISMS for packed in (False, True) if not packed or name in PACKED],
-)
+each = pytest.mark.parametrize("name", some(MECHANISMS, *FORMATS.values()))
+packed_or_not = pytest.mark.parametrize("packed", [False, True])
 
 
 # ---- Polars
@@ -132,7 +137,8 @@ def test_beam_perturbs_and_tallies(name):
         check_counts([row.count for row in rows], [row.standard_error for row in rows], true)
 
 
-@each_type
+@each
+@packed_or_not
 def test_reports_of_polars_are_tallied_by_beam_and_the_other_way_round(tmp_path, name, packed):
     m, path = MECHANISMS[name], str(tmp_path / "reports.parquet")
     frame = events(m, 6000).select("x", "k")
@@ -141,7 +147,8 @@ def test_reports_of_polars_are_tallied_by_beam_and_the_other_way_round(tmp_path,
     check_polars_reads_beam(frame, PrivacyPlan({"x": m}, keep=["k"]), packed=packed)
 
 
-@each_type
+@each
+@packed_or_not
 def test_single_records(name, packed):
     """Dictionaries: one report each, bits or words or a number, and back."""
     m = MECHANISMS[name]
@@ -158,12 +165,13 @@ def test_combine_fn(name):
     check_combined(m, reports, [reports[:600], *reports[600:].to_pylist()])
 
 
-@pytest.mark.parametrize(
-    "name", ["OLH", "FLH wide", "Hadamard wide", "block Hadamard wide", "PGR wide", "HPGR wide", "SHE wide"]
-)
+NOT_ANY_WORD = [name for name, m in MECHANISMS.items() if not name.startswith(("RR", "subset", "THE"))]
+
+
+@pytest.mark.parametrize("name", some(NOT_ANY_WORD, *FORMATS.values()))
 def test_reports_that_are_none_become_dead_letters(name):
     m = MECHANISMS[name]
     reports = m.perturb(events(m, 100)["x"].to_arrow()).to_pylist()
     # Neither entries, nor a bucket, a column or a point.
-    reports[7] = [m.entries[1] + 1] * 70 if name == "SHE wide" else 2**64 - 1
+    reports[7] = [m.entries[1] + 1] * m.domain.size if name.startswith("SHE") else 2**64 - 1
     check_dead_letter(ldp_beam.Histogram("x", m), pa.array(reports, m.reports.arrow_type()))

@@ -1,0 +1,571 @@
+"""At most so many records of a person and window: the first, however they are batched, bundled, ordered and encoded.
+
+The two steps of a limit are called as a runner calls them; that runners do so is looked at once for each kind of
+element, in a stream, with bundles that are repeated, and in two processes. `BoundContributions` stands for all limits.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.test_stream import TestStream as Stream
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, Sessions, SlidingWindows
+from apache_beam.transforms.window import TimestampedValue as At
+from apache_beam.utils.timestamp import Timestamp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ldp_beam
+from ldp_beam.elements.ids import IdHash
+from ldp_beam.persons._limits import AdmitFirst, PieceCoder, SplitByPerson
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
+from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan, Secret
+
+from ..helpers import SURE, Collector, counters, run, run_with_result, stamped, table
+from ..test_secrets import NUMBER, SECRET, assert_clean, everything_about
+from .driven import EVENTS, FORMS, RECORDS, Cell, Event, N, first, limited, numbers, placed, rows_of, total
+
+BOUND = BoundContributions("user", 3, window=10, event_time="time")
+FIRST = first(3, RECORDS)
+IN_A_STREAM = {"runner": "BundleBasedDirectRunner", "flags": ("--streaming",)}
+
+
+class OverTheWire(BoundContributions):
+    """With a shuffle in the middle, as runners of several machines have it: pieces are encoded, and change places."""
+
+    def _admit(self, pieces):
+        return super()._admit(pieces | beam.Reshuffle())
+
+
+def made(*elements):
+    """A source of elements that ``Create`` cannot take: of several kinds, or beyond its coders."""
+    return beam.Create([0], reshuffle=False) | "Make" >> beam.FlatMap(lambda _: list(elements))
+
+
+# ---- the two steps
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_first_k_of_each_person_and_window(form, k):
+    out, _ = limited(BoundContributions("user", k, window=10, event_time="time"), FORMS[form](EVENTS))
+    expected = first(k, RECORDS)
+    assert 0 < len(expected) < N
+    assert numbers(out) == expected
+    assert all(set(row) == {"time", "n", "os"} for row in rows_of(out))
+    assert all(isinstance(e, (pa.RecordBatch, dict, beam.Row)) for e in out)
+    assert all(len(e) for e in out if isinstance(e, pa.RecordBatch))
+
+
+IDS = {
+    "text": lambda i: pa.array([f"user {j}" for j in i]),
+    "long text": lambda i: pa.array([f"{j:050d}" for j in i], pa.large_string()),
+    "view": lambda i: pa.array([f"user {j}" for j in i]).cast(pa.string_view()),
+    "binary": lambda i: pa.array([bytes([j, 0, j]) for j in i]),
+    "dictionary": lambda i: pa.array([f"user {j}" for j in i]).dictionary_encode(),
+    "int16": lambda i: pa.array(i, pa.int16()),
+    "uint64": lambda i: pa.array([2**64 - 1 - j for j in i], pa.uint64()),
+}
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("kind", IDS)
+def test_kinds_of_ids(kind, single):
+    events = EVENTS.set_column(0, "user", IDS[kind](EVENTS["user"].to_pylist()))
+    elements = events.to_pylist() if single else events.to_batches(max_chunksize=500)
+    for key in (None, Secret(bytes(16))):
+        out, _ = limited(BoundContributions("user", 2, window=10, event_time="time", key=key), elements)
+        assert numbers(out) == first(2, RECORDS)
+
+
+def test_a_person_is_the_same_in_batches_and_single_records_and_as_numpy():
+    text = EVENTS.set_column(0, "user", IDS["text"](EVENTS["user"].to_pylist()))
+    mixed = [text[:100], *text[100:200].to_pylist(), *(beam.Row(**r) for r in text[200:300].to_pylist()), text[300:]]
+    # single records are held until the bundle ends, so that arrival is not this order: how many pass is exact
+    assert len(numbers(limited(BOUND, mixed)[0])) == len(FIRST)
+    same = [{"user": u, "n": n} for n, u in enumerate([7, np.int64(7), np.uint8(7), "7", b"7", np.str_("7"), "8", -7])]
+    assert numbers(limited(BoundContributions("user", 1), same)[0]) == [0, 3, 6, 7]
+
+
+def test_ids_kept():
+    bound = BoundContributions("user", 3, window=10, event_time="time", drop_id=False)
+    for elements in (EVENTS.to_batches(), RECORDS):
+        out = list(rows_of(limited(bound, elements)[0]))
+        assert sorted(r["n"] for r in out) == FIRST
+        assert all(r == RECORDS[r["n"]] for r in out)
+    rows = [Event(1, 2, 3, "a")]
+    assert limited(bound, rows)[0] == rows
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 64, 1000])
+def test_any_number_of_shards(shards):
+    bound = BoundContributions("user", 3, window=10, event_time="time", shards=shards)
+    assert numbers(limited(bound, EVENTS.to_batches(max_chunksize=999))[0]) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("window", "size"), [("10s", 10), (FixedWindows(10), 10), (GlobalWindows(), None), ("1d", 86_400)]
+)
+def test_windows(window, size):
+    bound = BoundContributions("user", 2, window=window, event_time="time")
+    assert numbers(limited(bound, EVENTS.to_batches(max_chunksize=99))[0]) == first(2, RECORDS, size)
+
+
+def test_shifted_windows():
+    moved = [{**r, "time": r["time"] - 3} for r in RECORDS]
+    shifted = BoundContributions("user", 2, window=FixedWindows(10, 3), event_time="time")
+    assert numbers(limited(shifted, [EVENTS])[0]) == first(2, moved)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_element_timestamps_and_the_windows_of_the_elements(single):
+    records = RECORDS[:200]
+    elements = [r if single else pa.RecordBatch.from_pylist([r]) for r in records]
+    at_their_times = [At(e, r["time"] + 100) for e, r in zip(elements, records, strict=True)]
+    here = BoundContributions("user", 1)
+    in_windows = BoundContributions("user", 1, window=10)
+    assert numbers(limited(in_windows, at_their_times)[0]) == first(1, records)
+    assert numbers(limited(here, at_their_times, windows=FixedWindows(10))[0]) == first(1, records)
+    # without windows it is for ever; elements without a time of their own are at the beginning of time
+    for bound in (here, in_windows):
+        assert numbers(limited(bound, elements)[0]) == first(1, records, None)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_times_and_windows_stay(single):
+    elements = [At(r if single else pa.RecordBatch.from_pylist([r]), r["n"]) for r in RECORDS[:300]]
+    bound = BoundContributions("user", 1, window=10, event_time="time").with_exception_handling()
+    check_places(*placed(bound, elements, windows=FixedWindows(7)))
+
+
+def check_places(good, bad):
+    """Each of 300 records at its number, in a window of 7 seconds; the dead letters where the dropped were."""
+    records = RECORDS[:300]
+    assert len(good) == len(first(1, records)) < 300
+    for one in good:
+        [row], [window] = rows_of([one.value]), one.windows
+        assert one.timestamp == Timestamp(row["n"])
+        assert window.start == Timestamp(row["n"] // 7 * 7)
+    passed = set(first(1, records))
+    found = Counter()
+    for letter in bad:
+        [window] = letter.windows
+        assert window.start <= letter.timestamp < window.end
+        found[window.start.micros // 10**6] += letter.value.count
+    assert found == Counter(r["n"] // 7 * 7 for r in records if r["n"] not in passed)
+
+
+def test_order_inside_a_piece_is_the_order_of_arrival():
+    out, _ = limited(BoundContributions("user", 3, window=10, event_time="time", shards=1), [EVENTS])
+    assert all(np.all(np.diff(batch["n"].to_numpy()) > 0) for batch in out)
+
+
+def test_metadata_and_types_stay():
+    batch = EVENTS.to_batches()[0].replace_schema_metadata({"who": "knows"})
+    batch = batch.set_column(3, "os", batch["os"].dictionary_encode())
+    for out in limited(BoundContributions("user", 3), [batch])[0]:
+        assert out.schema.equals(batch.schema.remove(0).with_metadata({"who": "knows"}), check_metadata=True)
+
+
+@st.composite
+def streams(draw):
+    """Records in any order, cut into elements of any form, and those into bundles."""
+    n = draw(st.integers(1, 40))
+    records = [{"user": draw(st.integers(0, 3)), "time": draw(st.integers(0, 29)), "n": i} for i in range(n)]
+    bundles, start = [[]], 0
+    while start < n:
+        part = records[start : start + draw(st.integers(1, 12))]
+        form = draw(st.sampled_from(["batch", "table", "dicts", "rows"]))
+        if form == "batch":
+            bundles[-1].append(pa.RecordBatch.from_pylist(part))
+        elif form == "table":
+            bundles[-1].append(pa.Table.from_pylist(part))
+        else:
+            bundles[-1] += part if form == "dicts" else [beam.Row(**r) for r in part]
+        start += len(part)
+        if draw(st.booleans()):
+            bundles.append([])
+    return records, bundles
+
+
+@settings(max_examples=100)
+@given(stream=streams(), k=st.integers(1, 4), shards=st.integers(1, 5), shuffled=st.none() | st.integers(0, 9))
+def test_never_more_than_k_and_nobody_below_loses_any(stream, k, shards, shuffled):
+    records, bundles = stream
+    bound = BoundContributions("user", k, window=10, event_time="time", drop_id=False, shards=shards)
+    check_counts(records, limited(bound, *bundles, shuffled=shuffled)[0], k)
+
+
+def check_counts(records, out, k):
+    """Of each person and window k records, or all if they are fewer."""
+    out = list(rows_of(out))
+    assert len({row["n"] for row in out}) == len(out)
+    had = Counter((r["user"], r["time"] // 10) for r in records)
+    got = Counter((r["user"], r["time"] // 10) for r in out)
+    assert got == {place: min(n, k) for place, n in had.items()}
+
+
+def test_colliding_hashes_drop_too_much_and_never_too_little(monkeypatch):
+    true_hash = IdHash.of
+    monkeypatch.setattr(IdHash, "of", lambda self, part: true_hash(self, part) & np.uint64(0xC000000000000003))
+    bound = BoundContributions("user", 3, window=10, event_time="time", drop_id=False, shards=4)
+    out = list(rows_of(limited(bound, EVENTS.to_batches(max_chunksize=100))[0]))
+    got = Counter((r["user"], r["time"] // 10) for r in out)
+    had = Counter((r["user"], r["time"] // 10) for r in RECORDS)
+    assert all(n <= 3 for n in got.values())
+    assert len(got) < len(had), "nobody collided: the test shows nothing"
+    assert len({r["time"] // 10 for r in out}) == 10
+
+
+def test_pieces_travel():
+    split, coder = SplitByPerson(BOUND._limit, None), PieceCoder()
+    for elements in (EVENTS[:99].to_batches(), RECORDS[:99]):
+        split.start_bundle()
+        out = [w for e in elements for w in split.process(e, Timestamp(3), GlobalWindow())]
+        rows = 0
+        for wrapped in [*out, *split.finish_bundle()]:
+            piece = wrapped.value[1]
+            again = coder.decode(coder.encode(piece))
+            assert np.array_equal(again.hashes, piece.hashes)
+            assert again.part.stamps().tolist() == piece.part.stamps().tolist()
+            assert again.part.own_windows()[1] == piece.part.own_windows()[1]
+            assert again.part.column("n") == piece.part.column("n")
+            rows += len(again.part)
+        assert rows == 99
+
+
+# ---- records that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("elements", "error", "match"),
+    [
+        ([{"user": None, "n": 0}, {"n": 1}, {"user": 1}], InputError, "'user': 2 of 3 ids are null"),
+        ([{"user": 1.5}], DtypeError, "'user'.*1 of 1"),
+        ([{"user": True}], DtypeError, "'user'"),
+        ([{"user": 2**64}], DtypeError, "'user'"),
+        ([pa.record_batch({"user": pa.array([1, None])})], InputError, "'user': 1 of 2 ids are null"),
+        ([pa.record_batch({"user": pa.nulls(2)})], InputError, "2 of 2"),
+        ([pa.record_batch({"user": [0.5]})], DtypeError, "'user'.*double"),
+        ([pa.record_batch({"other": [1]})], PlanError, "'user'"),
+        (["text"], DtypeError, "got str"),
+    ],
+)
+def test_records_of_nobody_stop_the_pipeline(elements, error, match):
+    with pytest.raises(error, match=match):
+        limited(BoundContributions("user", 1), elements)
+
+
+HALF_NULL = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1]), pa.array(["x", None]))
+
+
+@pytest.mark.parametrize(
+    ("element", "kept", "letters"),
+    [
+        (pa.record_batch({"user": pa.array([1, None, 2, None]), "n": range(4)}), [0, 2], {("user", "null"): 2}),
+        (pa.record_batch({"user": HALF_NULL, "n": range(4)}), [0, 2], {("user", "null"): 2}),
+        (pa.record_batch({"user": pa.nulls(4), "n": range(4)}), [], {("user", "null"): 4}),
+        (pa.record_batch({"user": [0.5] * 4, "n": range(4)}), [], {("user", "wrong type"): 4}),
+        (pa.record_batch({"n": range(4)}), [], {("user", "no such column"): 4}),
+    ],
+)
+def test_dead_letters_of_a_batch(element, kept, letters):
+    good, bad = limited(BoundContributions("user", 9).with_exception_handling(), [element])
+    assert numbers(good) == kept
+    assert total(bad) == letters
+
+
+def test_dead_letters_of_single_records_and_of_times():
+    ids = [1, None, "x", 2.5, True, 2**64, b"x", "y", 1, 1, 1]
+    records = [{"user": i, "n": n, "time": 5} for n, i in enumerate(ids)]
+    records += [{"user": 9, "n": 100, "time": None}, {"user": 9, "n": 101}, {"user": 9, "n": 102, "time": "soon"}]
+    bound = BoundContributions("user", 2, window=10, event_time="time").with_exception_handling()
+    (good, bad), result = run_with_result(bound, made(*records))
+    assert numbers(good.elements) == [0, 2, 6, 7, 8]
+    assert total(bad.elements) == {
+        ("user", "null"): 1,
+        ("user", "wrong type"): 3,
+        ("user", "over the limit"): 2,
+        ("time", "no event time"): 3,
+    }
+    assert counters(result) == {"records_read": 14, "dead_lettered": 9, "contributions_dropped": 2}
+    for time, reason in ((pa.nulls(2, pa.int64()), "no event time"), (pa.array(["a", "b"]), "wrong type")):
+        unusable = pa.record_batch({"user": [1, 2], "time": time, "n": [0, 1]})
+        assert limited(bound, [unusable]) == ([], [("time", reason, 2)])
+    unusable = pa.record_batch({"user": [1, 2], "n": [0, 1]})
+    assert limited(bound, [unusable]) == ([], [("time", "no such column", 2)])
+
+
+# ---- in pipelines
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+@pytest.mark.parametrize("form", ["batches", "dicts"])
+def test_runners_let_the_first_k_pass(form, runner):
+    assert numbers(run(BOUND, FORMS[form](EVENTS), runner=runner)) == FIRST
+
+
+@pytest.mark.parametrize(("single", "runner"), [(False, "FnApiRunner"), (True, "BundleBasedDirectRunner")])
+def test_runners_keep_times_and_windows(single, runner):
+    elements = [(r if single else pa.RecordBatch.from_pylist([r]), r["n"]) for r in RECORDS[:300]]
+    bound = BoundContributions("user", 1, window=10, event_time="time").with_exception_handling()
+    out, _ = run_with_result(beam.WindowInto(FixedWindows(7)) | bound, stamped(elements), runner=runner)
+    check_places(*(collector.windowed for collector in out))
+
+
+def test_pieces_may_be_shuffled_between_the_steps():
+    bound = OverTheWire("user", 3, window=10, event_time="time", drop_id=False)
+    mixed = [EVENTS[:200], *RECORDS[200:300], *(beam.Row(**r) for r in RECORDS[300:400]), EVENTS[400:]]
+    check_counts(RECORDS, run(bound, made(*mixed) | beam.Reshuffle()), 3)
+
+
+def test_windowed_aggregations_after_it_see_the_windows_of_the_input():
+    bound = BoundContributions("user", 2, window=1000, event_time="time")
+    source = stamped((e, 10 * i) for i, e in enumerate(EVENTS.to_batches(max_chunksize=100)))
+    sink = Collector()
+    with beam.Pipeline("FnApiRunner") as p:
+        rows = p | source | beam.WindowInto(FixedWindows(20)) | bound | beam.Map(lambda b: b.num_rows)
+        _ = rows | beam.CombineGlobally(sum).without_defaults() | sink.sink()
+    by_window = Counter(n // 100 * 10 // 20 * 20 for n in first(2, RECORDS, 1000))
+    assert {w.start.micros // 10**6: found for found, _, w in sink.stamped} == by_window
+
+
+def test_dropped_records_are_counted():
+    dropped = N - len(FIRST)
+    mixed = [*EVENTS[:300].to_batches(), *RECORDS[300:]]
+    _, result = run_with_result(BOUND, made(*mixed))
+    assert counters(result) == {"records_read": N, "contributions_dropped": dropped}
+    (good, bad), result = run_with_result(BOUND.with_exception_handling(), made(*mixed))
+    assert counters(result) == {"records_read": N, "contributions_dropped": dropped, "dead_lettered": dropped}
+    assert len(numbers(good.elements)) == N - dropped
+    assert all(isinstance(letter, ldp_beam.DeadLetter) for letter in bad.elements)
+    assert total(bad.elements) == {("user", "over the limit"): dropped}
+
+
+@pytest.mark.parametrize("form", ["batches", "dicts"])
+def test_a_repeated_bundle_passes_the_same_records(form):
+    """And so it is no duplicate, and is charged once."""
+    n, kept = 150, first(1, RECORDS[:150])
+    limits = {
+        "Bound": BoundContributions("user", 1, window=10, event_time="time"),
+        "Once": Deduplicate("n", within="1h", event_time="time", drop_id=False),
+        "Paid": PrivacyLedger(1, id="user", budget=1, per=10, event_time="time"),
+    }
+    expected = {"Bound": kept, "Once": list(range(n)), "Paid": kept}
+    assert len(kept) < n
+    p = beam.Pipeline("FnApiRunner", options=PipelineOptions(["--direct_runner_bundle_repeat=2"]))
+    events = p | beam.Create(FORMS[form](EVENTS[:n]), reshuffle=False)
+    seen, last = {name: Collector() for name in limits}, {name: Collector() for name in limits}
+    for name, limit in limits.items():
+        out = events | name >> limit | f"{name} seen" >> seen[name] | f"{name} shuffled" >> beam.Reshuffle()
+        _ = out | f"{name} rows" >> beam.FlatMap(lambda e: list(rows_of([e]))) | f"{name} last" >> last[name]
+    result = p.run()
+    result.wait_until_finish()
+    for name, records in expected.items():
+        attempts = Counter(row["n"] for row in rows_of(seen[name].elements))
+        assert attempts == dict.fromkeys(records, 3), "three attempts, each with the same records"
+        assert set(numbers(last[name].elements)) == set(records)
+    assert counters(result)["contributions_dropped"] == n - len(kept)
+
+
+@pytest.mark.parametrize("form", ["batches", "dicts"])
+def test_a_stream_with_late_records(form):
+    source, sent = Stream().advance_watermark_to(-60), []
+
+    def add(part, at):
+        elements = [pa.RecordBatch.from_pylist(part)] if form == "batches" else part
+        source.add_elements([At(e, at) for e in elements])
+        sent.extend(part)
+
+    for i in range(0, 300, 50):
+        add(RECORDS[i : i + 50], -50)
+    source.advance_watermark_to(0)  # windows until here have ended
+    for i in range(300, N, 50):
+        add(RECORDS[i : i + 50], 0)
+    source.advance_watermark_to(40)
+    add(RECORDS[:200], 45)  # all over again, on time for Beam but most of it late by its own time
+    source.advance_watermark_to(1000)
+    add(RECORDS[200:350], 3)  # and after everything
+    source.advance_watermark_to_infinity()
+    bound = BoundContributions("user", 3, window=10, event_time="time", drop_id=False, allowed_lateness="1h")
+    out = run(bound, source, **IN_A_STREAM)
+    got = Counter((r["user"], r["time"] // 10) for r in rows_of(out))
+    had = Counter((r["user"], r["time"] // 10) for r in sent)
+    assert got == {place: min(n, 3) for place, n in had.items()}
+    assert numbers(out) == first(3, sent)
+
+
+def test_without_lateness_a_late_record_may_be_lost_but_never_passes_uncounted():
+    records = [{"user": 1, "time": 5, "n": i} for i in range(6)]
+    source = Stream().advance_watermark_to(0)
+    for i, record in enumerate(records):
+        source.add_elements([At(record, 5)]).advance_watermark_to(100 * (i + 1))
+    bound = BoundContributions("user", 2, window=10, event_time="time")
+    assert 1 <= len(run(bound, source.advance_watermark_to_infinity(), **IN_A_STREAM)) <= 2
+
+
+@pytest.mark.slow
+def test_two_worker_processes(tmp_path):
+    script = tmp_path / "two_workers.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, sys, uuid
+            import apache_beam as beam
+            import pyarrow as pa
+            from apache_beam.options.pipeline_options import PipelineOptions
+            from ldp_beam.persons.transforms import BoundContributions
+
+            class OverTheWire(BoundContributions):  # or the local runner would run all of it in one process
+                def _admit(self, pieces):
+                    return super()._admit(pieces | beam.Reshuffle())
+
+            def write(batch, name, folder):
+                with open(os.path.join(folder, f"{name}-{uuid.uuid4().hex}"), "w") as file:
+                    file.write("\\n".join(f"{os.getpid()} {user}" for user in batch["user"].to_pylist()))
+                return batch
+
+            if __name__ == "__main__":
+                batches = [pa.record_batch({"user": [i % 7, 7, 8, i % 3], "t": [i % 2] * 4}) for i in range(84)]
+                options = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=2"])
+                with beam.Pipeline("FnApiRunner", options=options) as p:
+                    events = p | beam.Create(batches) | "Spread" >> beam.Reshuffle()
+                    events |= "In" >> beam.Map(write, "in", sys.argv[1])
+                    bound = OverTheWire("user", 3, window=1, event_time="t", drop_id=False)
+                    _ = events | bound | "Out" >> beam.Map(write, "out", sys.argv[1])
+            """
+        )
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    subprocess.run([sys.executable, str(script), str(out)], check=True, timeout=200, capture_output=True)
+    lines = [line.split() for path in out.glob("out-*") for line in path.read_text().splitlines()]
+    readers = {path.read_text().split()[0] for path in out.glob("in-*")}
+    assert len(readers) == 2, "one worker had all the work: the test shows nothing"
+    assert Counter(user for _, user in lines) == {str(user): 6 for user in range(9)}  # three in each of two windows
+
+
+def test_end_to_end():
+    plan = PrivacyPlan({"os": SURE}, keep=["time"])
+    job = BOUND | ldp_beam.Perturb(plan) | ldp_beam.Histogram("os", SURE, window=10, event_time="time")
+    found = table(run(job, EVENTS.to_batches(max_chunksize=100)))
+    expected = Counter((r["time"] // 10 * 10, r["os"]) for r in RECORDS if r["n"] in set(FIRST))
+    counted = {(start, value): row.count for (start, _), rows in found.items() for value, row in rows.items()}
+    assert counted == pytest.approx(expected)
+
+
+# ---- what is refused at construction
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BoundContributions("user", 0),
+        lambda: BoundContributions("user", -1),
+        lambda: BoundContributions("user", True),
+        lambda: BoundContributions("user", 1.0),
+        lambda: BoundContributions("user", "3"),
+        lambda: BoundContributions(5, 1),
+        lambda: BoundContributions("user", 1, window=0),
+        lambda: BoundContributions("user", 1, window="soon"),
+        lambda: BoundContributions("user", 1, window=SlidingWindows(10, 5)),
+        lambda: BoundContributions("user", 1, window=Sessions(10)),
+        lambda: BoundContributions("user", 1, event_time="time"),
+        lambda: BoundContributions("user", 1, window=10, event_time="user"),
+        lambda: BoundContributions("user", 1, window=10, event_time=5),
+        lambda: BoundContributions("user", 1, allowed_lateness=5),
+        lambda: BoundContributions("user", 1, window=10, allowed_lateness=-5),
+        lambda: BoundContributions("user", 1, shards=0),
+        lambda: BoundContributions("user", 1, shards=2**17),
+        lambda: BoundContributions("user", 1, key=bytes(32)),
+    ],
+)
+def test_bad_parameters(make):
+    with pytest.raises(ParameterError):
+        make()
+
+
+@pytest.mark.parametrize("windows", [SlidingWindows(10, 5), Sessions(10)])
+def test_records_in_several_or_merging_windows_are_refused(windows):
+    p = beam.Pipeline("FnApiRunner")
+    records = p | beam.Create([{"user": 1, "n": 1}]) | beam.WindowInto(windows)
+    with pytest.raises(ParameterError, match="windows"):
+        _ = records | BoundContributions("user", 1)
+
+
+# ---- ids stay out of everything
+
+TEXT_ID, NUMBER_ID = SECRET, NUMBER
+UNUSABLE = [
+    {"user": float(NUMBER_ID), "time": 1},
+    {"user": NUMBER_ID * 10**30, "time": 1},
+    {"user": {TEXT_ID: 1}, "time": 1},
+    {"user": TEXT_ID, "time": TEXT_ID},
+    {"user": NUMBER_ID, "time": None},
+    pa.record_batch({"user": [float(NUMBER_ID)], "time": [1]}),
+    pa.record_batch({"user": [TEXT_ID, None], "time": [1, 1]}),
+    pa.record_batch({"user": pa.array([NUMBER_ID, None]), "time": [1, 1]}),
+    pa.record_batch({"user": [TEXT_ID], "time": [TEXT_ID]}),
+    pa.record_batch({"user": pa.array([[TEXT_ID]]), "time": [1]}),
+]
+ONE = BoundContributions("user", 1, window=10, event_time="time")
+
+
+@pytest.mark.parametrize("element", UNUSABLE, ids=range(len(UNUSABLE)))
+def test_ids_are_in_no_error(element):
+    with pytest.raises(LdpError) as caught:
+        limited(ONE, [element])
+    assert_clean(everything_about(caught.value))
+
+
+@pytest.mark.parametrize("element", [UNUSABLE[3], UNUSABLE[8]], ids=["record", "batch"])
+def test_ids_are_in_no_error_or_log_of_a_pipeline(element, caplog):
+    caplog.set_level(logging.INFO)
+    with pytest.raises(LdpError) as caught:
+        run(ONE, made(element))
+    assert_clean(everything_about(caught.value))
+    assert_clean("\n".join(r.getMessage() + str(r.exc_text) for r in caplog.records))
+
+
+def test_ids_are_in_no_dead_letter_metric_or_log(caplog):
+    caplog.set_level(logging.INFO)
+    over = [{"user": i, "time": 1} for i in (TEXT_ID, NUMBER_ID)] * 3
+    over += [pa.record_batch({"user": [TEXT_ID] * 3, "time": [1] * 3})]
+    (good, bad), result = run_with_result(ONE.with_exception_handling(), made(*UNUSABLE, *over))
+    assert {d.reason for d in bad.elements} == {"over the limit", "wrong type", "null", "no event time"}
+    assert_clean(str(good.stamped) + str(bad.stamped) + str(result.metrics().query()))
+    assert_clean("\n".join(r.getMessage() + str(r.exc_text) for r in caplog.records))
+
+
+def test_pickles_carry_configuration_only():
+    split = SplitByPerson(ONE._limit, None)
+    before = cloudpickle.dumps(split)
+    split.start_bundle()
+    list(split.process({"user": TEXT_ID, "time": 1}, Timestamp(0), GlobalWindow()))
+    assert len(cloudpickle.dumps(split)) == len(before)
+    assert TEXT_ID.encode() not in cloudpickle.dumps(split)
+    assert TEXT_ID.encode() not in cloudpickle.dumps(AdmitFirst(ONE._limit, None))
+
+
+def test_neither_pieces_nor_state_hold_the_id():
+    split = SplitByPerson(ONE._limit, None)
+    elements = [pa.record_batch({"user": [TEXT_ID] * 2, "time": [1, 2]}), {"user": TEXT_ID, "time": 1}]
+    pieces = [w.value[1] for e in elements for w in split.process(e, Timestamp(0), GlobalWindow())]
+    pieces += [w.value[1] for w in split.finish_bundle()]
+    assert len(pieces) == 2
+    state = Cell()
+    for piece in pieces:
+        assert TEXT_ID.encode() not in PieceCoder().encode(piece)
+        list(AdmitFirst(ONE._limit, None).process((0, piece), state))
+    assert TEXT_ID.encode() not in state.value
+    assert len(state.value) == 8 + 9

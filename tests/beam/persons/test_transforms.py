@@ -1,0 +1,279 @@
+"""BoundContributions, Deduplicate and PrivacyLedger: what each lets through, and what it promises.
+
+How records are limited is tested in `test_limits`; here the limits are called without a pipeline (`driven`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+from apache_beam.testing.test_stream import TestStream as Stream
+from apache_beam.transforms.window import GlobalWindows, SlidingWindows
+from apache_beam.transforms.window import TimestampedValue as At
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ldp_beam
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger, exact_epsilon
+from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core.exact.probability import exp_below
+
+from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
+from .driven import limited, numbers, rows_of, total
+
+IN_A_STREAM = {"runner": "BundleBasedDirectRunner", "flags": ("--streaming",)}
+
+
+def batches(records, size=50):
+    return [pa.RecordBatch.from_pylist(records[i : i + size]) for i in range(0, len(records), size)]
+
+
+FORMS = {"batches": batches, "dicts": list}
+
+
+# ---- contributions
+
+
+def test_what_a_person_spends():
+    m, other = RandomizedResponse(epsilon=0.3), RandomizedResponse(["a", "b", "c"], epsilon=0.2)
+    plan = PrivacyPlan({"crashed": m, "os": other})
+    bound = BoundContributions("user", 5, window="1d")
+    assert bound.epsilon(plan) == 5 * (Fraction(0.3) + Fraction(0.2))
+    assert bound.epsilon("1/3") == Fraction(5, 3)
+    # any two sequences of 5 records, any reports: the likelihood ratio is at most worst_ratio^5 of both columns
+    worst = (m.worst_ratio() * other.worst_ratio()) ** 5
+    assert worst <= exp_below(bound.epsilon(plan)) < worst * (1 + Fraction(1, 10**15))
+    # and by exhaustion for one column and 2 records
+    (p_no, p_yes), (q_no, q_yes) = m.expected_parts()
+    yes = {True: p_yes, False: q_yes}  # Pr[report yes | value]
+    assert (p_no, q_no) == (p_yes, q_yes)
+
+    def probability(reports, values):
+        out = Fraction(1)
+        for report, value in zip(reports, values, strict=True):
+            out *= yes[value] if report else 1 - yes[value]
+        return out
+
+    pairs = [(a, b) for a in (False, True) for b in (False, True)]
+    ratio = max(probability(r, v) / probability(r, w) for r in pairs for v in pairs for w in pairs)
+    two = BoundContributions("user", 2, window="1d")
+    assert m.worst_ratio() < ratio <= exp_below(two.epsilon(PrivacyPlan({"crashed": m})))
+
+
+# ---- duplicates
+
+DELIVERED = [{"id": f"record {i}", "time": 60.0 * i, "n": i} for i in range(120)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("within", ["1h", 1.0, GlobalWindows()])
+def test_delivered_again(form, within):
+    delivered = DELIVERED + DELIVERED[::-1] + DELIVERED[::7]
+    once = Deduplicate("id", within=within, event_time="time").with_exception_handling()
+    good, bad = limited(once, FORMS[form](delivered))
+    assert numbers(good) == list(range(120))
+    assert total(bad) == {("id", "duplicate"): len(delivered) - 120}
+
+
+def test_duplicates_are_counted_in_a_pipeline():
+    out, result = run_with_result(Deduplicate("id", within="1h", event_time="time"), batches(DELIVERED * 2))
+    assert numbers(out[0].elements) == list(range(120))
+    assert counters(result) == {"records_read": 240, "duplicates_dropped": 120}
+
+
+@settings(max_examples=50)
+@given(
+    picks=st.lists(st.integers(0, 119), min_size=1, max_size=60),
+    size=st.integers(1, 60),
+    shuffled=st.none() | st.integers(0, 9),
+)
+def test_whatever_is_delivered_how_often_and_in_what_batches(picks, size, shuffled):
+    bundles = [[batch] for batch in batches([DELIVERED[i] for i in picks], size)]
+    once, _ = limited(Deduplicate("id", within="1h", event_time="time"), *bundles, shuffled=shuffled)
+    assert numbers(once) == sorted(set(picks))
+
+
+def test_an_id_means_another_record_in_another_window():
+    again = [{**r, "time": r["time"] + 7200, "n": r["n"] + 1000} for r in DELIVERED[:10]]
+    for within, expected in (("1h", [*range(10), *range(1000, 1010)]), (GlobalWindows(), list(range(10)))):
+        out, _ = limited(Deduplicate("id", within=within, event_time="time"), [*DELIVERED[:10], *again])
+        assert numbers(out) == expected
+
+
+def test_a_stream_that_delivers_late_and_again():
+    source = Stream().advance_watermark_to(0)
+    for start in range(0, 120, 20):
+        for part in (DELIVERED[start : start + 20], DELIVERED[max(start - 30, 0) : start + 10]):
+            source.add_elements([At(e, 60.0 * start) for e in batches(part)])
+        source.advance_watermark_to(60.0 * (start + 20))
+    source.add_elements([At(e, 60.0 * 120) for e in batches(DELIVERED)]).advance_watermark_to_infinity()
+    once = Deduplicate("id", within="10m", event_time="time", allowed_lateness="1d")
+    assert numbers(run(once, source, **IN_A_STREAM)) == list(range(120))
+
+
+def test_null_ids_are_dead_letters():
+    batch = pa.record_batch({"id": pa.array(["a", None, "a"]), "n": [0, 1, 2]})
+    good, bad = limited(Deduplicate("id", within=GlobalWindows()).with_exception_handling(), [batch])
+    assert numbers(good) == [0]
+    assert sorted(bad) == [("id", "duplicate", 1), ("id", "null", 1)]
+
+
+def test_before_a_budget_and_a_histogram():
+    plan = PrivacyPlan({"os": SURE})
+    events = [{"id": i, "user": i % 4, "os": "abca"[i % 4], "time": i} for i in range(40)]
+    job = (
+        Deduplicate("id", within="1h", event_time="time")
+        | BoundContributions("user", 3, window="1h", event_time="time")
+        | ldp_beam.Perturb(plan)
+        | ldp_beam.Histogram("os", SURE)
+    )
+    rows = run(job, [*batches(events), *batches(events), *events])
+    assert {row.n for row in rows} == {12}
+    assert {row.value: round(row.count) for row in rows} == {"a": 6, "b": 3, "c": 3}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Deduplicate("id", within=SlidingWindows(10, 5)),
+        lambda: Deduplicate("id", within="soon"),
+        lambda: Deduplicate(None, within=10),
+        lambda: Deduplicate("id", within=None, event_time="time"),
+    ],
+)
+def test_bad_parameters_of_deduplicate(make):
+    with pytest.raises(ParameterError):
+        make()
+
+
+# ---- budgets
+
+DAY = 86_400
+PLAN = PrivacyPlan({"crashed": RandomizedResponse(epsilon=0.5), "os": UnaryEncoding(["a", "b"], epsilon=0.25)})
+SPENDING = [{"user": i % 7, "time": (i % 5) * 15 * DAY, "n": i} for i in range(300)]
+positive = st.floats(1e-3, 50, allow_nan=False)
+
+
+@settings(max_examples=500)
+@given(each=st.lists(positive, min_size=1, max_size=4), budget=st.floats(1e-3, 1e4))
+def test_as_many_records_as_the_budget_pays_for_and_not_one_more(each, budget):
+    plan = PrivacyPlan({f"c{i}": RandomizedResponse(epsilon=e) for i, e in enumerate(each)})
+    spends = sum(map(Fraction, each))
+    if spends > Fraction(budget):
+        with pytest.raises(ParameterError, match="does not pay"):
+            PrivacyLedger(plan, id="user", budget=budget)
+        return
+    ledger = PrivacyLedger(plan, id="user", budget=budget)
+    assert ledger.records * spends <= Fraction(budget) < (ledger.records + 1) * spends
+    assert ledger.spent == ledger.records * spends
+
+
+@pytest.mark.parametrize(
+    ("each", "budget", "records"),
+    [
+        (0.1, 0.3, 2),  # three times the float 0.1 is more than the float 0.3
+        (0.1, 3 * Fraction(0.1), 3),
+        ("0.1", "0.3", 3),
+        ("1/10", Decimal("0.3"), 3),
+        (Decimal("0.1"), Fraction(3, 10), 3),
+        (1, 5, 5),
+        (0.75, 3.0, 4),
+        (PLAN, 3.0, 4),
+        (PLAN, 2.9999999999999996, 3),
+        (1e-9, 1e9, 999_999_999_999_999_937),  # the float 1e-9 is a little above a thousand millionth
+    ],
+)
+def test_exact_arithmetic(each, budget, records):
+    assert PrivacyLedger(each, id="user", budget=budget).records == records
+
+
+def test_the_sum_of_a_plan_is_not_rounded():
+    each = [0.1, 0.2, 0.7]
+    plan = PrivacyPlan({str(i): RandomizedResponse(epsilon=e) for i, e in enumerate(each)})
+    assert Fraction(plan.epsilon) != exact_epsilon(plan) == sum(map(Fraction, each))
+
+
+def test_columns_of_which_a_record_answers_one_are_paid_for_once():
+    alone = RandomizedResponse(epsilon=0.1)
+    plan = PrivacyPlan.sampled({"a": alone, "b": alone}, epsilon=0.1, keep=["user"])
+    assert exact_epsilon(plan) == Fraction(plan.epsilon) == Fraction(0.1)
+    PrivacyLedger(plan, id="user", budget=0.1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("per", "places"), [("30d", lambda t: t // (30 * DAY)), (None, lambda t: 0), (15 * DAY, lambda t: t // (15 * DAY))]
+)
+def test_each_person_and_period_spends_at_most_the_budget(form, per, places):
+    time = None if per is None else "time"
+    ledger = PrivacyLedger(PLAN, id="user", budget=3.5, per=per, event_time=time, drop_id=False)
+    passed = list(rows_of(limited(ledger, FORMS[form](SPENDING))[0]))
+    spent = {}
+    for r in passed:
+        place = r["user"], places(r["time"])
+        spent[place] = spent.get(place, 0) + exact_epsilon(PLAN)
+    assert max(spent.values()) == ledger.spent == 3 <= Fraction(3.5) < 3 + exact_epsilon(PLAN)
+    had = Counter((r["user"], places(r["time"])) for r in SPENDING)
+    got = Counter((r["user"], places(r["time"])) for r in passed)
+    assert got == {place: min(n, 4) for place, n in had.items()}
+
+
+def test_what_is_refused_is_counted_and_dead():
+    ledger = PrivacyLedger(PLAN, id="user", budget=3, drop_id=False).with_exception_handling()
+    (good, bad), result = run_with_result(ledger, [*batches(SPENDING), {"user": None, "n": 999}])
+    assert len(list(rows_of(good.elements))) == 28
+    assert total(bad.elements) == {("user", "budget spent"): 272, ("user", "null"): 1}
+    assert counters(result)["budget_dropped"] == 272
+
+
+def test_a_stream_spends_no_more_whenever_the_records_come():
+    source = Stream().advance_watermark_to(0)
+    for day in range(0, 200, 20):
+        source.add_elements([At({"user": 1, "time": day * DAY, "n": day}, day * DAY)])
+        source.add_elements([At({"user": 1, "time": (day + 10) * DAY, "n": day + 10}, day * DAY)])
+        source.add_elements([At({"user": 1, "time": 5 * DAY, "n": 1000 + day}, day * DAY)])  # late, most of them
+        source.advance_watermark_to((day + 15) * DAY)
+    source.advance_watermark_to_infinity()
+    kept = {"drop_id": False, "allowed_lateness": "365d"}
+    by_month = PrivacyLedger(1.0, id="user", budget=2.5, per="30d", event_time="time", **kept)
+    out = run(by_month, source, **IN_A_STREAM)
+    assert Counter(r["time"] // (30 * DAY) for r in out) == dict.fromkeys(range(7), 2)
+
+
+def test_end_to_end():
+    plan = PrivacyPlan({"crashed": SURE_BOOL})
+    records = [{"user": f"u{i % 10}", "crashed": i >= 500} for i in range(1000)]
+    ledger = PrivacyLedger(plan, id="user", budget=3 * SURE_BOOL.epsilon)
+    rows = run(ledger | ldp_beam.Perturb(plan) | ldp_beam.Histogram("crashed", SURE_BOOL), records)
+    assert {(row.value, round(row.count), row.n) for row in rows} == {("false", 30, 30), ("true", 0, 30)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"budget": 0.4},
+        {"budget": 0},
+        {"budget": -1},
+        {"budget": float("nan")},
+        {"budget": float("inf")},
+        {"budget": True},
+        {"budget": "much"},
+        {"budget": "1/0"},
+        {"budget": None},
+        {"plan_or_epsilon": 0, "budget": 1},
+        {"plan_or_epsilon": "Infinity", "budget": 1},
+        {"plan_or_epsilon": [0.5], "budget": 1},
+        {"budget": 1, "event_time": "time"},
+        {"budget": 1, "per": 0},
+        {"budget": 1, "per": "a month"},
+        {"budget": 1, "id": 7},
+        {"budget": 1, "allowed_lateness": -1},
+    ],
+)
+def test_bad_parameters_of_a_ledger(options):
+    with pytest.raises(ParameterError):
+        PrivacyLedger(**{"plan_or_epsilon": 0.5, "id": "user", **options})

@@ -1,0 +1,36 @@
+"""The blocks of the guides run one after the other, and print what is shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ldp_core import PrivacyPlan
+
+from ..beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
+PYTHON = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
+# these are tested with what they are about; and live.md's block needs files
+ELSEWHERE = {"consistency", "numbers", "live"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, text in PAGES.items() if PYTHON.search(text) and page not in ELSEWHERE]
+)
+def test_python(page, capsys):
+    names: dict = {}
+    for code, shown in PYTHON.findall(PAGES[page]):
+        exec(compile(code, f"{page}.md", "exec"), names)
+        printed = capsys.readouterr().out
+        assert not shown or printed == shown
+
+
+@pytest.mark.parametrize("page", ["sketches", "rappor", "numbers", "heavy_hitters"])
+def test_a_plan_in_toml_can_be_copied(page):
+    plan = PrivacyPlan.from_toml(TOML.findall(PAGES[page])[0])
+    assert PrivacyPlan.from_toml(plan.to_toml()) == plan

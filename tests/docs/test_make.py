@@ -1,0 +1,88 @@
+"""What docs/make.py makes, docs/api.md and README's table; the catalogue is whole; public names have an example."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import runpy
+import typing
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from ldp_core import LdpError, Mechanism
+from ldp_core.mechanisms.catalogue import CATALOGUE
+
+DOCS = Path(__file__).parents[2] / "docs"
+SCRIPT = runpy.run_path(str(DOCS / "make.py"))
+GROUPS = SCRIPT["GROUPS"]
+PUBLIC = [(package, name) for package in GROUPS for name in import_module(package).__all__]
+
+NO_EXAMPLE = {
+    ("ldp_beam.io", "ReadPubSub"),  # they need a server
+    ("ldp_beam.io", "WritePubSub"),
+    ("ldp_beam", "PrivateHeavyHitters"),  # the example is that of `HeavyHitters`
+    ("ldp_polars", "find_heavy_hitters"),  # `heavy_hitters`
+}
+VIEWS = {"candidates", "rappor_candidates", "sampled_column", "fake_data_column"}
+"""Names of mechanisms that are made from another one, and never chosen."""
+ENTRIES = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.mechanism.__name__)
+
+
+def test_the_pages_are_what_the_script_makes():
+    again = "run: python docs/make.py"
+    assert (DOCS / "api.md").read_text(encoding="utf-8") == SCRIPT["page"](), again
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert SCRIPT["table"]() in readme, again
+    assert SCRIPT["readme"](readme) == readme, again
+
+
+def test_every_mechanism_is_in_the_catalogue_once():
+    ours = {name: m for name, m in Mechanism._registry.items() if m.__module__.startswith("ldp_core.")}
+    listed = Counter(entry.mechanism for entry in CATALOGUE)
+    assert listed == Counter(mechanism for name, mechanism in ours.items() if name not in VIEWS)
+
+
+@ENTRIES
+def test_an_entry_tells_the_folder_and_the_page(entry):
+    assert entry.mechanism.__module__.split(".")[2] == entry.family.replace(" ", "_")
+    assert re.search(rf"\b{entry.mechanism.__name__}\b", (DOCS / f"{entry.page}.md").read_text(encoding="utf-8"))
+    [row] = [row for row in SCRIPT["table"]().splitlines() if f"`{entry.mechanism.__name__}`" in row] or [None]
+    assert (row is None) == (entry.question is None)
+    assert row is None or (row.startswith(f"| {entry.question} |") and f"(docs/{entry.page}.md)" in row)
+
+
+@pytest.mark.parametrize("package", GROUPS)
+def test_every_public_name_is_there_once(package):
+    listed = [name for _, names in GROUPS[package].values() for name in names.split()]
+    assert sorted(listed) == sorted(import_module(package).__all__)
+
+
+def test_links_lead_somewhere():
+    for folder, text in ((DOCS, SCRIPT["page"]()), (DOCS.parent, SCRIPT["table"]())):
+        targets = re.findall(r"\]\(([^)]+)\)", text)
+        assert len(targets) > len(GROUPS)
+        assert [target for target in targets if not (folder / target).is_file()] == []
+
+
+@pytest.mark.parametrize(("package", "name"), PUBLIC, ids=str)
+def test_every_public_name_is_documented(package, name):
+    summary = SCRIPT["summary"](package, name)
+    assert summary.endswith(".")
+    value = getattr(import_module(package), name)
+    if callable(value):
+        assert summary == value.__doc__.strip().splitlines()[0]
+        assert has_example(value) == ((package, name) not in NO_EXAMPLE), "an example, or an entry in NO_EXAMPLE"
+
+
+def has_example(value) -> bool:
+    """Of its own (a class does not inherit it), or nothing that a reader could make: bases, errors, rows, options."""
+    made_by_others = inspect.isclass(value) and (
+        inspect.isabstract(value)
+        or issubclass(value, (LdpError, tuple))
+        or typing.is_typeddict(value)
+        or getattr(value, "_is_protocol", False)
+    )
+    return made_by_others or ">>> " in vars(value).get("__doc__", value.__doc__)

@@ -1,0 +1,261 @@
+"""Live on one machine: fleet, server and pipeline together, and the account of every record."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
+
+from ldp_beam import DeadLetter
+from ldp_beam.elements.faults import LATE
+from ldp_beam.estimates._partials import TallyReports
+from ldp_core import ParameterError, PlanError, PrivacyPlan, RandomizedResponse
+from pipelines.local import live
+from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, Faults, Sent
+from pipelines.local.live import Ledger, LiveJob, default_plan
+from pipelines.local.pubsub import PubSub
+from pipelines.telemetry import main
+
+from ...beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
+
+SECRET = "s3cr3t-value"
+PLAN = default_plan(6.0)
+
+# ---- the account
+
+
+def test_a_record_too_few_or_too_many_is_seen():
+    sent = Sent(messages=12, records=100, late=5, bad=3, malformed=2)
+    ledger = Ledger(["os", "app"])
+    for column in ledger.columns:
+        ledger.count(column, 92)
+        ledger.bury(column, DeadLetter(EVENT_TIME, LATE, 5))
+        ledger.bury(column, DeadLetter(EVENT_TIME, "no event time", 3))
+    assert [ledger.missing(column, sent) for column in ledger.columns] == [2, 2]
+    ledger.bury("", DeadLetter("", "not a batch", 2))
+    assert ledger.holds(sent)
+    assert ledger.lines(sent)[1] == "app: sent 102 = counted 92 + late 5 + dead-lettered 5   holds"
+    ledger.count("app", 1)
+    assert not ledger.holds(sent)
+    assert "DOES NOT HOLD: -1 missing" in ledger.lines(sent)[1]
+
+
+# ---- all together
+
+WINDOW = re.compile(r"^\d\d:\d\d:\d\d - \d\d:\d\d:\d\d  (\w+): ([\d,]+) reports by", re.MULTILINE)
+BALANCE = re.compile(
+    r"^(\w+): sent ([\d,]+) = counted ([\d,]+) \+ late ([\d,]+) \+ dead-lettered ([\d,]+)", re.MULTILINE
+)
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def balances(out: str) -> dict[str, tuple[int, ...]]:
+    return {column: tuple(map(number, numbers)) for column, *numbers in BALANCE.findall(out)}
+
+
+def closed_windows(text: str) -> int:
+    """How many have been printed."""
+    return text.count("sent so far")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Clocks that are less ahead: windows close sooner."""
+    monkeypatch.setattr(live, "_AHEAD", 0.5)
+
+
+@pytest.fixture
+def run_until(monkeypatch, short):
+    """Run a job in short windows until what it has printed is enough: its exit code and all that it printed."""
+
+    def run(enough, **options):
+        out, deadline = io.StringIO(), time.monotonic() + 60
+
+        @contextlib.contextmanager
+        def interrupts():
+            yield lambda: int(bool(enough(out.getvalue())) or time.monotonic() > deadline)
+
+        monkeypatch.setattr(live, "_on_interrupt", interrupts)
+        code = live.run(LiveJob(PLAN, window="250ms", rate=5000.0, **options), out=out)
+        assert enough(out.getvalue()), "it did not happen in time"
+        return code, out.getvalue()
+
+    return run
+
+
+def check_command(out: str) -> None:
+    """Windows of both columns, each with a table, which add up to what was counted; and the balance holds."""
+    found = WINDOW.findall(out)
+    assert {column for column, _ in found} == {"app", "dark_mode"}
+    assert set(balances(out)) == {"app", "dark_mode"}
+    for column, (sent, counted, late, dead) in balances(out).items():
+        assert sent == counted + late + dead
+        assert counted == sum(number(n) for name, n in found if name == column) > 0
+    assert out.count("holds\n") == 2
+    assert re.search(r"^maps +[\d,]+ +[\d,]+ +[\d,]+ \.\. [\d,]+ +(yes|NO) ", out, re.MULTILINE)
+
+
+def test_the_command_prints_windows_and_reconciles(short, capsys):
+    arguments = ["--live", "--window", "250ms", "--for", "1s", "--rate", "5000", "--epsilon", "6"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    check_command(printed.out)
+
+
+def test_everything_that_goes_wrong_on_the_way_is_accounted_for(run_until, capsys):
+    all_of_it = re.compile(r"app [\d,]+ \+ [1-9][\d,]* \+ [\d,]{2,}, dark_mode [\d,]+ \+ [1-9][\d,]* \+ [\d,]{2,}")
+    code, out = run_until(all_of_it.search, faults=Faults(late=0.3, malformed=0.2, bad=0.3))
+    assert (code, capsys.readouterr().err) == (0, "")
+    for sent, counted, late, dead in balances(out).values():
+        assert sent == counted + late + dead
+        assert min(counted, late) > 0
+        assert dead > BAD_ROWS
+    assert re.search(r"dead letters: \d+ x no event time in 'app'", out)
+    assert re.search(r"dead letters: \d+ x not a batch \(whole messages\)", out)
+
+
+@pytest.mark.parametrize(("times", "missing"), [(0, 500), (2, -500)], ids=["swallowed", "delivered twice"])
+def test_a_message_that_the_server_does_not_deliver_once_is_seen(run_until, monkeypatch, times, missing):
+    accept, messages = PubSub._accept, iter(range(10**9))
+
+    def accept_the_eighth(self, *arguments):
+        for _ in range(times if next(messages) == 7 else 1):
+            accept(self, *arguments)
+
+    monkeypatch.setattr(PubSub, "_accept", accept_the_eighth)
+    monkeypatch.setattr(live, "_PATIENCE", 1.5)
+    code, out = run_until(lambda text: closed_windows(text) >= 3)
+    assert code == 1
+    for sent, counted, late, dead in balances(out).values():
+        assert sent == counted + late + dead + missing
+    assert out.count(f"DOES NOT HOLD: {missing} missing") == 2
+
+
+def test_ctrl_c_ends_it_cleanly(short):
+    class Interrupting(io.StringIO):
+        """Ctrl-C when the first window is printed."""
+
+        def write(self, text):
+            if WINDOW.match(text) and not WINDOW.search(self.getvalue()):
+                signal.raise_signal(signal.SIGINT)
+            return super().write(text)
+
+    out, before = Interrupting(), signal.getsignal(signal.SIGINT)
+    assert live.run(LiveJob(PLAN, window="250ms", rate=5000.0), out=out) == 0
+    assert out.getvalue().count("holds\n") == 2
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_failure_of_the_pipeline_ends_it_and_is_told_without_values(short, monkeypatch, capsys):
+    def fail(*arguments):
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(TallyReports, "natives", fail)
+    assert main(["--live", "--window", "250ms"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "error: the pipeline failed: RuntimeError\n"
+    assert SECRET not in printed.out
+
+
+def test_reports_of_another_plan_are_dead_letters(run_until, monkeypatch):
+    made = live.Devices
+    monkeypatch.setattr(live, "Devices", lambda plan, **options: made(default_plan(3.0), **options))
+    code, out = run_until(lambda text: "sent: " in text, duration=0.5)
+    assert code == 0
+    for sent, counted, late, dead in balances(out).values():
+        assert sent == dead > 0
+        assert counted == late == 0
+
+
+# ---- the command, in a process of its own
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-m", "pipelines.telemetry", "--live", "--window", "1s", "--rate", "5000", "--epsilon", "6"]
+
+
+@pytest.mark.slow
+def test_the_command_in_a_process():
+    command = [*COMMAND, "--for", "3s"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=180)
+    assert (done.returncode, done.stderr) == (0, "")
+    check_command(done.stdout)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_process():
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        watchdog = threading.Timer(180, process.kill)
+        watchdog.start()
+        head = []
+        for line in process.stdout:
+            head.append(line)
+            if WINDOW.match(line):
+                process.send_signal(signal.SIGINT)
+                break
+        out = "".join(head) + process.stdout.read()
+        errors = process.stderr.read()
+        watchdog.cancel()
+    assert (process.returncode, errors) == (0, "")
+    assert out.count("holds\n") == 2
+    assert "The fleet has stopped" in out
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("error", "make"),
+    [
+        (PlanError, lambda: LiveJob(PrivacyPlan({EVENT_TIME: RandomizedResponse(epsilon=1.0)}))),
+        (ParameterError, lambda: LiveJob(PLAN, devices=0)),
+        (ParameterError, lambda: LiveJob(PLAN, window=0)),
+        (ParameterError, lambda: LiveJob(PLAN, rate=-1.0)),
+        (ParameterError, lambda: LiveJob(PLAN, confidence=1.0)),
+        (ParameterError, lambda: PubSub(capacity=0)),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(error, make):
+    with pytest.raises(error):
+        make()
+
+
+def test_a_missing_package_is_told(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "google.pubsub_v1.types", None)
+    assert main(["--live", "--for", "1s"]) == 2
+    assert "ldp-telemetry[gcp]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--demo"],
+        ["--input", "x.csv"],
+        ["--runner=FlinkRunner"],
+        ["--plan", "x.toml", "--epsilon", "1"],
+    ],
+)
+def test_arguments_that_would_do_nothing_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--live", *arguments])
+    assert caught.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--rate", "many"], ["--for", "soon"], ["--epsilon", "0"], ["--window", "x"]])
+def test_bad_values_are_refused(arguments, capsys):
+    assert main(["--live", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -1,0 +1,236 @@
+"""The Pub/Sub server of this process, through Google's own clients."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
+
+from google.api_core import exceptions
+from google.cloud import pubsub_v1
+
+from ldp_beam.io.extras import MissingExtraError
+from pipelines.local.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
+
+TOPIC = "projects/test-project/topics/t"
+SUBSCRIPTION = "projects/test-project/subscriptions/s"
+OTHER = "projects/test-project/subscriptions/other"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Queue:
+    """A server with one topic and one subscription, seen through Google's clients."""
+
+    def __init__(self, **options):
+        self.clock = Clock()
+        self.service = PubSub(clock=self.clock, pull_wait=0.0, **options)
+        self.server = PubSubServer(self.service)
+
+    def __enter__(self):
+        self.server.__enter__()
+        self.publisher = pubsub_v1.PublisherClient(pubsub_v1.types.BatchSettings(max_messages=1))
+        self.subscriber = pubsub_v1.SubscriberClient()
+        self.publisher.create_topic(name=TOPIC)
+        self.subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        return self
+
+    def __exit__(self, *error):
+        self.publisher.stop()
+        self.publisher.transport.close()
+        self.subscriber.close()
+        self.server.__exit__(*error)
+
+    def publish(self, *data: bytes, **attributes: str) -> list[str]:
+        return [self.publisher.publish(TOPIC, d, **attributes).result(timeout=30) for d in data]
+
+    def pull(self, n: int = 100, subscription: str = SUBSCRIPTION) -> dict[bytes, str]:
+        found = self.subscriber.pull(subscription=subscription, max_messages=n).received_messages
+        return {m.message.data: m.ack_id for m in found}
+
+    def ack(self, *ids: str, subscription: str = SUBSCRIPTION) -> None:
+        self.subscriber.acknowledge(subscription=subscription, ack_ids=list(ids))
+
+    def modify(self, seconds: int, *ids: str) -> None:
+        self.subscriber.modify_ack_deadline(subscription=SUBSCRIPTION, ack_ids=list(ids), ack_deadline_seconds=seconds)
+
+
+@pytest.fixture
+def queue():
+    with Queue() as made:
+        yield made
+
+
+def test_an_acknowledged_message_is_delivered_once(queue):
+    ids = queue.publish(b"a", b"b", color="red")
+    assert len(set(ids)) == 2
+    received = queue.subscriber.pull(subscription=SUBSCRIPTION, max_messages=10).received_messages
+    assert [m.message.data for m in received] == [b"a", b"b"]
+    assert [m.message.message_id for m in received] == ids
+    assert all(m.message.attributes == {"color": "red"} and m.message.publish_time for m in received)
+    queue.ack(*(m.ack_id for m in received))
+    queue.clock.now = 1e6
+    assert queue.pull() == {}
+    assert queue.service.backlog(SUBSCRIPTION) == 0
+    counters = queue.service.counters
+    assert (counters.published, counters.delivered, counters.redelivered, counters.acknowledged) == (2, 2, 0, 2)
+
+
+def test_an_unacknowledged_message_comes_again_after_its_deadline_and_before_others(queue):
+    queue.publish(b"a")
+    first = queue.pull()
+    queue.publish(b"b")
+    queue.clock.now = 9.9
+    assert list(queue.pull()) == [b"b"]
+    queue.clock.now = 10.0
+    queue.publish(b"c")
+    second = queue.pull()
+    assert list(second) == [b"a", b"c"]
+    assert first[b"a"] != second[b"a"]
+    assert queue.service.counters.redelivered == 1
+    queue.ack(first[b"a"])  # of a delivery that has expired: says nothing about the second
+    queue.clock.now = 20.0
+    queue.ack(second[b"c"])  # at the deadline: too late
+    assert set(queue.pull()) == {b"a", b"b", b"c"}
+
+
+def test_a_message_given_back_comes_again_at_once(queue):
+    queue.publish(b"a", b"b")
+    queue.modify(0, queue.pull()[b"a"])
+    again = queue.pull()
+    assert list(again) == [b"a"]
+    queue.ack(again[b"a"])
+    queue.clock.now = 10.0
+    assert list(queue.pull()) == [b"b"]
+
+
+def test_a_deadline_can_be_extended(queue):
+    queue.publish(b"a")
+    ack_id = queue.pull()[b"a"]
+    queue.clock.now = 9.0
+    queue.modify(60, ack_id)
+    queue.clock.now = 68.9
+    assert queue.pull() == {}
+    queue.clock.now = 69.0
+    assert list(queue.pull()) == [b"a"]
+
+
+def test_each_subscription_gets_all_messages_and_its_subscribers_share_them(queue):
+    queue.publish(b"before")
+    queue.subscriber.create_subscription(name=OTHER, topic=TOPIC)
+    queue.publish(b"a", b"b", b"c")
+    mine = queue.pull()
+    assert set(mine) == {b"before", b"a", b"b", b"c"}
+    queue.ack(*mine.values())
+    one, two = queue.pull(2, OTHER), queue.pull(2, OTHER)  # two subscribers of one subscription
+    assert set(one) | set(two) == {b"a", b"b", b"c"}
+    assert not set(one) & set(two)
+    queue.subscriber.delete_subscription(subscription=OTHER)
+    queue.publish(b"d")
+    assert set(queue.pull()) == {b"d"}
+    with pytest.raises(exceptions.NotFound):
+        queue.pull(1, OTHER)
+
+
+def test_what_the_server_refuses(queue):
+    with pytest.raises(exceptions.NotFound):
+        queue.publisher.publish(TOPIC + "x", b"a").result(timeout=30)
+    with pytest.raises(exceptions.NotFound):
+        queue.subscriber.create_subscription(name=OTHER, topic=TOPIC + "x")
+    with pytest.raises(exceptions.AlreadyExists):
+        queue.publisher.create_topic(name=TOPIC)
+    with pytest.raises(exceptions.AlreadyExists):
+        queue.subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+    with pytest.raises(exceptions.InvalidArgument):
+        queue.publish(b"x" * (MAX_MESSAGE_BYTES + 1))
+    with pytest.raises(exceptions.InvalidArgument):
+        queue.publish(b"")
+    with pytest.raises(exceptions.InvalidArgument):
+        queue.pull(0)
+    assert queue.service.counters.published == 0
+
+
+def test_large_messages_come_in_several_pulls_of_a_size_that_clients_take(queue):
+    large = [bytes([i]) * (MAX_MESSAGE_BYTES - 100) for i in range(2)] + [b"small"]
+    queue.publish(*large)
+    pulls = [list(queue.pull()) for _ in range(3)]
+    assert pulls == [large[:1], large[1:], []] or pulls == [[m] for m in large]
+
+
+def test_publishers_wait_for_room():
+    types = google_types()
+    service = PubSub(capacity=2, publish_wait=0.0, pull_wait=0.0)
+    service.create_topic(types["Topic"](name=TOPIC))
+    service.create_subscription(types["Subscription"](name=SUBSCRIPTION, topic=TOPIC))
+
+    def publish(data: bytes):
+        return service.publish(types["PublishRequest"](topic=TOPIC, messages=[{"data": data}]))
+
+    def pull():
+        return service.pull(types["PullRequest"](subscription=SUBSCRIPTION, max_messages=1)).received_messages[0]
+
+    publish(b"a"), publish(b"b")
+    taken = pull()
+    with pytest.raises(RpcError, match="RESOURCE_EXHAUSTED"):  # what is not acknowledged may come back
+        publish(b"c")
+    assert service.counters.refused == 1
+    service._publish_wait = 60.0
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(publish, b"c")
+        service.acknowledge(types["AcknowledgeRequest"](subscription=SUBSCRIPTION, ack_ids=[taken.ack_id]))
+        waiting.result(timeout=30)
+    assert service.backlog(SUBSCRIPTION) == 2
+    service._capacity = 9
+    with pytest.raises(RpcError, match="CANCELLED"):  # a caller who has gone will ask again: not twice the message
+        service.publish(types["PublishRequest"](topic=TOPIC, messages=[{"data": b"d"}]), lambda: False)
+    assert service.backlog(SUBSCRIPTION) == 2
+
+
+def test_many_publishers_and_subscribers_lose_and_double_nothing():
+    with Queue(capacity=5) as queue:
+        queue.service._pull_wait = 0.02
+        done = threading.Event()
+
+        def subscribe() -> list[bytes]:
+            got: list[bytes] = []
+            while found := queue.pull(3) or not done.is_set():
+                if isinstance(found, dict):
+                    queue.ack(*found.values())
+                    got += found
+            return got
+
+        with ThreadPoolExecutor(7) as pool:
+            readers = [pool.submit(subscribe) for _ in range(3)]
+            writers = [pool.submit(queue.publish, *(b"%d-%d" % (w, i) for i in range(40))) for w in range(4)]
+            for writer in writers:
+                writer.result(timeout=60)
+            done.set()
+            got = [data for reader in readers for data in reader.result(timeout=60)]
+    assert sorted(got) == sorted(b"%d-%d" % (w, i) for w in range(4) for i in range(40))
+
+
+def test_the_environment_is_restored(monkeypatch):
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "elsewhere:1")
+    with PubSubServer(PubSub()) as server:
+        assert os.environ["PUBSUB_EMULATOR_HOST"] == server.address
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == "elsewhere:1"
+    monkeypatch.delenv("PUBSUB_EMULATOR_HOST")
+    with PubSubServer(PubSub()):
+        assert "PUBSUB_EMULATOR_HOST" in os.environ
+    assert "PUBSUB_EMULATOR_HOST" not in os.environ
+
+
+def test_the_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.pubsub_v1.types", None)
+    with pytest.raises(MissingExtraError, match=r"ldp-telemetry\[gcp\]"):
+        PubSub()
