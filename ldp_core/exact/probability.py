@@ -53,6 +53,18 @@ def ceil_threshold(probability: Fraction) -> int:
     return max(math.ceil(probability * ONE), 1)
 
 
+def agreement(epsilon: Fraction | float, symbols: int = 2) -> int:
+    """The threshold of e^epsilon / (e^epsilon + symbols - 1), rounded down.
+
+    So probable may one of the symbols be, if the others have equal probabilities.
+
+    >>> agreement(1.0) / ONE
+    0.7310585786300049
+    """
+    e = exp_below(epsilon)
+    return floor_threshold(e / (e - 1 + symbols))
+
+
 def fraction(threshold: int) -> Fraction:
     """The probability that an integer threshold stands for."""
     return Fraction(threshold, ONE)

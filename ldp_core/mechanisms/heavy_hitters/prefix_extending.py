@@ -37,7 +37,7 @@ from ldp_core.estimates.heavy_hitters import Found, HeavyHittersEstimate
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import PointsAndZero
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.prefixes import Prefixes
@@ -131,8 +131,7 @@ class HeavyHitters(Mechanism):
     @cached_property
     def _agree(self) -> int:
         """P as an integer over 2^64, rounded down."""
-        e = exp_below(self.epsilon)
-        return floor_threshold(e / (e - 1 + self.g))
+        return agreement(self.epsilon, self.g)
 
     @property
     def p(self) -> float:

@@ -26,7 +26,7 @@ from typing_extensions import override
 from ldp_core.errors import ReportError
 from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64, Codes
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
@@ -97,8 +97,7 @@ class DBitFlip(Longitudinal):
     @cached_property
     def _keep(self) -> int:
         """Pr[a bit is reported as it is], as an integer over 2^64, rounded down."""
-        e = exp_below(Fraction(self.epsilon_infinity) / min(self.bits, 2))
-        return floor_threshold(e / (e + 1))
+        return agreement(Fraction(self.epsilon_infinity) / min(self.bits, 2))
 
     @property
     def _rate(self) -> Fraction:

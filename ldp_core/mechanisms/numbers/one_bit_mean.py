@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from ldp_core.estimates.base import z_score
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points
 from ldp_core.noise.base import Noise, coins
@@ -70,8 +70,7 @@ class OneBitMean(Symbols):
     @cached_property
     def keep(self) -> int:
         """Pr[the rounded bit is reported as it is] as an integer over 2^64, rounded down."""
-        e = exp_below(self.epsilon)
-        return floor_threshold(e / (e + 1))
+        return agreement(self.epsilon)
 
     @override
     def channel(self, point: int) -> list[Fraction]:

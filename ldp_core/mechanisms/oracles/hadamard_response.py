@@ -24,7 +24,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.exact.arrays import F64, I64, U64, Codes
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
@@ -77,8 +77,7 @@ class HadamardResponse(FrequencyOracle):
     @cached_property
     def _agree(self) -> int:
         """P as an integer over 2^64, rounded down."""
-        e = exp_below(self.epsilon)
-        return floor_threshold(e / (e + 1))
+        return agreement(self.epsilon)
 
     @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:

@@ -14,14 +14,22 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.errors import DomainError, ParameterError
-from ldp_core.exact.arrays import F64, Codes, select
-from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, fraction, log_above
+from ldp_core.exact.arrays import F64, I64, Codes, select
+from ldp_core.exact.probability import (
+    agreement,
+    ceil_threshold,
+    check_resolved,
+    exp_below,
+    floor_threshold,
+    fraction,
+    log_above,
+)
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, Randomness, coins
@@ -90,10 +98,10 @@ class RandomizedResponse(FrequencyOracle):
     def _pair(self) -> tuple[Fraction, Fraction]:
         """Exact (p, q) without coins; d > 2 mixes "keep" with a uniform draw over all d values."""
         d = self.domain.size
-        e = exp_below(self.epsilon)
         if d == 2:
-            p = fraction(floor_threshold(e / (e + 1)))
+            p = fraction(agreement(self.epsilon))
             return p, 1 - p
+        e = exp_below(self.epsilon)
         keep = fraction(floor_threshold((e - 1) / (e - 1 + d)))
         return keep + (1 - keep) / d, (1 - keep) / d
 
@@ -173,14 +181,10 @@ class RandomizedResponse(FrequencyOracle):
         reports[-1] &= 0xFF >> -(first + n) % 8
         return pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(reports)], offset=first)
 
-    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the value that it names."""
-        d = self.domain.size
-        cells: npt.NDArray[Any] = reports
-        if n_groups > 1:
-            cells = groups * d
-            cells += reports
-        return np.bincount(cells, minlength=n_groups * d).reshape(n_groups, d)
+        return count_numbers(reports, groups, n_groups, self.domain.size)
 
     knows_sums: ClassVar[bool] = True
 

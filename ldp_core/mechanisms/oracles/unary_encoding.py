@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, get_args
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold, log_above
+from ldp_core.exact.probability import agreement, ceil_threshold, check_resolved, exp_below, floor_threshold, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
@@ -84,8 +84,7 @@ class UnaryEncoding(IndependentBits):
             p, q = self.probabilities
             return floor_threshold(Fraction(p)), ceil_threshold(Fraction(q))
         if self.variant == "symmetric":
-            half = exp_below(Fraction(self.epsilon) / 2)
-            keep = floor_threshold(half / (half + 1))
+            keep = agreement(Fraction(self.epsilon) / 2)
             return keep, ONE - keep
         return ONE // 2, ceil_threshold(1 / (exp_below(self.epsilon) + 1))
 

@@ -59,7 +59,7 @@ class RapporCandidates(Candidates):
 
     See `ldp_core.mechanisms.sketches._regression` for the method, and `Rappor.over`.
 
-    >>> from ldp_core import Keyed, Secret
+    >>> from ldp_core import Keyed, Rappor, Secret
     >>> m = Rappor("int", bits=32, hashes=2, cohorts=16, f=0.1, p=0.1, q=0.9)
     >>> noise = Keyed(Secret.from_seed(1), range(30_000), column="n")
     >>> tally = m.tally(m.perturb(np.arange(30_000) % 3 % 2, randomness=noise))

@@ -48,11 +48,10 @@ class Sketch(Mechanism):
         """Exact (p, q): Pr[report supports v | v is true], Pr[... | another given value is]."""
 
     @abstractmethod
-    def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
+    def support_of(self, counters: I64, codes: Codes) -> I64:
         """How many reports support each candidate.
 
         Args:
-            n: number of reports, int or int64[...].
             counters: of tallies, int64[..., counters].
             codes: of candidates, as `inputs` encodes them, uint64[c].
 
@@ -208,7 +207,7 @@ class Candidates(FrequencyOracle):
         standard error (E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
         Revue de l'Institut International de Statistique 5(4), 1938); the high end is left where it is.
         """
-        supporting = self.sketch.support_of(n, counters, self._codes)
+        supporting = self.sketch.support_of(counters, self._codes)
         counts, errors, low, high = super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
         more = self.sketch.collision_variance(n, counters, counts)
         z = z_score(confidence, self.domain.size if simultaneous else 1)

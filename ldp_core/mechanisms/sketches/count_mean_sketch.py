@@ -99,7 +99,7 @@ class CountMean(Sketch):
         return own, c * own + (1 - c) * other
 
     @override
-    def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
+    def support_of(self, counters: I64, codes: Codes) -> I64:
         """By k look-ups a candidate."""
         return self.functions.sums(self.table(counters), codes)
 

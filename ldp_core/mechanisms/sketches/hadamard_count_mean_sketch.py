@@ -23,7 +23,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import count_numbers, walsh_hadamard
 from ldp_core.inputs.open_domain import OpenDomain
@@ -82,8 +82,7 @@ class HadamardCountMeanSketch(CountMean):
     @cached_property
     def _agree(self) -> int:
         """P as an integer over 2^64, rounded down."""
-        e = exp_below(self.epsilon)
-        return floor_threshold(e / (e + 1))
+        return agreement(self.epsilon)
 
     @property
     @override

@@ -215,12 +215,11 @@ class Rappor(FilterSketch):
         """
         n, width = len(codes), row_bytes(self.bits)
         cohorts = noise.of_persons().uniform_below(self.cohorts, n, _COHORT)
-        if self.hashing == "aes":
-            codes = bloom.positions(codes, cohorts, self.bits, self.hashes)
-        elif codes.ndim == 1:
+        where = codes if self.hashing == "md5" else bloom.positions(codes, cohorts, self.bits, self.hashes)
+        if where.ndim != 2:
             raise ParameterError('hashing="md5" needs texts, not codes')
         flip, p, q = self._thresholds
-        rows = bloom.filters(codes, width)
+        rows = bloom.filters(where, width)
         rows ^= _bits(noise, flip, n, width, _PERMANENT)
         again = noise.instantaneous()
         zeros = _bits(again, p, n, width, _ZEROS)
@@ -292,7 +291,7 @@ class Rappor(FilterSketch):
         return super().is_possible(n, counts) and bool(table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
 
     @override
-    def support_of(self, n: Any, counters: I64, codes: Codes) -> I64:
+    def support_of(self, counters: I64, codes: Codes) -> I64:
         """See `support_probability`; by codes, so not for MD5. `over` has the better estimate."""
         if self.hashing == "md5":
             raise ParameterError('hashing="md5" needs texts, not codes: use over(candidates)')
