@@ -18,8 +18,11 @@ HYPOTHESIS_PROFILE=search for new and more examples when a property fails.
 
 from __future__ import annotations
 
-import hashlib
 import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: the workers of pytest share the cores
+
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

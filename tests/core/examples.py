@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+
 from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
@@ -17,6 +20,8 @@ from ldp_core import (
     HeavyHitters,
     Hybrid,
     HybridProjectiveGeometryResponse,
+    Interval,
+    Keyed,
     LocalHashing,
     Loloha,
     LongitudinalRandomizedResponse,
@@ -29,6 +34,7 @@ from ldp_core import (
     RandomizedResponse,
     Rappor,
     SampledColumn,
+    Secret,
     SquareWave,
     StochasticRounding,
     SubsetSelection,
@@ -84,10 +90,22 @@ EVERY: dict[str, Mechanism] = {
 }
 
 
+ALONE = {name: m for name, m in EVERY.items() if name not in ("sampled", "fake")}
+"""Those that perturb a column by itself."""
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+AB, LABELS = ["a", "b"], ["a", "b", "c"]
 
 
-LABELS = ["a", "b", "c"]
+def some_values(m: Mechanism, n: int) -> pa.Array:
+    """``n`` values that a mechanism takes: of a domain all in turn."""
+    inputs = m.inputs
+    if isinstance(inputs, Interval):
+        return pa.array(np.random.default_rng(0).uniform(inputs.low, inputs.high, n))
+    labels = list(inputs.labels) if isinstance(inputs, Domain) else [1, 7, 2] if inputs.kind == "int" else LABELS
+    return pa.array(labels).take(pa.array(np.arange(n) % len(labels)))
 
 
-AB = ["a", "b"]
+def noise_for(m: Mechanism, n: int) -> Keyed | None:
+    """Keyed noise where a mechanism takes no other."""
+    return Keyed(Secret.generate(), np.arange(n), column="x") if m.memoised else None

@@ -162,18 +162,6 @@ def test_k_and_thresholds():
 # ---- tallies
 
 
-def test_tallies_merge():
-    m = small()
-    reports = m.perturb(population())
-    whole = m.tally(reports)
-    assert whole.n == len(reports) == whole.counters.sum()
-    assert Tally.merge([m.tally(reports[:7]), m.tally(reports[7:20_000]), m.tally(reports[20_000:])]) == whole
-    assert Tally.from_bytes(whole.to_bytes()) == whole
-    groups = np.arange(len(reports)) % 3
-    counts = m.count_reports(np.asarray(reports), groups, 3)
-    assert [m.tally(reports.to_numpy()[groups == i]).counters.tolist() for i in range(3)] == counts.tolist()
-
-
 def test_what_is_no_tally_of_this_mechanism():
     m = small()
     with pytest.raises(MechanismMismatchError):
@@ -218,22 +206,10 @@ def test_keyed_noise_is_deterministic_and_a_person_stays_at_a_level(domain):
 # ---- value object
 
 
-def test_json_pickle_equality():
-    m = HeavyHitters(Prefixes(LETTERS, 6, "cut"), epsilon=1.5, levels=[3, 6], rows=32, width=1000)
-    for copy in (Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))), pickle.loads(pickle.dumps(m))):
-        assert copy == m
-        assert hash(copy) == hash(m)
-        assert copy.fingerprint == m.fingerprint
-    integers = HeavyHitters(Prefixes(None, 30), epsilon=1.5)
-    assert Mechanism.from_dict(integers.to_dict()) == integers
-    different = [HeavyHitters(Prefixes(LETTERS, 6), epsilon=1.5, levels=[3, 6], rows=32, width=1000)]
-    different += [HeavyHitters(m.domain, epsilon=1.5, levels=[3, 6], rows=32)]
-    different += [HeavyHitters(m.domain, epsilon=1.5, levels=[2, 6], rows=32, width=1000)]
-    assert len({m, *different}) == 4
-    assert len({x.fingerprint for x in (m, *different)}) == 4
-    assert "epsilon=1.5" in repr(m)
-    with pytest.raises(AttributeError):
-        m.rows = 3
+@pytest.mark.parametrize("domain", [Prefixes(LETTERS, 6, "cut"), Prefixes(None, 30)])
+def test_domains_are_written_down(domain):
+    m = HeavyHitters(domain, epsilon=1.5, rows=32)
+    assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
 
 
 def test_default_levels_are_few():

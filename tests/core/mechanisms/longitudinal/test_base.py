@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import pickle
 from collections import defaultdict
@@ -23,15 +22,12 @@ from ldp_core import (
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
     Mechanism,
-    MechanismMismatchError,
     ParameterError,
-    RandomizedResponse,
     ReportError,
     Secret,
     Tally,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.longitudinal.base import Longitudinal
 
 from ...checks import check_marginals, exact_exp, exact_ln
 from .helpers import (
@@ -275,61 +271,6 @@ def test_blocks_do_not_show(monkeypatch):
 # ---- tallies, wire, value objects
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_tallies_merge_and_arrow_round_trips(name):
-    m = ALL[name]
-    reports = reports_of(m, Secret.generate())
-    assert reports.type == m.reports.arrow_type()
-    whole = m.tally(reports)
-    assert Tally.merge([m.tally(reports[:123]), m.tally(reports[123:])]) == whole
-    assert whole == m.tally(pa.chunked_array([reports[:7], reports[7:]])) == Tally.from_bytes(whole.to_bytes())
-    native = m.reports.from_arrow(reports)
-    assert m.reports.to_arrow(m.reports.from_arrow(m.reports.to_arrow(native, packed=True))).equals(reports)
-    if not isinstance(m, LongitudinalRandomizedResponse):
-        assert m.tally(m.reports.to_numpy(native)) == whole
-    groups = np.arange(len(native)) % 3
-    counts = m.count_reports(native, groups, 3)
-    for group in range(3):
-        np.testing.assert_array_equal(
-            counts[group], m.tally(reports.take(pa.array(np.flatnonzero(groups == group)))).counters
-        )
-    histogram = m.estimate(whole, confidence=0.9)
-    assert (histogram.low <= histogram.high).all()
-    many = m.debias(np.full((3, 1), 9), counts)
-    assert all(part.shape == (3, m.domain.size) for part in many)
-    assert m.estimate(m.empty_tally()).counts.tolist() == [0.0] * m.domain.size
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_value_objects(name):
-    m = ALL[name]
-    for again in (pickle.loads(pickle.dumps(m)), Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))):
-        assert again == m
-        assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
-        assert again.expected_parts() == m.expected_parts()
-    assert isinstance(m, Longitudinal)
-    assert m.memoised
-    assert f"epsilon_infinity={m.epsilon_infinity}" in repr(m)
-    with pytest.raises(AttributeError):
-        m.epsilon_infinity = 3.0
-
-
-def test_all_differ():
-    others = [
-        RandomizedResponse(range(6), epsilon=1.0),
-        grr(6, 2.0, 0.5),
-        grr(6, 3.0),
-        loloha(12, 3),
-        flip(10, 4),
-        ue(10, "SUE"),
-    ]
-    mechanisms = [*ALL.values(), *others]
-    assert len(set(mechanisms)) == len({m.fingerprint for m in mechanisms}) == len(mechanisms)
-    assert loloha(12, 4) == loloha(12, "optimal")
-    with pytest.raises(MechanismMismatchError):
-        others[1].estimate(others[2].empty_tally())
-
-
 BAD = [
     lambda: grr(3, 1.0, 1.0),
     lambda: grr(3, 1.0, 2.0),
@@ -395,13 +336,3 @@ def test_what_is_no_report():
     for counters in (np.zeros(18, int), np.full(18, 1), np.r_[2, 2, np.zeros(16, int)]):
         with pytest.raises(ReportError):
             m.estimate(Tally(2, counters, m.fingerprint))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_no_records(name):
-    m = ALL[name]
-    reports = m.perturb(
-        pa.array([], pa.int64()), randomness=Keyed(Secret.generate(), pa.array([], pa.int64()), column="c")
-    )
-    assert reports.type == m.reports.arrow_type()
-    assert m.tally(reports) == m.empty_tally()

@@ -20,6 +20,7 @@ def test_loloha_has_the_variance_of_optimized_unary_encoding_with_epsilon_1():
     for infinity, one, g in [(2.0, 1.0, 4), (5.0, 2.0, 8), (3.0, 0.5, 3)]:
         m, e = loloha(50, infinity=infinity, one=one), math.exp(one)
         assert m.g == g
+        assert m == loloha(50, g, infinity, one)
         assert m.variance(1) == pytest.approx((e - 1 + g) ** 2 / ((g - 1) * (e - 1) ** 2), rel=1e-9)
         assert m.variance(1) == pytest.approx(UnaryEncoding(range(50), epsilon=one).variance(1), rel=0.02)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -13,6 +15,7 @@ from ldp_core import (
     HadamardResponse,
     Keyed,
     LocalHashing,
+    Mechanism,
     OneBitMean,
     ParameterError,
     RandomizedResponse,
@@ -143,3 +146,10 @@ def test_errors_of_cumulative_shares_of_rounded_numbers():
     assert all(f.cumulative[-1] == pytest.approx(1) for f in found)
     assert np.all(seen < 1.3 * stated)
     assert np.all(seen > 0.7 * stated)
+
+
+def test_oracles_are_written_down():
+    assert StochasticRounding((0, 1), epsilon=1.0).to_dict()["oracle"] == "unary_encoding"
+    assert ROUNDED["rounding, SUE"].to_dict()["oracle"] == {"mechanism": "unary_encoding", "variant": "symmetric"}
+    for m in ROUNDED.values():
+        assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))

@@ -11,12 +11,24 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from ldp_core import Domain, Keyed, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import (
+    Domain,
+    HadamardResponse,
+    Keyed,
+    LocalHashing,
+    ProjectiveGeometryResponse,
+    RandomizedResponse,
+    Secret,
+    SubsetSelection,
+    ThresholdHistogramEncoding,
+    UnaryEncoding,
+)
 from ldp_core.exact.sampling import ONE
 
-from ...checks import exact_ln
+from ...checks import check_marginals, exact_ln
 
-ROWS = 1_000_000
+ROWS = 50_000
+FORMS = ["arrow", "dictionary", "numpy", "slice", "chunked", "list"]
 KINDS = {
     "OUE": lambda domain: UnaryEncoding(domain, epsilon=1.0),
     "SUE": lambda domain: UnaryEncoding(domain, epsilon=2.0, variant="symmetric"),
@@ -32,8 +44,8 @@ def table_of(m) -> np.ndarray:
     return np.vstack([table, q]) if m.domain.unmatched == "none" else table
 
 
-def values_of(m, codes: np.ndarray, kind: str):
-    """Values of these codes as ``kind`` of input; unmatched ones are nulls and unknown values by turns."""
+def values_of(m, codes: np.ndarray, form: str = "arrow"):
+    """Values of these codes in one of `FORMS`; unmatched ones are nulls and unknown values by turns."""
     unknown = {"str": ["unknown"], "int": [2**40], "bool": []}[m.domain.kind]
     labels = [*m.domain.labels, None, *unknown]
     indices = codes.astype(np.int64)
@@ -42,21 +54,22 @@ def values_of(m, codes: np.ndarray, kind: str):
         indices[unmatched[::2]] += 1
     dictionary = pa.array(labels)
     array = pa.DictionaryArray.from_arrays(pa.array(indices), dictionary)
-    if kind == "dictionary":
+    if form == "dictionary":
         return array
     plain = array.cast(dictionary.type)
-    if kind == "list":
+    if form == "list":
         return plain.to_pylist()
-    if kind == "numpy":
+    if form == "numpy":
         return np.array(plain.to_pylist(), object) if plain.null_count else plain.to_numpy(zero_copy_only=False)
-    if kind == "chunked":
-        return pa.chunked_array([plain[: ROWS // 3], plain[ROWS // 3 :]])
-    if kind == "slice":
+    if form == "chunked":
+        return pa.chunked_array([plain[: len(plain) // 3], plain[len(plain) // 3 :]])
+    if form == "slice":
         return pa.concat_arrays([plain[:5], plain, plain[:9]])[5 : 5 + len(plain)]
     return plain
 
 
 def supported(m, reports) -> np.ndarray:
+    """bool[n, d]: what each report supports."""
     native = m.reports.from_arrow(m._reports_as_arrow(reports))
     if native.ndim == 2:
         return m.reports.to_numpy(native)
@@ -65,7 +78,21 @@ def supported(m, reports) -> np.ndarray:
     return m.count_reports(native, np.arange(len(native)), len(native)).astype(bool)
 
 
-INPUTS = ["arrow", "dictionary", "numpy", "slice", "chunked", "arrow", "dictionary", "numpy"]
+def check_reports(m, form: str = "arrow", *, rows: int = ROWS, keyed: bool = False) -> None:
+    """Reports of values in one of `FORMS` support values with the probabilities of `table_of`; of wide domains 7."""
+    table = table_of(m)
+    codes = np.unique([0, 1, 2, len(table) // 3, len(table) // 2, len(table) - 2, len(table) - 1])
+    codes = codes[codes < len(table)]
+    which = np.random.default_rng(0).permutation(rows) % len(codes)
+    noise = Keyed(Secret.generate(), np.arange(rows), column="c") if keyed else None
+    values = values_of(m, codes[which], form)
+    reports = m.perturb(values, packed=form in ("arrow", "numpy"), randomness=noise)
+    check_marginals(which, supported(m, reports), table[codes])
+
+
+def words(d: int, unmatched: str = "error") -> Domain:
+    """``d`` texts, the last one of which may be all others."""
+    return Domain([f"v{k}" for k in range(d - (unmatched == "other"))], unmatched=unmatched)
 
 
 RANDOMIZED = {
@@ -81,6 +108,44 @@ RANDOMIZED = {
     "coins of text": RandomizedResponse.from_coins(["no", "yes"], truth=0.3, yes=0.9),
     "coins other": RandomizedResponse.from_coins(Domain(["no"], unmatched="other"), truth=0.3, yes=0.9),
 }
+BIT_VECTORS = {
+    "OUE d=3": KINDS["OUE"](words(3)),
+    "OUE d=9 other": KINDS["OUE"](words(9, "other")),
+    "OUE d=64 none": KINDS["OUE"](words(64, "none")),
+    "OUE d=128": KINDS["OUE"](words(128)),
+    "SUE d=8 none": KINDS["SUE"](words(8, "none")),
+    "SUE d=16": KINDS["SUE"](words(16)),
+    "SUE d=65 other": KINDS["SUE"](words(65, "other")),
+    "custom d=8": KINDS["custom"](words(8)),
+    "custom d=130 none": KINDS["custom"](words(130, "none")),
+    "THE d=2": ThresholdHistogramEncoding([0, 1], epsilon=1.0),
+    "THE d=9 none": ThresholdHistogramEncoding(Domain(range(9), unmatched="none"), epsilon=2.0),
+    "THE d=64": ThresholdHistogramEncoding(range(64), epsilon=0.5),
+    "THE d=130 other": ThresholdHistogramEncoding(words(130, "other"), epsilon=4.0),
+    "SS d=2": SubsetSelection([0, 1], epsilon=1.0),
+    "SS d=3 other": SubsetSelection(Domain([7, -3, 2**62], unmatched="other"), epsilon=1.0),
+    "SS d=16 k=15": SubsetSelection(words(16), epsilon=2.0, k=15),
+    "SS d=64": SubsetSelection(range(64), epsilon=4.0),
+    "SS d=130 other": SubsetSelection(words(130, "other"), epsilon=0.5),
+    "SS d=300 k=1": SubsetSelection(range(300), epsilon=3.0, k=1),
+}
+WORDS = {
+    f"{name} {label}": LocalHashing(domain, epsilon=epsilon, variant=variant)
+    for name, variant in {"OLH": "optimal", "BLH": "binary", "FLH": "fast"}.items()
+    for label, domain, epsilon in [
+        ("d=2", words(2), 1.0),
+        ("d=16 none", Domain(range(16), unmatched="none"), 3.0),
+        ("d=40 other", Domain(range(39), unmatched="other"), 2.0),
+    ]
+} | {
+    "HR d=2": HadamardResponse([False, True], epsilon=1.0),
+    "HR d=16 none": HadamardResponse(words(16, "none"), epsilon=3.0),
+    "HR d=40 other": HadamardResponse(Domain(range(39), unmatched="other"), epsilon=0.5),
+    "PGR d=100": ProjectiveGeometryResponse(range(100), epsilon=1.5),
+    "PGR d=30 none": ProjectiveGeometryResponse(Domain(range(30), unmatched="none"), epsilon=1.0, field=5),
+    "PGR d=12 other": ProjectiveGeometryResponse(words(12, "other"), epsilon=1.0, field=3),
+}
+PURE = RANDOMIZED | BIT_VECTORS | WORDS
 
 
 AWKWARD = (
@@ -97,6 +162,7 @@ policies = st.sampled_from(["error", "other"])
 
 
 def domain(d: int, unmatched: str = "error") -> Domain:
+    """``d`` integers, the last one of which may be all others."""
     return Domain(range(d - (unmatched == "other")), unmatched=unmatched)
 
 
@@ -120,10 +186,6 @@ open_unit = st.one_of(
 
 def is_least_float_above(epsilon: float, ratio: Fraction) -> bool:
     return Decimal(math.nextafter(epsilon, 0)) < exact_ln(ratio) <= Decimal(epsilon)
-
-
-def domain_of(d: int, policy: str) -> Domain:
-    return Domain(range(d - (policy == "other")), unmatched=policy)
 
 
 def check_ratio(m, tables: list[list[Fraction]]) -> None:

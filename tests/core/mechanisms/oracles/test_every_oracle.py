@@ -11,25 +11,20 @@ import pytest
 from scipy import stats
 
 from ldp_core import (
-    Domain,
     FakeDataColumn,
     FrequencyOracle,
-    HadamardResponse,
     HybridProjectiveGeometryResponse,
     Keyed,
     Keystream,
-    LocalHashing,
     Mechanism,
     SampledColumn,
     Secret,
-    SubsetSelection,
-    ThresholdHistogramEncoding,
 )
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
-from ...checks import FALSE_ALARM, check_marginals, check_rows_independent
+from ...checks import FALSE_ALARM, check_rows_independent
 from ...examples import ORACLES
-from .helpers import KINDS, RANDOMIZED, ROWS, supported, table_of, values_of
+from .helpers import FORMS, KINDS, PURE, RANDOMIZED, check_reports, supported, table_of
 
 RUNS, N = 1000, 300
 COMMON = 90  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
@@ -90,32 +85,24 @@ def test_every_oracle_that_is_registered_is_here():
     assert {kind for kind in kinds if kind.__module__.startswith("ldp_core")} == made
 
 
-LAYOUTS = {
-    "SS": SubsetSelection([f"v{k}" for k in range(16)], epsilon=2.0),
-    "SS other": SubsetSelection(Domain([7, -3, 2**62], unmatched="other"), epsilon=1.0),
-    "OLH none": LocalHashing(Domain(range(9), unmatched="none"), epsilon=2.0),
-    "BLH": LocalHashing([f"v{k}" for k in range(16)], epsilon=1.0, variant="binary"),
-    "FLH other": LocalHashing(Domain(range(8), unmatched="other"), epsilon=2.0, variant="fast"),
-    "HR none": HadamardResponse(Domain([f"v{k}" for k in range(16)], unmatched="none"), epsilon=1.0),
-    "HR of Booleans": HadamardResponse([False, True], epsilon=1.0),
-    "THE none": ThresholdHistogramEncoding(Domain(range(9), unmatched="none"), epsilon=2.0),
-}
+@pytest.mark.parametrize("keyed", [False, True], ids=["fresh", "keyed"])
+@pytest.mark.parametrize("name", PURE)
+def test_reports_support_values_as_they_should(name, keyed):
+    """Of values in each form, by turns."""
+    check_reports(PURE[name], FORMS[(list(PURE).index(name) + keyed) % len(FORMS)], keyed=keyed)
 
 
-@pytest.mark.parametrize("kind", ["arrow", "numpy", "slice", "chunked", "list"])
-@pytest.mark.parametrize("name", [*RANDOMIZED, *LAYOUTS])
-def test_randomized_response_and_other_oracles(name, kind):
-    m = (RANDOMIZED | LAYOUTS)[name]
-    n = ROWS if kind == "arrow" else ROWS // 4  # the other layouts are read alike
-    table = table_of(m)
-    codes = np.random.default_rng(0).permutation(n) % len(table)
-    check_marginals(codes, supported(m, m.perturb(values_of(m, codes, kind))), table)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", PURE)
+def test_many_reports_of_values_in_all_forms(name, form):
+    check_reports(PURE[name], form, rows=300_000)
 
 
 @pytest.mark.fresh(false_alarms=2e-8)  # two counts, each within 5.7 standard errors
 @pytest.mark.parametrize("m", [RANDOMIZED["warner"], RANDOMIZED["d=16"], KINDS["OUE"](range(16))], ids=lambda m: m.name)
 def test_two_calls_draw_independent_noise(m):
-    codes = np.ones(ROWS // 4, m.domain.code_dtype)
+    codes = np.ones(250_000, m.domain.code_dtype)
     values = m.domain.decode(codes)
     a, b = (supported(m, m.perturb(values)) for _ in range(2))
     both = np.empty((2 * len(a), a.shape[1]), bool)

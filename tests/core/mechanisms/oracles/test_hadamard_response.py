@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import pickle
 from decimal import Decimal
 from fractions import Fraction
 
@@ -15,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
 
-from ldp_core import Domain, HadamardResponse, Keyed, Mechanism, ParameterError, ReportError, Secret, Tally
+from ldp_core import Domain, HadamardResponse, Keyed, ReportError
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
 
-from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
+from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
 from ...keyed_reference import SECRET, block
 
 # acceptance.json, "hadamard_response": epsilon, p, q, n Var at f = 0
@@ -124,30 +122,11 @@ def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
     assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
 
-def test_tallies_merge_and_arrow_round_trips():
-    m = HadamardResponse([f"v{k}" for k in range(70)], epsilon=2.0)
-    reports = m.perturb(pa.array([f"v{k % 70}" for k in range(5000)]))
-    assert reports.type == m.reports.arrow_type() == m.reports.arrow_type(packed=True) == pa.uint64()
-    whole = m.tally(reports)
-    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
-    assert whole == m.tally(reports.to_numpy()) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-
-
 # ---- samples
 
 
 def supported(m, reports):
     return linalg.hadamard(m.columns)[1 : m.domain.size + 1, reports.astype(int)].T == 1
-
-
-@pytest.mark.parametrize(("d", "epsilon", "policy"), [(2, 1.0, "error"), (16, 3.0, "none"), (40, 0.5, "other")])
-def test_marginals(d, epsilon, policy):
-    m = HadamardResponse(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon)
-    codes = np.random.default_rng(d).permutation(500_000) % (d + (policy == "none"))
-    reports = m.reports.from_arrow(m.perturb(pa.array(codes, mask=codes == m.domain.unmatched_code)))
-    expected = np.full((d + (policy == "none"), d), m.q)
-    np.fill_diagonal(expected, m.p)
-    check_marginals(codes, supported(m, reports), expected)
 
 
 def test_columns_are_uniform_given_the_sign_and_rows_are_independent():
@@ -191,28 +170,7 @@ def test_keyed_reports_are_those_of_the_reference():
     assert reports.tolist() == [slow_report(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)]
 
 
-def test_keyed_marginals():
-    m = HadamardResponse(range(20), epsilon=1.0)
-    noise = Keyed(Secret.generate(), np.arange(300_000), column="c")
-    support = m.tally(m.perturb(pa.array(np.full(300_000, 5)), randomness=noise)).counters
-    check_binomial(support, 300_000, np.where(np.arange(20) == 5, m.p, m.q))
-
-
 # ---- value object and errors
-
-
-def test_value_object():
-    m = HadamardResponse(Domain(["a", "b", "c"], unmatched="none"), epsilon=1.5)
-    m.perturb(["a"])
-    assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
-    parameters = {"mechanism": "hadamard_response", "epsilon": 1.5}
-    assert m.to_dict() == parameters | {"domain": ["a", "b", "c"], "unmatched": "none"}
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20])
-def test_bad_epsilon(epsilon):
-    with pytest.raises(ParameterError):
-        HadamardResponse(range(4), epsilon=epsilon)
 
 
 def test_what_is_no_report():
@@ -222,8 +180,3 @@ def test_what_is_no_report():
     for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
         with pytest.raises(ReportError):
             m.tally(reports)
-
-
-def test_no_records():
-    m = HadamardResponse(range(4), epsilon=1)
-    assert m.estimate(m.tally(m.perturb(pa.array([], pa.int64())))).n == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ...checks import check_marginals
-from .helpers import check_moments, check_ratio, codes_of, domain_of, estimates_of, values_for
+from .helpers import check_moments, check_ratio, codes_of, domain, estimates_of, values_for
 from .projective_helpers import HPGR, MECHANISMS, channel, incidence, supported
 
 
@@ -26,7 +26,7 @@ HYBRIDS = [(2, 1, 3, "error"), (2, 2, 4, "none"), (2, 3, 9, "other"), (3, 2, 7, 
 @pytest.mark.parametrize(("field", "blocks", "d", "policy"), HYBRIDS)
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks, d, policy, epsilon):
-    m = HPGR(domain_of(d, policy), epsilon=epsilon, field=field, blocks=blocks)
+    m = HPGR(domain(d, policy), epsilon=epsilon, field=field, blocks=blocks)
     supports, b = incidence(field, m.space.dimension), m.space.points
     less, in_block = Fraction(m.space.intersection, m.space.support), -(-(d + (policy == "none")) // blocks)
     p, q = m.expected_parts()

@@ -35,7 +35,7 @@ from .helpers import (
 def test_booleans_as_bits_from_every_offset():
     """The path that never unpacks a Boolean column."""
     for m in (RANDOMIZED["warner"], RANDOMIZED["coins"]):
-        values = np.random.default_rng(3).random(200_000) < 0.5
+        values = np.random.default_rng(3).random(ROWS) < 0.5
         for offset in (0, 1, 7, 8, 13):
             reports = m.perturb(pa.array(values)[offset:-3])
             reports.validate(full=True)
@@ -45,7 +45,7 @@ def test_booleans_as_bits_from_every_offset():
 @pytest.mark.parametrize("name", ["warner", "coins", "d=16", "d=300"])
 def test_rows_of_randomized_response_are_independent(name):
     m = RANDOMIZED[name]
-    reports = m.perturb_codes(np.ones(ROWS, m.domain.code_dtype), Keystream())
+    reports = m.perturb_codes(np.ones(300_000, m.domain.code_dtype), Keystream())
     p, q = m.expected_parts()
     check_rows_independent((reports == 1)[:, None], np.array([float(p[1])]))
     check_rows_independent((reports == 0)[:, None], np.array([float(q[0])]))

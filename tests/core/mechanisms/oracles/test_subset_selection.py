@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import json
-import pickle
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
@@ -21,17 +20,15 @@ from ldp_core import (
     DomainError,
     Keyed,
     Keystream,
-    Mechanism,
     ParameterError,
     ReportError,
     Secret,
     SubsetSelection,
-    Tally,
 )
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import subset_selection
 
-from ...checks import check_binomial, check_marginals, check_rows_independent, exact_exp, exact_ln
+from ...checks import check_binomial, check_rows_independent, exact_exp, exact_ln
 from ...keyed_reference import SECRET, block, first_word
 
 # acceptance.json, "subset_selection": epsilon, d, w, p, q, n Var at f = 0 (research note)
@@ -272,27 +269,6 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, data):
 # ---- samples
 
 
-@pytest.mark.parametrize(
-    ("d", "epsilon", "k", "policy"),
-    [
-        (2, 1, None, "error"),
-        (9, 1, None, "other"),
-        (16, 2, 15, "error"),
-        (64, 4, None, "error"),
-        (130, 0.5, None, "other"),
-        (300, 3, 1, "error"),
-    ],
-)
-def test_marginals(d, epsilon, k, policy):
-    m = SubsetSelection(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon, k=k)
-    n = 300_000
-    codes = np.random.default_rng(d).permutation(n) % d
-    reports = m.perturb(pa.array(codes), packed=d % 2 == 0)
-    rows = m.reports.to_numpy(m.reports.from_arrow(reports))
-    assert np.all(rows.sum(axis=1) == m.k)
-    check_marginals(codes, rows, np.where(np.eye(d, dtype=bool), m.p, m.q))
-
-
 def subsets(m, code, n):
     rows = m.perturb_codes(np.full(n, code, np.uint8), Keystream())
     return np.bincount(rows[:, 0], minlength=1 << m.domain.size)
@@ -334,24 +310,6 @@ def test_rows_are_independent():
 # ---- layouts, tallies, groups
 
 
-def test_layouts_and_tallies_agree():
-    m = SubsetSelection([f"v{k}" for k in range(70)], epsilon=2.0)
-    values = pa.array([f"v{k % 70}" for k in range(5000)])
-    plain = m.perturb(values)
-    packed = m.reports.to_arrow(m.reports.from_arrow(plain), packed=True)
-    assert plain.type == m.reports.arrow_type() == pa.list_(pa.bool_(), 70)
-    assert packed.type == m.reports.arrow_type(packed=True) == pa.list_(pa.uint64(), 2)
-    whole = m.tally(plain)
-    assert whole == m.tally(packed) == m.tally(np.array(plain.to_pylist()))
-    assert Tally.merge([m.tally(plain[:1234]), m.tally(packed[1234:])]) == whole
-    assert whole.counters.sum() == 5000 * m.k
-    assert m.perturb(["v3"], packed=True).dtype == np.uint64
-    groups = np.arange(5000) * 7 % 13
-    counts = m.count_reports(m.reports.from_arrow(plain), groups, 13)
-    rows = np.array(plain.to_pylist())
-    np.testing.assert_array_equal(counts, [rows[groups == g].sum(axis=0) for g in range(13)])
-
-
 @pytest.mark.parametrize(
     "reports",
     [
@@ -370,18 +328,9 @@ def test_what_is_no_report(reports):
 # ---- keyed noise
 
 
-def test_keyed_reports_are_functions_of_id_and_value():
-    m = SubsetSelection(range(100), epsilon=1.0)
-    n = 20_000
-    x, ids, secret = np.arange(n) % 100, np.arange(n), Secret.generate()
-    whole = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(secret, ids, column="c")))
-    order = np.random.default_rng(1).permutation(n)
-    again = m.reports.from_arrow(m.perturb(pa.array(x[order]), randomness=Keyed(secret, ids[order], column="c")))
-    np.testing.assert_array_equal(again, whole[order])
-    few = m.reports.from_arrow(m.perturb(pa.array(x[:77]), randomness=Keyed(secret, ids[:77], column="c")))
-    np.testing.assert_array_equal(few, whole[:77])
-    other = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(secret, ids, column="d")))
-    assert np.mean(np.all(other == whole, axis=1)) < 0.01
+@functools.cache
+def sorted_sets(d, k):
+    return sorted(itertools.combinations(range(d), k), key=lambda c: sum(1 << v for v in c))
 
 
 def slow_listed_set(m, code, id_word):
@@ -394,7 +343,7 @@ def slow_listed_set(m, code, id_word):
 
     d, include = m.domain.size, first_word(block(m, "c", id_word, 0, code, 0, 0, 0)) < m._include
     others = [v for v in range(d) if v != code]
-    chosen = sorted(itertools.combinations(range(d - 1), m.k - include), key=lambda c: sum(1 << v for v in c))
+    chosen = sorted_sets(d - 1, m.k - include)
     index = drawn(2 if include else 3, len(chosen))
     values = {others[i] for i in chosen[index]} | ({code} if include else set())
     return [v in values for v in range(d)]
@@ -406,8 +355,10 @@ def slow_set(m, code, id_word):
     for v in range(d):
         threshold = m._include if v == code else m._start
         byte = block(m, "c", id_word, 0, code, 0, 8, v // 16)[v % 16]
-        tie = first_word(block(m, "c", id_word, 0, code, 0, 9, v)) >> 8 < threshold % (1 << 56)
-        bits.append(byte < threshold >> 56 or (byte == threshold >> 56 and tie))
+        bit = byte < threshold >> 56
+        if byte == threshold >> 56:
+            bit = first_word(block(m, "c", id_word, 0, code, 0, 9, v)) >> 8 < threshold % (1 << 56)
+        bits.append(bit)
     step = 0
     while excess := sum(bits) - m.k:
         words = (block(m, "c", id_word, 0, code, 1, 10, step << 8 | attempt)[:4] for attempt in range(40))
@@ -422,7 +373,7 @@ def slow_set(m, code, id_word):
 @pytest.mark.parametrize(("d", "k"), [(5, 2), (16, 4), (18, 9), (19, 9), (100, 1), (300, None)])
 def test_keyed_reports_are_those_of_the_reference(d, k):
     m = SubsetSelection(range(d), epsilon=1.0, k=k)
-    x, ids = np.arange(200) % d, np.arange(200) * 7
+    x, ids = np.arange(100) % d, np.arange(100) * 7
     rows = m.reports.to_numpy(m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c"))))
     slow = slow_listed_set if d <= 18 else slow_set
     np.testing.assert_array_equal(rows, [slow(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)])
@@ -435,16 +386,6 @@ def test_keyed_reports_are_the_same_for_ever():
 
 
 GOLDEN = "041cd400a2808610"
-
-
-@pytest.mark.parametrize("d", [16, 300])
-def test_keyed_marginals(d):
-    m = SubsetSelection(range(d), epsilon=1.0)
-    n = 100_000
-    noise = Keyed(Secret.generate(), np.arange(n), column="c")
-    rows = m.reports.to_numpy(m.reports.from_arrow(m.perturb(pa.array(np.full(n, 5)), randomness=noise)))
-    assert np.all(rows.sum(axis=1) == m.k)
-    check_binomial(rows.sum(axis=0), n, np.where(np.arange(d) == 5, m.p, m.q))
 
 
 def test_repeated_keyed_draws_are_uniform_and_independent_of_each_other():
@@ -466,33 +407,12 @@ def test_repeated_keyed_draws_are_uniform_and_independent_of_each_other():
 # ---- value object and errors
 
 
-def test_value_object():
-    m = SubsetSelection(Domain(["a", "b", "c"], unmatched="other"), epsilon=1.5)
-    assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
-    parameters = {"mechanism": "subset_selection", "epsilon": 1.5, "k": 1}
-    assert m.to_dict() == parameters | {"domain": ["a", "b", "c"], "unmatched": "other"}
-    assert SubsetSelection(["a", "b", "c"], epsilon=1).fingerprint == "e7c5394714706b06"
-    assert m.fingerprint != SubsetSelection(m.domain, epsilon=1.5, k=2).fingerprint
-    assert "SubsetSelection" in repr(m)
-
-
 @pytest.mark.parametrize("k", [0, 4, -1, 1.0, "1", True])
 def test_bad_k(k):
     with pytest.raises(ParameterError):
         SubsetSelection(range(4), epsilon=1, k=k)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-19])
-def test_bad_epsilon(epsilon):
-    with pytest.raises(ParameterError):
-        SubsetSelection(range(4), epsilon=epsilon)
-
-
 def test_none_is_refused():
     with pytest.raises(DomainError):
         SubsetSelection(Domain(range(4), unmatched="none"), epsilon=1)
-
-
-def test_no_records():
-    m = SubsetSelection(range(4), epsilon=1)
-    assert m.estimate(m.tally(m.perturb(pa.array([], pa.int64())))).n == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import pickle
 from decimal import Decimal
@@ -19,7 +18,6 @@ from ldp_core import (
     Domain,
     Keyed,
     Keystream,
-    Mechanism,
     ParameterError,
     ReportError,
     Secret,
@@ -39,7 +37,6 @@ MECHANISMS = {
     "none": SHE(Domain(range(9), unmatched="none"), epsilon=0.5, unit=3),
     "wide": SHE(range(70), epsilon=4.0),
 }
-WIDTHS = {"d=3": pa.int8(), "other": pa.int16(), "none": pa.int16(), "wide": pa.int8()}
 each = pytest.mark.parametrize("name", MECHANISMS)
 
 
@@ -300,27 +297,13 @@ def test_every_block_of_a_tally_is_checked(monkeypatch):
                 m.tally(reports, column="x")
 
 
-@each
-def test_tallies_merge_and_arrow_round_trips(name):
-    m = MECHANISMS[name]
-    noise = Keyed(Secret.from_seed(7), np.arange(3000), column="c")  # under which some sums are negative
-    reports = m.perturb(values_for(m, np.arange(3000) % m.domain.size), randomness=noise)
-    assert (
-        reports.type
-        == m.reports.arrow_type()
-        == m.reports.arrow_type(packed=True)
-        == pa.list_(WIDTHS[name], m.domain.size)
-    )
-    whole = m.tally(reports)
-    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
-    assert whole == m.tally(m.reports.from_arrow(reports)) == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-    assert (whole.counters < 0).any() or name != "none"
-    for again in (
-        Tally.from_bytes(whole.to_bytes()),
-        Tally.from_dict(whole.to_dict()),
-        pickle.loads(pickle.dumps(whole)),
-    ):
-        assert again == whole
+def test_negative_sums_travel():
+    m = MECHANISMS["none"]
+    noise = Keyed(Secret.from_seed(7), np.arange(3000), column="c")
+    whole = m.tally(m.perturb(values_for(m, np.arange(3000) % 9), randomness=noise))
+    assert (whole.counters < 0).any()
+    for again in (Tally.from_bytes(whole.to_bytes()), Tally.from_dict(whole.to_dict())):
+        assert again == whole == pickle.loads(pickle.dumps(whole))
         assert m.estimate(again) == m.estimate(whole)
 
 
@@ -343,26 +326,14 @@ def test_keyed_reports_are_those_of_the_reference():
             assert entry == (m.unit - drawn if v == code else drawn)
 
 
-# ---- value object and errors
+# ---- errors
 
 
-@each
-def test_value_object(name):
-    m = MECHANISMS[name]
-    m.perturb(values_for(m, np.zeros(3, int)))
-    again = Mechanism.from_dict(json.loads(json.dumps(m.to_dict())))
-    assert again == m == pickle.loads(pickle.dumps(m))
-    assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
-    assert SHE(["a", "b"], epsilon=1).to_dict() == {
-        "mechanism": "summation_histogram_encoding", "epsilon": 1.0, "unit": 1, "domain": ["a", "b"],
-    }  # fmt: skip
-    assert len({x.fingerprint for x in MECHANISMS.values()}) == len(MECHANISMS)
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e-20, 0.001, True])
-def test_bad_epsilon(epsilon):
-    with pytest.raises(ParameterError, match="epsilon"):
-        SHE(range(4), epsilon=epsilon)
+def test_entries_take_as_few_bytes_as_they_need():
+    widths = {"d=3": pa.int8(), "other": pa.int16(), "none": pa.int16(), "wide": pa.int8()}
+    for name, m in MECHANISMS.items():
+        kind = pa.list_(widths[name], m.domain.size)
+        assert m.reports.arrow_type() == m.reports.arrow_type(packed=True) == kind
 
 
 @pytest.mark.parametrize("unit", [0, 65, -1, 1.0, True, "1"])
@@ -390,11 +361,3 @@ def test_what_is_no_report():
     for n, counts in ((1, [45, 0, 0]), (1, [0, -44, 0]), (0, [0, 1, 0])):
         with pytest.raises(ReportError):
             m.estimate(Tally(n, np.array(counts), m.fingerprint))
-
-
-@each
-def test_no_records(name):
-    m = MECHANISMS[name]
-    empty = m.perturb(values_for(m, np.zeros(0, int)))
-    assert (len(empty), empty.type) == (0, m.reports.arrow_type())
-    assert m.estimate(m.tally(empty)).n == 0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import pickle
 from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
@@ -20,9 +18,7 @@ from ldp_core import (
     Domain,
     DomainError,
     Keyed,
-    Mechanism,
     MechanismMismatchError,
-    OpenDomain,
     ParameterError,
     Rappor,
     ReportError,
@@ -480,51 +476,6 @@ def test_no_reports_and_several_tallies():
 
 
 # ---- value objects and bad parameters
-
-MECHANISMS = [
-    Rappor(bits=16, hashes=2, cohorts=8, **CHROME),
-    Rappor("int", bits=16, hashes=2, cohorts=8, **CHROME),
-    Rappor(bits=17, hashes=2, cohorts=8, **CHROME),
-    Rappor(bits=16, hashes=1, cohorts=8, **CHROME),
-    Rappor(bits=16, hashes=2, cohorts=9, **CHROME),
-    Rappor(bits=16, hashes=2, cohorts=8, f=0.3, p=0.5, q=0.75),
-    Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.4, q=0.75),
-    Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.8),
-    Rappor(bits=16, hashes=2, cohorts=8, **CHROME, hashing="md5"),
-    Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.0, q=1.0),
-]
-
-
-@pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: m.fingerprint)
-def test_value_object(m):
-    for mechanism in (m, m.over([1, 2] if m.domain.kind == "int" else FRUIT)):
-        for again in (
-            Mechanism.from_dict(json.loads(json.dumps(mechanism.to_dict()))),
-            pickle.loads(pickle.dumps(mechanism)),
-        ):
-            assert again == mechanism
-            assert hash(again) == hash(mechanism)
-            assert repr(again) == repr(mechanism)
-            assert again.fingerprint == m.fingerprint
-            assert again.epsilon == m.epsilon
-        with pytest.raises(AttributeError):
-            mechanism.epsilon = 1
-        with pytest.raises(AttributeError):
-            mechanism.anything = 1
-
-
-def test_all_differ():
-    assert len(set(MECHANISMS)) == len({m.fingerprint for m in MECHANISMS}) == len(MECHANISMS)
-
-
-def test_dictionary():
-    m = Rappor(OpenDomain("int"), bits=16, hashes=2, cohorts=8, **CHROME)
-    parameters = {"mechanism": "rappor", "bits": 16, "hashes": 2, "cohorts": 8, **CHROME, "hashing": "aes"}
-    assert m.to_dict() == parameters | {"domain": {"kind": "int"}}
-    with pytest.raises(ParameterError):
-        Mechanism.from_dict(parameters | {"domain": [1, 2]})
-    with pytest.raises(ParameterError):
-        Mechanism.from_dict(parameters | {"domain": {"kind": "int"}, "more": 1})
 
 
 GOOD = {"bits": 16, "hashes": 2, "cohorts": 8, **CHROME}
