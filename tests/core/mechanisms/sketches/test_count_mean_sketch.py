@@ -32,7 +32,7 @@ from ldp_core import (
 from ldp_core.exact import random_functions
 from ldp_core.exact.random_functions import RandomFunctions
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.sketches import count_mean_sketch
+from ldp_core.mechanisms.sketches import _numbered_bits
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
 
 from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
@@ -428,10 +428,10 @@ def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
     reports = m.perturb(np.arange(3000))
     groups = np.random.default_rng(0).integers(0, 5, 3000)
     grouped = m.count_reports(reports, groups, 6)
-    monkeypatch.setattr(count_mean_sketch, "_ROWS", 700)  # in blocks, some of which
+    monkeypatch.setattr(_numbered_bits, "_ROWS", 700)  # in blocks, some of which
     in_order = np.argsort(reports if reports.ndim == 1 else reports[:, 0])  # are all of one function
     np.testing.assert_array_equal(m.count_reports(reports[in_order], groups[in_order], 6), grouped)
-    monkeypatch.setattr(count_mean_sketch, "_LONG", 0)
+    monkeypatch.setattr(_numbered_bits, "_LONG", 0)
     np.testing.assert_array_equal(m.count_reports(reports, groups, 6), grouped)
 
 

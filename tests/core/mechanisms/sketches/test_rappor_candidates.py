@@ -56,13 +56,13 @@ def test_least_squares_are_numpys():
     for i in np.flatnonzero(sizes):
         filters = np.zeros((16, 5))
         for v in range(5):
-            filters[o._design.positions[i, v], v] = 1
+            filters[o.design.positions[i, v], v] = 1
         density = 1 - (15 / 16) ** 2
         rows.append((filters - density) * math.sqrt(sizes[i]))
         y = (ones[i] - m.p_star * sizes[i]) / ((1 - m.f) * (m.q - m.p)) / sizes[i]
         wanted.append((y - density) * math.sqrt(sizes[i]))
     expected = np.linalg.lstsq(np.concatenate(rows), np.concatenate(wanted), rcond=None)[0]
-    np.testing.assert_allclose(o._design.fit(sizes, ones).shares, expected, rtol=1e-9)
+    np.testing.assert_allclose(o.design.fit(sizes, ones).shares, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("correction", ["bonferroni", "fdr"])
@@ -91,7 +91,7 @@ def test_estimates_are_unbiased_and_errors_right_at_none_and_three_tenths(name):
     check_estimates(found, np.array(list(truth.values())))
     assert np.mean([f.misfit for f in found]) < 1.2
     wrong = Rappor(**{**CASES[name].parameters(), "f": CASES[name].f + 0.1})  # decoded with another f than perturbed
-    rng, positions = np.random.default_rng(2), CASES[name].over(list(truth))._design.positions
+    rng, positions = np.random.default_rng(2), CASES[name].over(list(truth)).design.positions
     counters = [simulated(CASES[name], positions, np.array(list(truth.values())), rng) for _ in range(250)]
     with pytest.raises(AssertionError):
         check_estimates([wrong.over(list(truth)).fit(c) for c in counters], np.array(list(truth.values())))
@@ -135,7 +135,7 @@ def test_nothing_is_selected_of_nothing():
     m = Rappor(bits=16, hashes=2, cohorts=2, f=0.5, p=0.5, q=0.75)
     expected = m.p_star + (m.q_star - m.p_star) * (1 - (15 / 16) ** 2)
     ones = np.full((2, 16), round(expected * 2**40))
-    fit = m.over([f"v{i}" for i in range(100)])._design.fit(np.full(2, 2**40), ones)
+    fit = m.over([f"v{i}" for i in range(100)]).design.fit(np.full(2, 2**40), ones)
     assert not fit.selected.any()
     assert np.abs(fit.shares).max() < 1e-9
     assert np.isfinite(fit.errors).all()
