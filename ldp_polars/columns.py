@@ -1,0 +1,177 @@
+"""Columns of values and of reports: as expressions, as Arrow, their dtypes, and the dtype that carries the mechanism.
+
+`Report` travels in Arrow, Parquet and IPC as the extension type ``ldp.report`` with the mechanism's JSON as metadata. A
+program that does not know it sees the plain reports. Reports of two mechanisms do not concatenate. (Polars calls
+its extension types unstable, so this is opt-in.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core import DtypeError, FrequencyOracle, Mechanism, MechanismMismatchError, ParameterError, PrivacyPlan
+from ldp_core.plans.provenance import NAME, check_same, describe, described
+from ldp_polars.planned import at_plan_time
+
+# ---- what functions are given
+
+
+def as_expr(expr: pl.Expr | str) -> pl.Expr:
+    """An expression as it is, or the column of a name."""
+    if isinstance(expr, str):
+        return pl.col(expr)
+    if not isinstance(expr, pl.Expr):
+        raise ParameterError(f"expected an expression or a column's name, got {type(expr).__name__}")
+    return expr
+
+
+def check_mechanism(mechanism: Mechanism) -> Mechanism:
+    """Return ``mechanism``; raise `ParameterError` if it is none."""
+    if not isinstance(mechanism, Mechanism):
+        hint = ": a plan is for a frame, df.ldp.perturb(plan)" if isinstance(mechanism, PrivacyPlan) else ""
+        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}{hint}")
+    return mechanism
+
+
+# ---- dtypes
+
+
+def dtype_of(arrow_type: pa.DataType) -> pl.DataType:
+    """What Polars makes of an Arrow type."""
+    return pl.Series(pa.array([], arrow_type)).dtype
+
+
+def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
+    """Dtype of a column of reports: text is an Enum of the domain's values."""
+    arrow_type = mechanism.reports.arrow_type(packed=packed)
+    if pa.types.is_dictionary(arrow_type) and isinstance(mechanism, FrequencyOracle):
+        return pl.Enum(mechanism.domain.texts)
+    return dtype_of(arrow_type)
+
+
+def physical(dtype: pl.DataType) -> pl.DataType:
+    """What a Python function returns for a dtype: for an Enum its codes."""
+    return pl.Series(dtype=dtype).to_physical().dtype if isinstance(dtype, pl.Enum) else dtype
+
+
+def from_physical(reports: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool) -> pl.Expr:
+    """Reports as a Python function returned them, in the dtype that users see."""
+    dtype = report_dtype(mechanism, packed=packed)
+    if isinstance(dtype, pl.Enum):
+        reports = reports.cat.to(dtype)
+    if not typed:
+        return reports
+    if isinstance(dtype, pl.Enum):
+        reports = reports.cast(pl.String)
+    return reports.ext.to(Report(mechanism, packed=packed, seeded=seeded))
+
+
+# ---- Series and Arrow arrays
+
+
+def to_arrow(values: pl.Series) -> pa.Array:
+    """``values`` as Arrow; of a 128-bit integer what does not fit in 64 bits is no label, and becomes null."""
+    if values.dtype in (pl.Int128, pl.UInt128):
+        values = values.cast(pl.Int64, strict=False)
+    try:
+        return values.to_arrow()
+    except pa.ArrowException:
+        pass
+    raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
+
+
+def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
+    """Arrow reports as a Series of physical ``dtype``; no copy unless the code width differs."""
+    values = reports.indices if pa.types.is_dictionary(reports.type) else reports
+    series = pl.Series(name, values)
+    return series if series.dtype == dtype else series.cast(dtype)
+
+
+def spread(values: pl.Series, there: pl.Series) -> pl.Series:
+    """``values``, in order, in the rows that are ``there``, and null in the others."""
+    position = there.cum_sum().cast(pl.Int64) - 1
+    return values.gather(position.set(~there, None))
+
+
+# ---- typed reports
+
+
+class Report(pl.BaseExtension):
+    """Dtype of the reports of one mechanism.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> Report(RandomizedResponse(epsilon=1.0)).mechanism
+    RandomizedResponse(domain=Domain([False, True]), epsilon=1.0, coins=None)
+    """
+
+    def __init__(self, mechanism: Mechanism, *, packed: bool = False, seeded: bool = False) -> None:
+        dtype = report_dtype(mechanism, packed=packed)
+        # Text as String, because Polars 2.1 cannot export an extension of an Enum.
+        storage = pl.String() if isinstance(dtype, pl.Enum) else dtype
+        super().__init__(NAME, storage, describe(mechanism, seeded=seeded))
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that made the reports."""
+        return described(self.ext_metadata() or "{}")[0]
+
+    @property
+    def seeded(self) -> bool:
+        """Whether they were made under ``seed=``: such reports are **not private**."""
+        return described(self.ext_metadata() or "{}")[1]
+
+    @override
+    def _string_repr(self) -> str:
+        return NAME
+
+
+pl.register_extension_type(NAME, Report)
+
+
+def of_typed(expr: pl.Expr | str, aggregate: Callable[[pl.Expr, Mechanism], pl.Expr]) -> pl.Expr:
+    """What ``aggregate`` makes of typed reports and their mechanism, which only the plan knows.
+
+    Raises:
+        DtypeError: when planned: the reports are not typed.
+    """
+    return at_plan_time(as_expr(expr), partial(_of_typed, aggregate=aggregate))
+
+
+def _of_typed(reports: pl.Expr, dtype: Any, *, aggregate: Callable[[pl.Expr, Mechanism], pl.Expr]) -> pl.Expr:
+    if isinstance(dtype, Report):
+        return aggregate(reports, dtype.mechanism)
+    raise DtypeError(
+        f"column {reports.meta.output_name()!r}: pass the mechanism: only reports perturbed with typed=True carry it, "
+        f"not {dtype}"
+    )
+
+
+def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
+    """Plain reports.
+
+    Raises:
+        MechanismMismatchError: their dtype says that another mechanism made them.
+    """
+    if not isinstance(reports.dtype, Report):
+        return reports
+    check_same(reports.dtype.mechanism, mechanism, reports.name)
+    return reports.ext.storage()
+
+
+def refuse_reports(dtypes: Mapping[str, Any]) -> None:
+    """Raise if the dtype of a column that is to be perturbed says that it holds reports already.
+
+    Raises:
+        MechanismMismatchError: perturbing reports again makes estimates wrong.
+    """
+    again = [name for name, dtype in dtypes.items() if isinstance(dtype, Report)]
+    if again:
+        raise MechanismMismatchError(
+            f"columns {again} hold reports already, says their dtype; do not perturb them again"
+        )
