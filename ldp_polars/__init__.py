@@ -5,6 +5,7 @@ same operations are typed functions here, which type checkers and completion see
 """
 
 from ldp_polars import namespace as namespace
+from ldp_polars.columns import Report
 from ldp_polars.estimates import (
     distribution,
     estimate,
@@ -16,15 +17,9 @@ from ldp_polars.estimates import (
     mean,
 )
 from ldp_polars.frames import explain, histograms, perturb_frame, read_plan, sink_parquet
-from ldp_polars.functions import (
-    merge,
-    perturb,
-    randomized_response,
-    tally,
-    unary_encode,
-)
 from ldp_polars.noise import NoiseOptions
-from ldp_polars.typed import Report
+from ldp_polars.perturbing import perturb, randomized_response, unary_encode
+from ldp_polars.tallying import merge, tally
 
 __all__ = [
     "NoiseOptions",

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from ldp_core import FrequencyOracle, HeavyHitters, Numeric
+from ldp_core import FrequencyOracle, HeavyHitters, Mechanism, Numeric
 from ldp_core.estimates.base import Estimate
 from ldp_core.estimates.distribution import Distributing, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
-from ldp_polars.dtypes import estimate_dtype
-from ldp_polars.functions import as_expr, check_mechanism, tally
-from ldp_polars.planned import at_plan_time
-from ldp_polars.typed import mechanism_of
-from ldp_polars.udfs import EstimateTallies
+from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
+from ldp_polars.tallying import counts, tally
 
 if TYPE_CHECKING:
     from ldp_core.estimates.consistency import Consistency
-
-
-def aggregate(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
-    """Aggregate reports to an estimate; without a mechanism, of typed reports, which carry theirs."""
-    if mechanism is None:
-        return at_plan_time(as_expr(expr), partial(_aggregate_typed, estimate=estimate))
-    estimate.check(check_mechanism(mechanism))
-    return estimate_tallies(tally(expr, mechanism), mechanism, estimate)
-
-
-def estimate_tallies(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
-    """Estimate from a column of tallies, each by itself; a null tally gives a null."""
-    estimate.check(check_mechanism(mechanism))
-    return pl.map_batches(
-        [as_expr(expr)],
-        EstimateTallies(mechanism, estimate),
-        return_dtype=estimate_dtype(estimate, mechanism),
-        is_elementwise=True,
-    )
-
-
-def _aggregate_typed(reports: pl.Expr, dtype: Any, *, estimate: Estimate[Any]) -> pl.Expr:
-    return aggregate(reports, mechanism_of(dtype, reports.meta.output_name()), estimate)
+    from ldp_core.mechanisms.numbers.square_wave import Method
 
 
 def histogram(
@@ -77,7 +56,7 @@ def histogram(
     >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
     ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
     """
-    return aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+    return _aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
 
 
 def estimate(
@@ -107,7 +86,7 @@ def estimate(
     >>> [round(row["count"], 3) for row in tallies.select(ldp_polars.estimate("reports", m)).item()]
     [1.0, 1.0]
     """
-    return estimate_tallies(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+    return _of_tallies(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
 
 
 def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
@@ -133,7 +112,7 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return aggregate(expr, mechanism, MeanEstimate(confidence))
+    return _aggregate(expr, mechanism, MeanEstimate(confidence))
 
 
 def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float = 0.95) -> pl.Expr:
@@ -149,11 +128,16 @@ def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float 
     >>> tallies.select(ldp_polars.estimate_mean("age", m)).unnest("age")["n"].to_list()
     [2]
     """
-    return estimate_tallies(expr, mechanism, MeanEstimate(confidence))
+    return _of_tallies(expr, mechanism, MeanEstimate(confidence))
 
 
 def distribution(
-    expr: pl.Expr | str, mechanism: Distributing | None = None, *, confidence: float = 0.95, **options: Any
+    expr: pl.Expr | str,
+    mechanism: Distributing | None = None,
+    *,
+    confidence: float = 0.95,
+    buckets: int | None = None,
+    method: Method | None = None,
 ) -> pl.Expr:
     """Aggregate reports to the distribution of the numbers over buckets.
 
@@ -162,7 +146,8 @@ def distribution(
         mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
             reports.
         confidence: of the intervals, in (0, 1).
-        options: of the mechanism's ``distribution``: of `SquareWave` ``buckets=`` and ``method=``.
+        buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has.
+        method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
 
     Returns:
         A ``List(Struct{left, right, frequency, standard_error, low, high})`` a group, one entry a bucket from ``left``
@@ -182,11 +167,16 @@ def distribution(
     >>> buckets["right"].to_list()[:2]
     [10.0, 20.0]
     """
-    return aggregate(expr, mechanism, DistributionEstimate(confidence, **options))
+    return _aggregate(expr, mechanism, DistributionEstimate(confidence, buckets, method))
 
 
 def estimate_distribution(
-    expr: pl.Expr | str, mechanism: Distributing, *, confidence: float = 0.95, **options: Any
+    expr: pl.Expr | str,
+    mechanism: Distributing,
+    *,
+    confidence: float = 0.95,
+    buckets: int | None = None,
+    method: Method | None = None,
 ) -> pl.Expr:
     """`distribution` of a column of tallies, as `tally` and `merge` make them, each by itself; null gives null.
 
@@ -201,13 +191,13 @@ def estimate_distribution(
     >>> buckets["right"].to_list()
     [2.5, 7.5, 10.0]
     """
-    return estimate_tallies(expr, mechanism, DistributionEstimate(confidence, **options))
+    return _of_tallies(expr, mechanism, DistributionEstimate(confidence, buckets, method))
 
 
 def heavy_hitters(
     expr: pl.Expr | str,
-    mechanism: HeavyHitters,
-    k: int,
+    mechanism: HeavyHitters | None = None,
+    k: int = 20,
     *,
     confidence: float = 0.95,
     threshold: float | None = None,
@@ -216,7 +206,7 @@ def heavy_hitters(
 
     Args:
         expr: a column of reports (or its name), as `perturb` makes them.
-        mechanism: the one that made the reports.
+        mechanism: the one that made them; not needed for typed reports, ``heavy_hitters("word", k=10)``.
         k: the most values to return.
         confidence, threshold: see `HeavyHitters.find`.
 
@@ -235,13 +225,13 @@ def heavy_hitters(
     >>> df.select(ldp_polars.heavy_hitters("word", m, k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    return aggregate(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+    return _aggregate(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
 
 
 def find_heavy_hitters(
     expr: pl.Expr | str,
     mechanism: HeavyHitters,
-    k: int,
+    k: int = 20,
     *,
     confidence: float = 0.95,
     threshold: float | None = None,
@@ -253,4 +243,46 @@ def find_heavy_hitters(
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
     """
-    return estimate_tallies(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+    return _of_tallies(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+
+
+def _aggregate(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
+    """Aggregate reports to an estimate; without a mechanism, of typed reports, which carry theirs."""
+    if mechanism is None:
+        return of_typed(expr, partial(_aggregate, estimate=estimate))
+    return _of_tallies(tally(expr, mechanism), mechanism, estimate)
+
+
+def _of_tallies(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
+    """Estimate from a column of tallies, each by itself; a null tally gives a null."""
+    estimate.check(check_mechanism(mechanism))
+    return pl.map_batches(
+        [as_expr(expr)],
+        EstimateTallies(mechanism, estimate),
+        return_dtype=estimate_dtype(estimate, mechanism),
+        is_elementwise=True,
+    )
+
+
+def estimate_dtype(estimate: Estimate[Any], mechanism: Mechanism) -> pl.DataType:
+    """Dtype of an estimate: a Struct of its columns, or a List of such Structs."""
+    row = pl.Struct({field.name: dtype_of(field.type) for field in estimate.schema(mechanism)})
+    return row if estimate.single else pl.List(row)
+
+
+@dataclass(frozen=True)
+class EstimateTallies:
+    """What Polars calls back."""
+
+    mechanism: Mechanism
+    estimate: Estimate[Any]
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
+        """Tallies -> estimates, row by row but all at once; null -> null."""
+        [tallies] = inputs
+        table, lengths = self.estimate.table(self.mechanism, *counts(tallies.drop_nulls(), self.mechanism))
+        rows = pl.DataFrame(table).to_struct(tallies.name)
+        if not self.estimate.single:
+            offsets = np.concatenate(([0], np.cumsum(lengths)))
+            rows = pl.Series(tallies.name, pa.LargeListArray.from_arrays(pa.array(offsets), rows.to_arrow()))
+        return spread(rows.cast(return_dtype), tallies.is_not_null())

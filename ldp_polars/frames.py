@@ -11,15 +11,14 @@ from polars import selectors as cs
 
 from ldp_core import ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS
-from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
+from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY
 from ldp_core.plans.provenance import check_same
-from ldp_polars.dtypes import physical_report_dtype, report_dtype
+from ldp_polars.columns import Report, from_physical, refuse_reports, report_dtype
+from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimates import histogram
-from ldp_polars.functions import as_expr, finished, one_value_a_row, perturb
-from ldp_polars.noise import NoiseOptions, is_keyed, keyed_noise
-from ldp_polars.typed import Report, refuse_reports
-from ldp_polars.udfs import PerturbDrawn
+from ldp_polars.noise import NoiseOptions
+from ldp_polars.perturbing import perturb
 
 if TYPE_CHECKING:
     from ldp_core.estimates.consistency import Consistency
@@ -67,14 +66,13 @@ def perturb_frame(
     kept = [cs.by_name(name) for name in plan.keep]
     if plan.drawn is None:
         return frame.select(*reports, *kept)
-    plan.check_noise(keyed=is_keyed(noise))
     # The struct column is there before it is unnested: two fields of one expression would be of two draws.
     structs = _unused(plan)
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
-    drawn = _drawn_reports(plan.drawn, tuple(fields.values()), packed=packed, **noise)
+    drawn = perturb_drawn(plan.drawn, tuple(fields.values()), packed=packed, **noise)
     seeded = noise.get("seed") is not None
     columns = [
-        finished(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
+        from_physical(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
         if isinstance(m, DrawnColumn)
         else cs.by_name(name)
         for name, m in plan.columns.items()
@@ -87,26 +85,6 @@ def _unused(names: Iterable[str]) -> str:
     taken = tuple(names)
     words = (f"reports_{number}_" for number in range(len(taken) + 1))
     return next(word for word in words if not any(name.startswith(word) for name in taken))
-
-
-def _drawn_reports(
-    columns: DrawnColumns, fields: tuple[str, ...], *, packed: bool, **noise: Unpack[NoiseOptions]
-) -> pl.Expr:
-    """Structs of physical reports, under the names ``fields``, of columns of which a record answers one."""
-    names = [name for name, _ in columns.columns]
-    tag = noise.get("tag")
-    keyed, ids = keyed_noise({**noise, "tag": tag or names[0]}, cs.by_name(names[0]))
-    index = pl.int_range(pl.len(), dtype=pl.get_index_type())
-    inputs = [index, *(cs.by_name(name) for name in names)]
-    if keyed is not None:
-        inputs.append(index if ids is None else one_value_a_row(as_expr(ids)))
-    dtypes = (physical_report_dtype(m, packed) for _, m in columns.columns)
-    return pl.map_batches(
-        inputs,
-        PerturbDrawn(columns, fields, packed, tag, None if keyed is None else keyed.secret),
-        return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
-        is_elementwise=True,
-    )
 
 
 def histograms(
@@ -208,7 +186,7 @@ def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> str:
     return _plan(plan).explain(n)
 
 
-def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:
+def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, /, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
 
     Args:

@@ -1,193 +1,84 @@
-"""The ``.ldp`` namespaces of expressions and frames; their methods have the functions' documentation."""
-
-# ruff: noqa: D102
+"""The ``.ldp`` namespaces of expressions and frames: each method is a function of this package, given its object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_core import Domain, FrequencyOracle, HeavyHitters, Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from ldp_polars import estimates, frames, functions
+from ldp_polars import estimates, frames, perturbing, tallying
 from ldp_polars.frames import Frame
-from ldp_polars.noise import NoiseOptions
 
-if TYPE_CHECKING:
-    from ldp_core.estimates.consistency import Consistency
-    from ldp_core.estimates.distribution import Distributing
-    from ldp_core.inputs.domain import Label, Unmatched
-    from ldp_core.mechanisms.numbers.base import Numeric
-    from ldp_core.mechanisms.oracles.unary_encoding import Variant
-
-Method = TypeVar("Method", bound=Callable[..., Any])
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _sugar_for(function: Callable[..., Any]) -> Callable[[Method], Method]:
-    """Give a method the documentation of ``function``, whose first argument is the method's object."""
+class _Namespace(Generic[T_co]):
+    """Methods of an expression or a frame."""
 
-    def document(method: Method) -> Method:
-        method.__doc__ = function.__doc__
+    def __init__(self, on: T_co) -> None:
+        self._on = on
+
+
+class _Method(Generic[T, P, R]):
+    """A function as a method: its first argument is what the namespace is on; documentation and the others stay."""
+
+    def __init__(self, function: Callable[Concatenate[T, P], R]) -> None:
+        self._function: Any = function
+
+    def __get__(self, namespace: _Namespace[T] | None, owner: type) -> Callable[P, R]:
+        method: Callable[P, R] = self._function.__get__(namespace and namespace._on, owner)
         return method
 
-    return document
+
+class _FrameMethod(Generic[P]):
+    """A `_Method` that makes a DataFrame of a DataFrame, and a LazyFrame of a LazyFrame."""
+
+    def __init__(self, function: Callable[Concatenate[pl.DataFrame, P], pl.DataFrame]) -> None:
+        self._function: Any = function
+
+    def __get__(self, namespace: _Namespace[Frame] | None, owner: type) -> Callable[P, Frame]:
+        method: Callable[P, Frame] = self._function.__get__(namespace and namespace._on, owner)
+        return method
 
 
 @pl.api.register_expr_namespace("ldp")
-class LdpExpr:
+class LdpExpr(_Namespace[pl.Expr]):
     """Local differential privacy on an expression, which is the ``expr`` of each method's documentation."""
 
-    def __init__(self, expr: pl.Expr) -> None:
-        self._expr = expr
+    perturb = _Method(perturbing.perturb)
+    randomized_response = _Method(perturbing.randomized_response)
+    unary_encode = _Method(perturbing.unary_encode)
 
-    @_sugar_for(functions.perturb)
-    def perturb(
-        self, mechanism: Mechanism, *, packed: bool = False, typed: bool = False, **noise: Unpack[NoiseOptions]
-    ) -> pl.Expr:
-        return functions.perturb(self._expr, mechanism, packed=packed, typed=typed, **noise)
+    tally = _Method(tallying.tally)
+    merge = _Method(tallying.merge)
 
-    @_sugar_for(functions.randomized_response)
-    def randomized_response(
-        self,
-        mechanism: RandomizedResponse | None = None,
-        *,
-        epsilon: float | None = None,
-        domain: Domain | Iterable[Label] | None = None,
-        unmatched: Unmatched = "error",
-        typed: bool = False,
-        **noise: Unpack[NoiseOptions],
-    ) -> pl.Expr:
-        return functions.randomized_response(
-            self._expr, mechanism, epsilon=epsilon, domain=domain, unmatched=unmatched, typed=typed, **noise
-        )
+    histogram = _Method(estimates.histogram)
+    mean = _Method(estimates.mean)
+    distribution = _Method(estimates.distribution)
+    heavy_hitters = _Method(estimates.heavy_hitters)
 
-    @_sugar_for(functions.unary_encode)
-    def unary_encode(
-        self,
-        mechanism: UnaryEncoding | None = None,
-        *,
-        domain: Domain | Iterable[Label] | None = None,
-        epsilon: float | None = None,
-        variant: Variant = "optimized",
-        unmatched: Unmatched = "error",
-        packed: bool = False,
-        typed: bool = False,
-        **noise: Unpack[NoiseOptions],
-    ) -> pl.Expr:
-        return functions.unary_encode(
-            self._expr,
-            mechanism,
-            domain=domain,
-            epsilon=epsilon,
-            variant=variant,
-            unmatched=unmatched,
-            packed=packed,
-            typed=typed,
-            **noise,
-        )
-
-    @_sugar_for(functions.tally)
-    def tally(self, mechanism: Mechanism | None = None) -> pl.Expr:
-        return functions.tally(self._expr, mechanism)
-
-    @_sugar_for(functions.merge)
-    def merge(self, mechanism: Mechanism) -> pl.Expr:
-        return functions.merge(self._expr, mechanism)
-
-    @_sugar_for(estimates.estimate)
-    def estimate(
-        self,
-        mechanism: FrequencyOracle,
-        *,
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        consistency: Consistency | None = None,
-    ) -> pl.Expr:
-        return estimates.estimate(
-            self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
-        )
-
-    @_sugar_for(estimates.histogram)
-    def histogram(
-        self,
-        mechanism: FrequencyOracle | None = None,
-        *,
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        consistency: Consistency | None = None,
-    ) -> pl.Expr:
-        return estimates.histogram(
-            self._expr, mechanism, confidence=confidence, simultaneous=simultaneous, consistency=consistency
-        )
-
-    @_sugar_for(estimates.mean)
-    def mean(self, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
-        return estimates.mean(self._expr, mechanism, confidence=confidence)
-
-    @_sugar_for(estimates.distribution)
-    def distribution(
-        self, mechanism: Distributing | None = None, *, confidence: float = 0.95, **options: Any
-    ) -> pl.Expr:
-        return estimates.distribution(self._expr, mechanism, confidence=confidence, **options)
-
-    @_sugar_for(estimates.heavy_hitters)
-    def heavy_hitters(
-        self, mechanism: HeavyHitters, k: int, *, confidence: float = 0.95, threshold: float | None = None
-    ) -> pl.Expr:
-        return estimates.heavy_hitters(self._expr, mechanism, k, confidence=confidence, threshold=threshold)
+    estimate = _Method(estimates.estimate)
+    estimate_mean = _Method(estimates.estimate_mean)
+    estimate_distribution = _Method(estimates.estimate_distribution)
+    find_heavy_hitters = _Method(estimates.find_heavy_hitters)
 
 
-class _LdpFrame(Generic[Frame]):
-    """Local differential privacy on a frame, which is the first argument of each method's documentation."""
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame: Frame = frame
-
-    @_sugar_for(frames.perturb_frame)
-    def perturb(
-        self, plan: PrivacyPlan, *, packed: bool = False, typed: bool = False, **noise: Unpack[NoiseOptions]
-    ) -> Frame:
-        return frames.perturb_frame(self._frame, plan, packed=packed, typed=typed, **noise)
-
-    @_sugar_for(frames.histograms)
-    def histograms(
-        self,
-        plan: PrivacyPlan,
-        *,
-        by: str | Iterable[str] = (),
-        window: str | None = None,
-        event_time: str | None = None,
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        consistency: Consistency | None = None,
-    ) -> Frame:
-        return frames.histograms(
-            self._frame,
-            plan,
-            by=by,
-            window=window,
-            event_time=event_time,
-            confidence=confidence,
-            simultaneous=simultaneous,
-            consistency=consistency,
-        )
-
-    @_sugar_for(frames.explain)
-    def explain(self, plan: PrivacyPlan) -> str:
-        return frames.explain(self._frame, plan)
-
-    @_sugar_for(frames.sink_parquet)
-    def sink_parquet(self, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:
-        frames.sink_parquet(self._frame, path, plan, **options)
+class _LdpFrame(_Namespace[Frame]):
+    perturb = _FrameMethod(frames.perturb_frame)
+    histograms = _FrameMethod(frames.histograms)
+    explain = _Method(frames.explain)
+    sink_parquet = _Method(frames.sink_parquet)
 
 
 @pl.api.register_dataframe_namespace("ldp")
 class LdpDataFrame(_LdpFrame[pl.DataFrame]):
-    """Local differential privacy on a DataFrame."""
+    """Local differential privacy on a DataFrame, the first argument of each method's documentation."""
 
 
 @pl.api.register_lazyframe_namespace("ldp")
 class LdpLazyFrame(_LdpFrame[pl.LazyFrame]):
-    """Local differential privacy on a LazyFrame."""
+    """Local differential privacy on a LazyFrame, the first argument of each method's documentation."""

@@ -37,9 +37,9 @@ class KeyedNoise:
 
     secret: Secret
     tag: str | None
-    by_position: bool
+    by_position: bool = False
     """The ids are row positions, which must not repeat within a call."""
-    nameless: bool
+    nameless: bool = False
     """The column that is perturbed really has the empty name."""
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
@@ -55,16 +55,12 @@ class KeyedNoise:
         return Keyed(self.secret, ids.to_arrow(), column=tag)
 
 
-def is_keyed(options: NoiseOptions) -> bool:
-    """Whether ``options`` ask for noise that is a person's (or a row's) own."""
-    return options.get("key") is not None or options.get("seed") is not None
-
-
 def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
     """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
 
     Raises:
         ParameterError: options that do not go together.
+        TypeError: an option that does not exist.
     """
     unknown = sorted(options.keys() - NoiseOptions.__annotations__.keys())
     if unknown:
@@ -76,7 +72,7 @@ def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | No
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
             raise ParameterError("keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id")
-        return KeyedNoise(key, tag, by_position=False, nameless=False), ids
+        return KeyedNoise(key, tag), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
             raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")

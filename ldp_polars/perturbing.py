@@ -1,0 +1,276 @@
+"""From values to reports: any mechanism, and the two that are used most by their parameters.
+
+Perturb first, in a ``with_columns`` or ``select`` of its own, and aggregate the resulting column:
+every evaluation of a perturbing expression draws again, and each draw spends epsilon again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+import polars as pl
+
+from ldp_core import Domain, DtypeError, LdpError, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_polars.columns import (
+    as_expr,
+    check_mechanism,
+    from_physical,
+    physical,
+    refuse_reports,
+    report_dtype,
+    spread,
+    to_arrow,
+    to_physical,
+)
+from ldp_polars.noise import KeyedNoise, NoiseOptions, keyed_noise
+from ldp_polars.planned import at_plan_time
+
+if TYPE_CHECKING:
+    from ldp_core.inputs.domain import Label, Unmatched
+    from ldp_core.mechanisms.oracles.unary_encoding import Variant
+
+
+def perturb(
+    expr: pl.Expr | str,
+    mechanism: Mechanism,
+    *,
+    packed: bool = False,
+    typed: bool = False,
+    **noise: Unpack[NoiseOptions],
+) -> pl.Expr:
+    """One private report a row; under fresh noise, if nothing else is said.
+
+    Args:
+        expr: the values (or a column's name): Boolean, integer, String, Enum or Categorical, as the
+            mechanism's domain has them, one a row. Literals and several columns at once work; each row
+            and each column gets noise of its own.
+        mechanism: any mechanism.
+        packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
+        typed: as the extension dtype `Report`, which carries the mechanism: `histogram` then needs no argument, and
+            reports of different mechanisms do not mix.
+        noise: ``key=`` and ``id=`` for keyed noise (memoization), ``seed=`` and ``row_id=`` for repeatable runs that
+            are not private, ``tag=``; see `NoiseOptions`.
+
+    Returns:
+        The reports, without nulls: Boolean, Int64 or Enum for randomized response,
+        ``Array(Boolean, d)`` for bit vectors.
+
+    Raises:
+        ParameterError: the expression selects, repeats or aggregates rows (``first()``, ``filter()``,
+            ``drop_nulls()``): one record, one report; do that to the frame before.
+        DomainError: when run: values outside the domain, nulls included, under ``unmatched="error"``.
+        DtypeError: when run: the column is of another kind than the domain.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> df = pl.DataFrame({"clicked": [True, False, True]})
+    >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
+    Boolean
+    """
+    values = one_value_a_row(as_expr(expr))
+    keyed, ids = keyed_noise(noise, values) if noise else (None, None)
+    check_mechanism(mechanism).check_noise(keyed=keyed is not None)
+    index = pl.int_range(pl.len(), dtype=pl.get_index_type())
+    reports = pl.map_batches(
+        [values, index, *([] if ids is None else [one_value_a_row(as_expr(ids))])],
+        Perturb(mechanism, packed, _constant(values), keyed),
+        return_dtype=physical(report_dtype(mechanism, packed=packed)),
+        is_elementwise=True,
+    )
+    seeded = keyed is not None and keyed.secret.seeded
+    return from_physical(reports, mechanism, packed=packed, typed=typed, seeded=seeded)
+
+
+def randomized_response(
+    expr: pl.Expr | str,
+    mechanism: RandomizedResponse | None = None,
+    *,
+    epsilon: float | None = None,
+    domain: Domain | Iterable[Label] | None = None,
+    unmatched: Unmatched = "error",
+    typed: bool = False,
+    **noise: Unpack[NoiseOptions],
+) -> pl.Expr:
+    """Randomized response: the true value with probability p, any other one with q.
+
+    Args:
+        expr: the values, or a column's name.
+        mechanism: a `RandomizedResponse`, or instead of it
+        epsilon: what one report spends, and
+        domain: the declared values; default those that the column's dtype declares: the Booleans, or the categories of
+            an Enum (also that of ``bin_intervals``).
+        unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
+        typed: see `perturb`.
+        noise: see `perturb`.
+
+    Returns:
+        Boolean, Int64, or Enum of the domain.
+
+    Raises:
+        DtypeError: when planned: no domain, and a dtype that declares none.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"os": ["ios", "android"]})
+    >>> df.select(ldp_polars.randomized_response("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
+    Enum(categories=['ios', 'android'])
+    """
+    given = {"domain": domain, "epsilon": epsilon, "unmatched": None if unmatched == "error" else unmatched}
+    return _perturb(expr, RandomizedResponse, mechanism, given, typed=typed, **noise)
+
+
+def unary_encode(
+    expr: pl.Expr | str,
+    mechanism: UnaryEncoding | None = None,
+    *,
+    domain: Domain | Iterable[Label] | None = None,
+    epsilon: float | None = None,
+    variant: Variant = "optimized",
+    unmatched: Unmatched = "error",
+    packed: bool = False,
+    typed: bool = False,
+    **noise: Unpack[NoiseOptions],
+) -> pl.Expr:
+    """Unary encoding: one bit a value of the domain, each perturbed.
+
+    Args:
+        expr: the values, or a column's name.
+        mechanism: a `UnaryEncoding`, or instead of it
+        epsilon: what one report spends,
+        domain: the declared values; default the categories of an Enum column (also that of ``bin_intervals``),
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
+        unmatched: what becomes of values outside the domain, nulls included: see `ldp_core.Domain`.
+        packed: as 64-bit words rather than Booleans.
+        typed: see `perturb`.
+        noise: see `perturb`.
+
+    Returns:
+        ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``.
+
+    Raises:
+        DtypeError: when planned: no domain, and a dtype that declares none.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"os": ["ios", "android"]})
+    >>> df.select(ldp_polars.unary_encode("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
+    Array(Boolean, shape=(2,))
+    """
+    given = {"domain": domain, "epsilon": epsilon, "unmatched": None if unmatched == "error" else unmatched}
+    given |= {} if variant == "optimized" else {"variant": variant}
+    return _perturb(expr, UnaryEncoding, mechanism, given, packed=packed, typed=typed, **noise)
+
+
+def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, Any], **options: Any) -> pl.Expr:
+    """`perturb` by a mechanism of this kind, or by the one that is made of what is given."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if mechanism is not None:
+        if not isinstance(mechanism, kind):
+            raise ParameterError(
+                f"expected a {kind.__name__}, got {type(mechanism).__name__}; .perturb takes any mechanism, "
+                "and a domain or an epsilon goes by keyword"
+            )
+        if given:
+            raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
+        return perturb(expr, mechanism, **options)
+    if "epsilon" not in given:
+        raise ParameterError("pass a mechanism, or epsilon in (0, inf)")
+    domain, unmatched = given.pop("domain", None), given.pop("unmatched", "error")
+    if isinstance(domain, Domain) and unmatched != "error":
+        raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
+    if domain is not None:
+        declared = domain if isinstance(domain, Domain) else Domain(domain, unmatched=unmatched)
+        return perturb(expr, kind(declared, **given), **options)
+    make = partial(_perturb_declared, kind=kind, unmatched=unmatched, parameters=given, options=options)
+    make(as_expr(expr), pl.Boolean())  # bad arguments are refused now, not when planned
+    return at_plan_time(as_expr(expr), make)
+
+
+def _perturb_declared(
+    values: pl.Expr, dtype: Any, *, kind: Any, unmatched: Unmatched, parameters: dict[str, Any], options: dict[str, Any]
+) -> pl.Expr:
+    """`perturb` over the domain that a column's dtype declares."""
+    if isinstance(dtype, pl.Enum):
+        labels = dtype.categories.to_list()
+    elif dtype == pl.Boolean:
+        labels = [False, True]
+    else:
+        raise DtypeError(f"column {values.meta.output_name()!r}: pass domain=: a column of {dtype} declares none")
+    return perturb(values, kind(Domain(labels, unmatched=unmatched), **parameters), **options)
+
+
+def one_value_a_row(expr: pl.Expr) -> pl.Expr:
+    """Refuse ``first()``, ``filter()`` and the like, of which Polars would spread one record's value over all rows.
+
+    `Perturb` refuses them too, but the streaming engine broadcasts before it calls. So what Polars cannot tell
+    before it runs (an operation on a selector, a Python function) is refused as well; plain selectors pass.
+    """
+    if expr.meta.is_column_selection() or _constant(expr):
+        return expr
+    if not _keeps_rows(expr):
+        raise ParameterError(
+            "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
+            "tell: compute it in a with_columns or select of its own before, then perturb the column"
+        )
+    return expr
+
+
+def _keeps_rows(expr: pl.Expr) -> bool:
+    with suppress(pl.exceptions.PolarsError):
+        return expr.meta.is_length_preserving()
+    # Polars 2.1 does not know the dtype of bins before it knows the column's, and gives up; they are elementwise.
+    inputs = expr.meta.pop()
+    return len(inputs) == 1 and str(expr) == f"{inputs[0]}.bin_intervals()" and _keeps_rows(inputs[0])
+
+
+def _constant(expr: pl.Expr) -> bool:
+    """Whether all that ``expr`` is made of are literals."""
+    inputs = expr.meta.pop()
+    return all(map(_constant, inputs)) if inputs else expr.meta.is_literal()
+
+
+@dataclass(frozen=True)
+class Perturb:
+    """What Polars calls back.
+
+    A class of plain parameters: it holds no randomness, so that threads, forks and pickled plans can share it, and it
+    pickles by reference, so that a plan serialises without cloudpickle. (Polars passes ``return_dtype`` by keyword.)
+
+    The row index is not decoration. It gives the true length where the value is a literal of length 1,
+    and it keeps the optimizer from evaluating the function on a Parquet file's dictionary, statistics or
+    partition values in place of its rows, where one draw would decide the fate of many records. (Nor will
+    ``pl.repeat`` do: that is a literal too.)
+    """
+
+    mechanism: Mechanism
+    packed: bool
+    constant: bool
+    """The values are a literal, which stands for as many as there are rows; one record's value never does."""
+    noise: KeyedNoise | None = None
+    """Fresh noise if None."""
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
+        """(values, row index[, ids]) -> one report a row, of physical ``return_dtype``."""
+        values, index, ids = inputs[0], inputs[1], inputs[-1]
+        name, n = values.name, len(index)
+        refuse_reports({name: values.dtype})
+        if self.constant and len(values) == 1:
+            values = values.new_from_index(0, n)
+        if len(values) != n:
+            raise ParameterError(
+                f"column {name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
+                "select, repeat or aggregate rows in a step of its own before, then perturb the column"
+            )
+        if len(ids) != n:
+            raise ParameterError(f"column {name!r}: keyed noise needs one id a row, got {len(ids)} ids for {n} rows")
+        masked = index.null_count() > 0  # in a branch of when/then, lazy engines null the other branch's rows
+        if masked:
+            values, ids = values.filter(index.is_not_null()), ids.filter(index.is_not_null())
+        randomness = None if self.noise is None else self.noise.randomness(ids, name)
+        reports = self.mechanism.perturb(to_arrow(values), randomness=randomness, packed=self.packed, column=name)
+        if len(reports) != len(values):  # Polars does not check this in every context
+            raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
+        series = to_physical(name, reports, return_dtype)
+        return spread(series, index.is_not_null()) if masked else series

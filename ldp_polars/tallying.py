@@ -1,0 +1,126 @@
+"""Tallies of reports, and sums of tallies, as aggregations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from ldp_core import Mechanism, MechanismMismatchError, Tally
+from ldp_core.exact.arrays import I64
+from ldp_polars.columns import as_expr, check_mechanism, of_typed, to_arrow, untyped
+
+
+def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
+    """Aggregate reports to a tally, which `merge` adds and `estimate` debiases.
+
+    Args:
+        expr: a column of reports (or its name).
+        mechanism: the one that made them; not needed for typed reports.
+
+    Returns:
+        One ``Struct{n: Int64, counters: Array(Int64, d), fingerprint: String}`` a group.
+
+    Raises:
+        ReportError: when run: nulls, or not the shape of this mechanism's reports.
+        MechanismMismatchError: when run: typed reports of another mechanism.
+        DtypeError: when planned: no mechanism, and no typed reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> df = pl.DataFrame({"reports": [True, False, True]})
+    >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["counters"]
+    [1, 2]
+    """
+    if mechanism is None:
+        return of_typed(expr, tally)
+    return _aggregated(expr, TallyReports(check_mechanism(mechanism)))
+
+
+def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
+    """Aggregate tallies to their sum; null tallies count as none.
+
+    Args:
+        expr: a column of tallies (or its name).
+        mechanism: the one that made the reports.
+
+    Raises:
+        MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> df = pl.DataFrame({"day": [1, 1, 2], "reports": [True, False, True]})
+    >>> daily = df.group_by("day").agg(ldp_polars.tally("reports", m))
+    >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
+    [1, 2]
+    """
+    return _aggregated(expr, MergeTallies(check_mechanism(mechanism)))
+
+
+def _aggregated(expr: pl.Expr | str, function: TallyReports | MergeTallies) -> pl.Expr:
+    return pl.map_batches([as_expr(expr)], function, return_dtype=tally_dtype(function.mechanism), returns_scalar=True)
+
+
+def tally_dtype(mechanism: Mechanism) -> pl.Struct:
+    """Struct{n, counters, fingerprint}."""
+    counters = pl.Array(pl.Int64, mechanism.counters)
+    return pl.Struct({"n": pl.Int64, "counters": counters, "fingerprint": pl.String})
+
+
+@dataclass(frozen=True)
+class TallyReports:
+    """What Polars calls back for `tally`."""
+
+    mechanism: Mechanism
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
+        """Reports -> one tally."""
+        [reports] = inputs
+        arrow = to_arrow(untyped(reports, self.mechanism))
+        return _series(reports.name, self.mechanism.tally(arrow, column=reports.name))
+
+
+@dataclass(frozen=True)
+class MergeTallies:
+    """What Polars calls back for `merge`."""
+
+    mechanism: Mechanism
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
+        """Tallies -> their sum."""
+        [tallies] = inputs
+        n, counters = counts(tallies.drop_nulls(), self.mechanism)
+        return _series(tallies.name, Tally(int(n.sum()), counters.sum(axis=0), self.mechanism.fingerprint))
+
+
+def _series(name: str, tally: Tally) -> pl.Series:
+    counters = pa.FixedSizeListArray.from_arrays(pa.array(tally.counters), len(tally.counters))
+    fields = {"n": pa.array([tally.n], pa.int64()), "counters": counters, "fingerprint": pa.array([tally.fingerprint])}
+    return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))
+
+
+def counts(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
+    """N, int64[k], and the counters, int64[k, counters], of k tallies.
+
+    Raises:
+        MechanismMismatchError: they are not this mechanism's.
+    """
+    if tallies.dtype != tally_dtype(mechanism):
+        raise MechanismMismatchError(
+            f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {tallies.dtype}"
+        )
+    other = int(tallies.struct.field("fingerprint").ne_missing(mechanism.fingerprint).sum())
+    if other:
+        raise MechanismMismatchError(
+            f"column {tallies.name!r}: {other} of {len(tallies)} tallies were made by another mechanism "
+            f"than the given one, {mechanism.fingerprint}"
+        )
+    n = tallies.struct.field("n").to_numpy()
+    counters = tallies.struct.field("counters").to_numpy()
+    if n.dtype != np.int64 or counters.dtype != np.int64:  # what to_numpy makes of nulls
+        raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or counters")
+    return n, counters.reshape(len(tallies), mechanism.counters)
