@@ -263,7 +263,7 @@ class _PerturbDoFn(RecordsDoFn):
         self._plan.check_columns(batch.schema.names)
         ids = None if self._key is None else self._key.ids(batch)
         key = None if self._key is None or self._plan.seed is not None else self._key.secret
-        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=key, ids=ids)
+        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=key, id=ids)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:

@@ -116,7 +116,12 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
 
 
 def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float = 0.95) -> pl.Expr:
-    """`mean` of a column of tallies, as `tally` and `merge` make them, each by itself; null gives null.
+    """`mean` of a column of tallies, each by itself; a null tally gives a null.
+
+    Args:
+        expr: a column of tallies (or its name), as `tally` and `merge` make them.
+        mechanism: the one that made the reports.
+        confidence: of the interval, in (0, 1).
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
@@ -178,7 +183,12 @@ def estimate_distribution(
     buckets: int | None = None,
     method: Method | None = None,
 ) -> pl.Expr:
-    """`distribution` of a column of tallies, as `tally` and `merge` make them, each by itself; null gives null.
+    """`distribution` of a column of tallies, each by itself; a null tally gives a null.
+
+    Args:
+        expr: a column of tallies (or its name), as `tally` and `merge` make them.
+        mechanism: the one that made the reports.
+        confidence, buckets, method: see `distribution`.
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
@@ -236,12 +246,24 @@ def find_heavy_hitters(
     confidence: float = 0.95,
     threshold: float | None = None,
 ) -> pl.Expr:
-    """Search a column of tallies, as `ldp_polars.tally` and `merge` make them, each by itself; null gives null.
+    """`heavy_hitters` of a column of tallies, each by itself; a null tally gives a null.
 
-    Arguments and result are those of `heavy_hitters`.
+    Args:
+        expr: a column of tallies (or its name), as `tally` and `merge` make them.
+        mechanism: the one that made the reports.
+        k, confidence, threshold: see `heavy_hitters`.
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import HeavyHitters, Prefixes
+    >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    >>> df = pl.DataFrame({"word": m.perturb(["rome"] * 5000 + ["oslo"] * 3000), "day": [1, 2] * 4000})
+    >>> daily = df.group_by("day").agg(ldp_polars.tally("word", m))
+    >>> whole = daily.select(ldp_polars.merge("word", m)).select(ldp_polars.find_heavy_hitters("word", m, k=2))
+    >>> whole.explode("word").unnest("word")["value"].to_list()
+    ['rome', 'oslo']
     """
     return _of_tallies(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
 

@@ -18,6 +18,9 @@ FLOORS = {
         "errors",
     ],
     "ldp_core.mechanisms": ["catalogue", "heavy_hitters", "longitudinal", "sketches", "numbers", "oracles"],
+    "ldp_polars": [
+        "namespace", "frames", ("estimates", "drawn"), ("perturbing", "tallying"), ("columns", "noise"), "planned",
+    ],
     "ldp_beam": ["yaml", ("io", "persons", "estimates", "perturb"), "elements"],
 }  # fmt: skip
 # Families import oracles and what is below, not each other.

@@ -307,28 +307,33 @@ class PrivacyPlan(Declared):
         )
 
     def perturb(
-        self, batch: pa.RecordBatch, *, packed: bool = False, key: Secret | None = None, ids: Any = None
+        self,
+        batch: pa.RecordBatch,
+        *,
+        packed: bool = False,
+        key: Secret | None = None,
+        id: Any = None,  # noqa: A002 (its name everywhere)
     ) -> pa.RecordBatch:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
 
         Args:
             batch: the records.
             packed: bit vectors as 64-bit words.
-            key: for keyed noise, with ``ids``, whose record each is; see `Keyed`. Each column's name is its noise's.
-            ids: one a record; with a seeded plan too, and without ``key``.
+            key: for keyed noise, with ``id``; see `Keyed`. Each column's name is its noise's.
+            id: whose record each is; with a seeded plan, and without ``key``, what tells the records apart.
 
         Raises:
-            PlanError: a planned column is missing; or the plan is seeded, and there are no ids or another key.
+            PlanError: a planned column is missing; or the plan is seeded, and there is no id or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
             MechanismMismatchError: the batch says that a planned column holds reports already.
         """
         refuse_reports(batch.schema, self.columns)
         schema = self.schema(batch.schema, packed=packed)
         if self.seed is not None:
-            if key is not None or ids is None:
-                raise PlanError("a seeded plan takes ids, which tell the records apart, and no key")
+            if key is not None or id is None:
+                raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
             key = Secret.from_seed(self.seed)
-        keyed = None if key is None else Keyed(key, ids, column="")
+        keyed = None if key is None else Keyed(key, id, column="")
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)
         return pa.RecordBatch.from_arrays([*reports.values(), *kept], schema=schema)

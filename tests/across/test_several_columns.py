@@ -18,8 +18,8 @@ from ldp_beam.elements.faults import Faults, check_reports
 from ldp_beam.yaml import LdpHistogram, LdpPerturb
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.plans.sampled import SampledColumn
-from ldp_polars import udfs
-from ldp_polars.frames import _drawn_reports
+from ldp_polars import drawn
+from ldp_polars.drawn import perturb_drawn
 
 from ..beam.helpers import run
 from .checks import by_key, check_beam_reads, check_combined, check_counts, true_counts
@@ -73,13 +73,13 @@ def check(frame: pl.DataFrame, plan: PrivacyPlan, name: str, counts) -> None:
 def draws(monkeypatch):
     """The number of rows of each call of the perturbing function for all columns."""
     calls = []
-    original = udfs.PerturbDrawn.__call__
+    original = drawn.PerturbDrawn.__call__
 
     def spy(self, inputs, return_dtype=None):
         calls.append(len(inputs[0]))
         return original(self, inputs, return_dtype)
 
-    monkeypatch.setattr(udfs.PerturbDrawn, "__call__", spy)
+    monkeypatch.setattr(drawn.PerturbDrawn, "__call__", spy)
     return calls
 
 
@@ -126,7 +126,7 @@ def test_polars(name, engine, tmp_path, draws):
 def test_fields_of_an_expression_would_be_of_two_draws(draws):
     """Why the plan unnests a column of structs: here records answer no column, or two."""
     plan = PLANS["sampled"]
-    structs = _drawn_reports(plan.drawn, tuple(COLUMNS), packed=False)
+    structs = perturb_drawn(plan.drawn, tuple(COLUMNS), packed=False)
     reports = events(2000).select(structs.struct.field(name) for name in COLUMNS)
     assert len(draws) > 1
     assert set(answers(reports, plan)) > {0, 1}
@@ -173,7 +173,7 @@ def test_keyed_reports_are_the_same_everywhere(name, packed):
     plan, secret, frame = PLANS[name], Secret.generate(), events(4000)
     ours = frame.ldp.perturb(plan, packed=packed, key=secret, id="id")
     batch = frame.to_arrow().combine_chunks().to_batches()[0]
-    core = plan.perturb(batch, packed=packed, key=secret, ids=batch["id"])
+    core = plan.perturb(batch, packed=packed, key=secret, id=batch["id"])
     assert ours.rows() == pl.from_arrow(core).rows()
     assert frame.lazy().ldp.perturb(plan, packed=packed, key=secret, id="id").collect(engine="streaming").equals(ours)
     assert not frame.ldp.perturb(plan, packed=packed, key=secret, id="id", tag="t").equals(ours)

@@ -338,7 +338,7 @@ def test_keyed_noise_is_that_of_the_secret_which_does_not_travel(tmp_path, monke
     rows = [{"os": ["ios", "android", "web"][i % 3], "user": f"user {i}"} for i in range(200)]
     mechanism = Mechanism.from_dict(plan["columns"]["os"])
     batch = pa.RecordBatch.from_pylist(rows)
-    reports = PrivacyPlan({"os": mechanism}).perturb(batch, packed=True, key=a_secret(), ids=batch["user"])
+    reports = PrivacyPlan({"os": mechanism}).perturb(batch, packed=True, key=a_secret(), id=batch["user"])
     expected = sorted(tuple(words) for words in reports["os"].to_pylist())
     text = bytes(range(32)).hex()
     monkeypatch.setenv(SECRET_ENV, text)

@@ -24,7 +24,6 @@ NO_EXAMPLE = {
     ("ldp_beam.io", "ReadPubSub"),  # they need a server
     ("ldp_beam.io", "WritePubSub"),
     ("ldp_beam", "PrivateHeavyHitters"),  # the example is that of `HeavyHitters`
-    ("ldp_polars", "find_heavy_hitters"),  # `heavy_hitters`
 }
 VIEWS = {"candidates", "rappor_candidates", "sampled_column", "fake_data_column"}
 """Names of mechanisms that are made from another one, and never chosen."""

@@ -334,7 +334,7 @@ def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys,
     assert telemetry(*arguments, "--output", str(out), "--reports", *keyed[where], "--id", "user") == 0
     batch = table.set_column(5, "user", ids.cast(pa.string())) if suffix == "csv" else table  # there ids are text
     batch = batch.combine_chunks().to_batches()[0]
-    expected = MEMOISED.perturb(batch, key=Secret(bytes(range(32))), ids=batch["user"])["os"].to_pylist()
+    expected = MEMOISED.perturb(batch, key=Secret(bytes(range(32))), id=batch["user"])["os"].to_pylist()
     reports = pq.read_table(sorted((out / "reports").glob("*.parquet")))
     assert reports.column_names == ["os", "country", "window_start"]
     assert sorted(reports["os"].to_pylist()) == sorted(expected)

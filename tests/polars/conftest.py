@@ -9,7 +9,7 @@ from scipy import stats
 
 import ldp_polars
 from ldp_core import Mechanism
-from ldp_polars import dtypes, udfs
+from ldp_polars import columns, perturbing
 
 ALPHA = 1e-9
 """Probability of a false alarm of one statistical check, all its comparisons together (about 6 standard errors)."""
@@ -46,13 +46,13 @@ def run(engine, tmp_path):
 def draws(monkeypatch):
     """The number of rows of each call of the perturbing function, in order."""
     calls = []
-    original = udfs.Perturb.__call__
+    original = perturbing.Perturb.__call__
 
     def spy(self, inputs, return_dtype=None):
         calls.append(len(inputs[1]))
         return original(self, inputs, return_dtype)
 
-    monkeypatch.setattr(udfs.Perturb, "__call__", spy)
+    monkeypatch.setattr(perturbing.Perturb, "__call__", spy)
     return calls
 
 
@@ -110,7 +110,7 @@ class Unguarded:
     def __call__(self, inputs, return_dtype=None):
         values = inputs[0]
         reports = self.mechanism.perturb(values.to_arrow(), packed=self.packed)
-        return udfs.physical_series(values.name, reports, return_dtype)
+        return columns.to_physical(values.name, reports, return_dtype)
 
 
 @pytest.fixture
@@ -118,11 +118,11 @@ def unguarded():
     """unguarded(expr, mechanism): a perturbing expression of one input, no guard at all."""
 
     def build(expr, mechanism, *, packed=False):
-        dtype = dtypes.report_dtype(mechanism, packed=packed)
+        dtype = columns.report_dtype(mechanism, packed=packed)
         out = pl.map_batches(
             [expr],
             Unguarded(mechanism, packed),
-            return_dtype=dtypes.physical_report_dtype(mechanism, packed),
+            return_dtype=columns.physical(columns.report_dtype(mechanism, packed=packed)),
             is_elementwise=True,
         )
         return out.cat.to(dtype) if isinstance(dtype, pl.Enum) else out

@@ -8,8 +8,10 @@ import pytest
 
 import ldp_polars
 from ldp_core import Domain, RandomizedResponse, UnaryEncoding
-from ldp_polars import dtypes
-from ldp_polars.dtypes import histogram_dtype, tally_dtype
+from ldp_polars import columns
+from ldp_polars.tallying import tally_dtype
+
+from .helpers import histogram_dtype
 
 N = 240
 STRINGS = ["ios", "android", "web"]
@@ -70,10 +72,10 @@ def test_schema_is_known_without_running_and_right(name, packed, draws):
     schema = later.collect_schema()
     assert draws == []
     assert schema == {
-        "r": dtypes.report_dtype(mechanism, packed=packed),
+        "r": columns.report_dtype(mechanism, packed=packed),
         "t": tally_dtype(mechanism),
         "m": tally_dtype(mechanism),
-        "h": histogram_dtype(mechanism.domain),
+        "h": histogram_dtype(mechanism),
     }
     for engine in ("in-memory", "streaming"):
         out = later.collect(engine=engine)
@@ -166,7 +168,7 @@ def test_reports_in_every_context(context, name, run, support):
         chosen = df["c"].sum()
         heights = HEIGHTS | {"before filter": chosen, "after filter": chosen, "concat": N + chosen}
         assert out.height == heights.get(context, N)
-        assert out.schema["x"] == dtypes.report_dtype(mechanism, packed=packed)
+        assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
         assert out["x"].null_count() == 0
         tally = out.select(ldp_polars.tally("x", mechanism)).item()
         assert tally["n"] == out.height

@@ -22,7 +22,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_polars.dtypes import report_dtype
+from ldp_polars.columns import report_dtype
 
 LABELS = ["ios", "android", "web"]
 N = 3000

@@ -24,7 +24,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core import errors as core_errors
-from ldp_polars import dtypes, udfs
+from ldp_polars import columns, perturbing
 
 N = 64_000
 COLOURS = [f"v{i}" for i in range(16)]
@@ -411,7 +411,7 @@ def test_both_branches_of_when_then_are_perturbed(fault, run, unlikely):
     assert unlikely(yes, 10_000, [mechanism.p, 1 - mechanism.p]) is fault
 
 
-class Unmasked(udfs.Perturb):
+class Unmasked(perturbing.Perturb):
     """`Perturb` that takes a row masked by when/then for a record that is null."""
 
     def __call__(self, inputs, return_dtype=None):
@@ -422,7 +422,7 @@ class Unmasked(udfs.Perturb):
 def test_rows_of_the_other_branch_are_not_taken_for_nulls(fault, engine, run, monkeypatch):
     """Lazy engines hand a branch of when/then its rows, and null in place of the others (polars 2.1, streaming)."""
     if fault:
-        monkeypatch.setattr("ldp_polars.functions.Perturb", Unmasked)
+        monkeypatch.setattr("ldp_polars.perturbing.Perturb", Unmasked)
     df = pl.DataFrame({"x": ["a", "b", "c"] * 4, "c": [True, False, None] * 4})
     mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
     query = pl.when("c").then(ldp_polars.perturb("x", mechanism)).otherwise(None)
@@ -544,7 +544,7 @@ def test_frames_of_no_row_and_one_row(height, packed, mechanism, run):
     ):
         out = run(df, transform)
         assert out.height == height
-        assert out.schema["x"] == dtypes.report_dtype(mechanism, packed=packed)
+        assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
         assert out["x"].null_count() == 0
     tally = run(df, lambda f: f.with_columns(x=noise).select(ldp_polars.tally("x", mechanism))).item()
     assert tally["n"] == height

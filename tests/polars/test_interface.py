@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import pydoc
 import subprocess
 import sys
 
@@ -119,57 +120,45 @@ def test_all_errors_are_ours_and_of_the_usual_kind():
 
 # ---- sugar and documentation
 
-ON_EXPRESSIONS = [
-    "distribution",
-    "estimate",
-    "heavy_hitters",
-    "histogram",
-    "mean",
-    "merge",
-    "perturb",
-    "randomized_response",
-    "tally",
-    "unary_encode",
-]
-ON_FRAMES = {
-    "perturb": ldp_polars.perturb_frame,
-    "histograms": ldp_polars.histograms,
-    "explain": ldp_polars.explain,
-    "sink_parquet": ldp_polars.sink_parquet,
-}
+PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
+ON_FRAMES = {name: PUBLIC[name] for name in ("perturb_frame", "histograms", "explain", "sink_parquet")}
+ELSEWHERE = {"read_plan"}  # of a file
+ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}
+NAMESPACES = [
+    (pl.col("x").ldp, ON_EXPRESSIONS),
+    *((frame.ldp, {"perturb" if n == "perturb_frame" else n: f for n, f in ON_FRAMES.items()})
+      for frame in (pl.DataFrame(), pl.LazyFrame())),
+]  # fmt: skip
+METHODS = [(getattr(on, name), function) for on, functions in NAMESPACES for name, function in functions.items()]
 
 
-@pytest.mark.parametrize(
-    ("sugar", "function"),
-    [
-        *((getattr(namespace.LdpExpr, name), getattr(ldp_polars, name)) for name in ON_EXPRESSIONS),
-        *((getattr(namespace.LdpDataFrame, name), function) for name, function in ON_FRAMES.items()),
-        *((getattr(namespace.LdpLazyFrame, name), function) for name, function in ON_FRAMES.items()),
-    ],
-    ids=lambda f: f.__qualname__,
-)
-def test_methods_document_themselves_and_take_what_the_functions_take(sugar, function):
-    assert sugar.__doc__ == function.__doc__
-    assert len(sugar.__doc__.splitlines()) > 3
-    ours, theirs = (list(inspect.signature(f).parameters.values())[1:] for f in (sugar, function))
-    assert [(p.name, p.default, p.kind) for p in ours] == [(p.name, p.default, p.kind) for p in theirs]
-    for parameter in theirs:
+def test_every_public_function_is_a_method_and_the_other_way_round():
+    for on, functions in NAMESPACES:
+        assert {name for name in dir(on) if not name.startswith("_")} == set(functions)
+    assert set(ldp_polars.__all__) == {*PUBLIC, "NoiseOptions", "Report"}
+
+
+@pytest.mark.parametrize(("method", "function"), METHODS, ids=lambda f: f.__qualname__)
+def test_methods_are_the_functions_without_their_first_argument(method, function):
+    first, *others = inspect.signature(function).parameters.values()
+    assert list(inspect.signature(method).parameters.values()) == others
+    assert first.name in ("expr", "frame", "reports")
+    assert inspect.getdoc(method) == inspect.getdoc(function)
+    for parameter in (first, *others):
         assert parameter.name in function.__doc__
 
 
-def test_every_public_function_has_a_method():
-    methods = {n for n, f in vars(namespace.LdpExpr).items() if inspect.isfunction(f) and not n.startswith("_")}
-    assert methods == set(ON_EXPRESSIONS)
-    assert set(ldp_polars.__all__) == {
-        *ON_EXPRESSIONS,
-        *(f.__name__ for f in ON_FRAMES.values()),
-        "NoiseOptions",
-        "Report",
-        "estimate_distribution",
-        "estimate_mean",
-        "find_heavy_hitters",
-        "read_plan",
-    }
+@pytest.mark.parametrize(("method", "function"), METHODS, ids=lambda f: f.__qualname__)
+def test_help_shows_the_signature(method, function):
+    shown = pydoc.render_doc(method, renderer=pydoc.plaintext)
+    assert f"{function.__name__}{inspect.signature(method)}" in shown
+    assert function.__doc__.splitlines()[0] in shown
+
+
+def test_namespaces_list_their_methods():
+    shown = pydoc.render_doc(namespace.LdpExpr, renderer=pydoc.plaintext)
+    for name, function in ON_EXPRESSIONS.items():
+        assert f"{name}{inspect.signature(function)}" in shown
 
 
 def test_help_is_complete():

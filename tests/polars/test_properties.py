@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 import ldp_polars
 from ldp_core import Domain, RandomizedResponse, Tally, UnaryEncoding
-from ldp_polars.dtypes import histogram_dtype, report_dtype, tally_dtype
+from ldp_polars.columns import report_dtype
+from ldp_polars.tallying import tally_dtype
+
+from .helpers import histogram_dtype
 
 fewer = settings(max_examples=60)
 
@@ -79,7 +82,7 @@ def test_one_report_a_row(data):
     assert out.schema["x"] == report_dtype(mechanism, packed=packed)
     assert out["x"].null_count() == 0
     result = out.select(t=ldp_polars.tally("x", mechanism), h=ldp_polars.histogram("x", mechanism))
-    assert result.schema == {"t": tally_dtype(mechanism), "h": histogram_dtype(mechanism.domain)}
+    assert result.schema == {"t": tally_dtype(mechanism), "h": histogram_dtype(mechanism)}
     tally = Tally.from_dict(result["t"][0])
     assert tally.n == n
     assert tally == mechanism.tally(out["x"].to_arrow())

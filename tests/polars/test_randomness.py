@@ -106,14 +106,14 @@ MORSELS = """
 import polars as pl, numpy as np, ldp_polars
 from ldp_core import Keystream, UnaryEncoding
 from ldp_core import mechanism as core
-from ldp_polars import dtypes, udfs
+from ldp_polars import columns, perturbing
 if sys.argv[1] == "True":
     core.Keystream = lambda: Keystream(bytes(32))
-calls, original = [], udfs.Perturb.__call__
+calls, original = [], perturbing.Perturb.__call__
 def spy(self, inputs, return_dtype=None):
     calls.append(len(inputs[1]))
     return original(self, inputs, return_dtype)
-udfs.Perturb.__call__ = spy
+perturbing.Perturb.__call__ = spy
 word = ldp_polars.perturb("x", UnaryEncoding(range(64), epsilon=0.1, variant="symmetric"), packed=True).arr.first()
 df = pl.DataFrame({"x": np.arange(20_000) % 64})
 out = df.lazy().select(word).collect(engine="streaming")
@@ -242,12 +242,12 @@ def test_worker_processes_draw_independently(method, tmp_path):
 
 def test_no_state_in_the_callable():
     """Only the mechanism and two flags: nothing that a fork or a pickle could duplicate."""
-    from ldp_polars import udfs
+    from ldp_polars import perturbing
 
-    udf = udfs.Perturb(RandomizedResponse(epsilon=1.0), packed=False, constant=False)
+    udf = perturbing.Perturb(RandomizedResponse(epsilon=1.0), packed=False, constant=False)
     assert set(vars(udf)) == {"mechanism", "packed", "constant", "noise"}
     assert udf.noise is None
     before = pickle.dumps(udf)
-    udf([pl.Series([True] * 10), pl.Series(range(10))])
+    udf([pl.Series([True] * 10), pl.Series(range(10))], return_dtype=pl.Boolean())
     assert pickle.dumps(udf) == before
     assert pickle.loads(before) == udf

@@ -18,7 +18,9 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_polars.dtypes import histogram_dtype, tally_dtype
+from ldp_polars.tallying import tally_dtype
+
+from .helpers import histogram_dtype
 
 LABELS = ["ios", "android", "web"]
 MECHANISMS = {
@@ -83,7 +85,7 @@ def test_estimate_of_a_tally_is_the_histogram(mechanism, run):
     later = run(split, lambda f: f.with_columns(pl.col("r").ldp.estimate(mechanism)))
     once = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.histogram(mechanism)).sort("g"))
     assert later.equals(once)
-    assert later.schema["r"] == histogram_dtype(mechanism.domain)
+    assert later.schema["r"] == histogram_dtype(mechanism)
 
 
 def test_tallies_equal_the_cores(mechanism):
@@ -167,7 +169,7 @@ def test_nothing(mechanism, run):
     assert run(df, lambda f: f.group_by("g").agg(tally).select(merge)).item() == empty
     none = run(df, lambda f: f.group_by("g").agg(tally).select(pl.col("r").ldp.estimate(mechanism)))
     assert none.is_empty()
-    assert none.schema["r"] == histogram_dtype(mechanism.domain)
+    assert none.schema["r"] == histogram_dtype(mechanism)
     h = run(df, lambda f: f.select(pl.col("r").ldp.histogram(mechanism)).explode("r").unnest("r"))
     assert h["count"].to_list() == [0.0] * mechanism.domain.size
     assert h["frequency"].is_nan().all()

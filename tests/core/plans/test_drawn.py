@@ -107,7 +107,7 @@ def test_nulls_depend_on_no_value_and_hide_nothing():
     made = []
     for a, b, c in ((None, 0, "a"), ("b", 8, "c")):
         batch = pa.record_batch({"x": pa.array([a] * n, pa.string()), "y": [b] * n, "z": [c] * n})
-        made.append(plan.perturb(batch, packed=True, key=secret, ids=np.arange(n)))
+        made.append(plan.perturb(batch, packed=True, key=secret, id=np.arange(n)))
     there = np.array([answered(made[0][name]) for name in plan.columns])
     assert (there == [answered(made[1][name]) for name in plan.columns]).all()
     assert (there.sum(axis=0) == 1).all()
@@ -156,7 +156,7 @@ def simulated(request):
     plan = SIMULATED[request.param]
     codes = np.tile((np.arange(EACH) % 10 >= 3).astype(np.int64), RUNS)
     batch = pa.record_batch(dict.fromkeys("xyz", pa.array(codes)))
-    reports = plan.seeded(5).perturb(batch, ids=np.arange(len(codes)))
+    reports = plan.seeded(5).perturb(batch, id=np.arange(len(codes)))
     groups = np.repeat(np.arange(RUNS), EACH)
     return plan, {c: m.count_reports(m.reports.from_arrow(reports[c]), groups, RUNS) for c, m in plan.columns.items()}
 
@@ -270,18 +270,18 @@ def test_keyed_reports_are_a_function_of_person_and_value(make):
     plan = make({"x": grr(range(40)), "y": oue(range(9))}, epsilon=1, keep=["id"])
     rng = np.random.default_rng(1)
     batch = pa.record_batch({"x": rng.integers(0, 40, n), "y": rng.integers(0, 9, n), "id": np.arange(n)})
-    first = plan.perturb(batch, key=secret, ids=batch["id"])
-    assert first.equals(plan.perturb(batch, key=secret, ids=batch["id"]))
+    first = plan.perturb(batch, key=secret, id=batch["id"])
+    assert first.equals(plan.perturb(batch, key=secret, id=batch["id"]))
     order = rng.permutation(n)
     shuffled = batch.take(pa.array(order))
-    assert plan.perturb(shuffled, key=secret, ids=shuffled["id"]).to_pylist() == first.take(pa.array(order)).to_pylist()
-    assert not first.equals(plan.perturb(batch, key=Secret.generate(), ids=batch["id"]))
+    assert plan.perturb(shuffled, key=secret, id=shuffled["id"]).to_pylist() == first.take(pa.array(order)).to_pylist()
+    assert not first.equals(plan.perturb(batch, key=Secret.generate(), id=batch["id"]))
     assert not plan.perturb(batch).equals(plan.perturb(batch))
     # what is not drawn does not change with the values
     other = pa.record_batch(
         {"x": (batch["x"].to_numpy() + 1) % 40, "y": (batch["y"].to_numpy() + 1) % 9, "id": np.arange(n)}
     )
-    again = plan.perturb(other, key=secret, ids=other["id"])
+    again = plan.perturb(other, key=secret, id=other["id"])
     drawn = plan.drawn.draw(n, Keyed(secret, np.arange(n), column=""))
     check_uniform(np.bincount(drawn))
     for position, name in enumerate("xy"):
@@ -313,7 +313,7 @@ def test_the_draw_is_the_persons_own_and_independent_of_the_columns_noise():
 def test_seeded_plans():
     plan = PrivacyPlan.sampled({"x": AB, "y": AB}, epsilon=1).seeded(3)
     batch = pa.record_batch({"x": AB * 50, "y": AB * 50})
-    assert plan.perturb(batch, ids=np.arange(100)).equals(plan.perturb(batch, ids=np.arange(100)))
+    assert plan.perturb(batch, id=np.arange(100)).equals(plan.perturb(batch, id=np.arange(100)))
     assert plan.drawn == plan.seeded(None).drawn
 
 

@@ -282,13 +282,13 @@ def test_a_seeded_plan_perturbs_by_ids():
     plan = PrivacyPlan({"x": UnaryEncoding(range(9), epsilon=1.0), "y": UnaryEncoding(range(9), epsilon=1.0)}).seeded(7)
     values = pa.array(np.arange(90) % 9)
     batch = pa.record_batch({"x": values, "y": values})
-    first = plan.perturb(batch, ids=np.arange(90))
+    first = plan.perturb(batch, id=np.arange(90))
     order = np.random.default_rng(0).permutation(90)
-    assert plan.perturb(batch.take(pa.array(order)), ids=order).equals(first.take(pa.array(order)))
+    assert plan.perturb(batch.take(pa.array(order)), id=order).equals(first.take(pa.array(order)))
     assert not first["x"].equals(first["y"])
-    assert not plan.seeded(8).perturb(batch, ids=np.arange(90)).equals(first)
-    for options in ({}, {"key": Secret.generate(), "ids": np.arange(90)}):
-        with pytest.raises(PlanError, match="seeded plan takes ids"):
+    assert not plan.seeded(8).perturb(batch, id=np.arange(90)).equals(first)
+    for options in ({}, {"key": Secret.generate(), "id": np.arange(90)}):
+        with pytest.raises(PlanError, match="seeded plan takes id="):
             plan.perturb(batch, **options)
 
 

@@ -112,7 +112,7 @@ def test_a_sampled_sketch_has_the_errors_of_its_collisions():
         m = SampledColumn(CountMeanSketch("int", epsilon=3.0, hashes=8, width=16, salt=salt).over([1, 2]), columns=2)
         plan = PrivacyPlan({"x": m, "y": m})
         batch = pa.record_batch({"x": values, "y": values})
-        reports = plan.perturb(batch, key=Secret.from_seed(salt), ids=np.arange(5000))
+        reports = plan.perturb(batch, key=Secret.from_seed(salt), id=np.arange(5000))
         histogram = m.estimate(m.tally(reports.column("x")))
         z += (histogram.counts / histogram.standard_errors).tolist()
     assert 0.5 < np.std(z) < 2  # (it was 6.1)
