@@ -398,7 +398,7 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
     arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", write(table, tmp_path / "events.parquet")]
     assert telemetry(*arguments, "--output", str(out), "--id", "user") == 0
     batch = table.combine_chunks().to_batches()[0]
-    reports = plan.perturb(batch, ids=batch["user"])
+    reports = plan.perturb(batch, id=batch["user"])
     for row in histograms(out):
         m = plan[row["column"]]
         here = pc.equal(pc.floor_temporal(batch["t"], unit="day"), row["window_start"])
