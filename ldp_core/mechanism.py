@@ -93,10 +93,13 @@ class Mechanism(Declared, ABC):
     def reports(self) -> ReportFormat:
         """What reports look like."""
 
+    chunk: ClassVar[int] = 1 << 16
+    """How many elements of reports are made at a time, so that the intermediate arrays stay in a cache."""
+
     @property
     def block_size(self) -> int:
-        """How many records are perturbed at a time, so that the intermediate arrays stay in a cache."""
-        return 1 << 16
+        """How many records are perturbed at a time."""
+        return max(self.chunk // self.reports.width, 1)
 
     @abstractmethod
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

@@ -26,6 +26,11 @@ class ReportFormat(Declared, ABC):
     def arrow_type(self, *, packed: bool = False) -> pa.DataType:
         """Arrow type of a report column. ``packed`` concerns bit vectors only."""
 
+    @property
+    def width(self) -> int:
+        """Elements of a report in the working layout."""
+        return 1
+
     @abstractmethod
     def empty(self, n: int) -> Native:
         """Room for ``n`` reports in the working layout."""

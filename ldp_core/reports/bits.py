@@ -52,9 +52,14 @@ class Bits(ReportFormat):
     def arrow_type(self, *, packed: bool = False) -> pa.DataType:
         return pa.list_(pa.uint64(), row_words(self.d)) if packed else pa.list_(pa.bool_(), self.d)
 
+    @property
+    @override
+    def width(self) -> int:
+        return row_bytes(self.d)
+
     @override
     def empty(self, n: int) -> U8:
-        return np.empty((n, row_bytes(self.d)), np.uint8)
+        return np.empty((n, self.width), np.uint8)
 
     @override
     def to_arrow(self, reports: U8, *, packed: bool = False) -> pa.Array:

@@ -84,6 +84,11 @@ class Row(ReportFormat):
     def arrow_type(self, *, packed: bool = False) -> pa.DataType:
         return pa.list_(pa.from_numpy_dtype(self.dtype), self.size)
 
+    @property
+    @override
+    def width(self) -> int:
+        return self.size
+
     @override
     def empty(self, n: int) -> Native:
         return np.empty((n, self.size), self.dtype)

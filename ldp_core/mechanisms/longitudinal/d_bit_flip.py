@@ -64,6 +64,7 @@ class DBitFlip(Longitudinal):
     """
 
     name: ClassVar[str] = "d_bit_flip"
+    chunk: ClassVar[int] = 1 << 17  # buckets stay in the L2 cache
 
     domain: Domain = converted(Domain.of)
     epsilon_infinity: float = parameter(check_epsilon)
@@ -157,12 +158,6 @@ class DBitFlip(Longitudinal):
         about, q = said.sum(axis=-1), float(1 - fraction(self._keep))
         ones = said[..., 1] + q * (n * float(self._rate) - about)
         return super().debias(n, ones, confidence=confidence, simultaneous=simultaneous)
-
-    @property
-    @override
-    def block_size(self) -> int:
-        """2^17 bits of reports: their buckets stay in the L2 cache."""
-        return max((1 << 17) // self.bits, 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

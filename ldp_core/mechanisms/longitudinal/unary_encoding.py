@@ -52,6 +52,7 @@ class LongitudinalUnaryEncoding(Chain):
     """
 
     name: ClassVar[str] = "longitudinal_unary_encoding"
+    chunk: ClassVar[int] = 1 << 18  # permanent and instantaneous bits stay in the L2 cache
 
     domain: Domain = converted(Domain.of)
     epsilon_infinity: float = parameter(check_epsilon)
@@ -114,12 +115,6 @@ class LongitudinalUnaryEncoding(Chain):
         """Inputs that differ in two bits."""
         p2, q2 = (rates[0] for rates in self.instantaneous.expected_parts())
         return self._ratio_with(p2, q2)
-
-    @property
-    @override
-    def block_size(self) -> int:
-        """2^18 bytes of reports: permanent and instantaneous bits stay in the L2 cache."""
-        return max((1 << 18) // row_bytes(self.domain.size), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

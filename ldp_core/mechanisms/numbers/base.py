@@ -19,7 +19,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -47,12 +47,9 @@ class Numeric(Mechanism):
     which low is 0 and high is 1, unless a docstring says that they are in the numbers' own unit.
     """
 
-    domain: Interval
+    chunk: ClassVar[int] = 1 << 15  # codes, noise and reports stay in the L2 cache
 
-    @property
-    @override
-    def block_size(self) -> int:
-        return _BLOCK
+    domain: Interval
 
     # ---- what a subclass supplies
 
@@ -242,7 +239,6 @@ class Symbols(Numeric):
         return mean, error, *normal_interval(mean, error, confidence)
 
 
-_BLOCK = 1 << 15  # records at a time: codes, noise and reports stay in the L2 cache
 _BYTE = 256
 _COARSE = 0.05  # share of the interval above which `explain` warns of the error
 

@@ -20,6 +20,8 @@ from ldp_core.reports.bits import clear_padding, row_bytes
 class IndependentBits(FrequencyOracle):
     """Bit vectors whose bits are independent: the true value's is 1 with probability p, any other with q."""
 
+    chunk: ClassVar[int] = 1 << 19  # the random bits are still in a cache when the true one is drawn
+
     @property
     @abstractmethod
     def thresholds(self) -> tuple[int, int]:
@@ -41,12 +43,6 @@ class IndependentBits(FrequencyOracle):
     @override
     def reports(self) -> Bits:
         return Bits(self.domain.size)
-
-    @property
-    @override
-    def block_size(self) -> int:
-        """2^19 bytes of reports: the random bits are still in a cache when the true one is drawn."""
-        return max((1 << 19) // row_bytes(self.domain.size), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

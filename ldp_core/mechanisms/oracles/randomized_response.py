@@ -56,6 +56,7 @@ class RandomizedResponse(FrequencyOracle):
     """
 
     name: ClassVar[str] = "randomized_response"
+    chunk: ClassVar[int] = 1 << 18
 
     domain: Domain = parameter(check_reported, what="randomized response")
     epsilon: float = parameter(check_epsilon)
@@ -139,11 +140,6 @@ class RandomizedResponse(FrequencyOracle):
     @override
     def reports(self) -> Value:
         return Value(self.domain)
-
-    @property
-    @override
-    def block_size(self) -> int:
-        return 1 << 18
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

@@ -74,6 +74,7 @@ class SummationHistogramEncoding(FrequencyOracle):
     """
 
     name: ClassVar[str] = "summation_histogram_encoding"
+    chunk: ClassVar[int] = 1 << 17  # 256 KiB of leading bits
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
@@ -189,12 +190,6 @@ class SummationHistogramEncoding(FrequencyOracle):
         """Two entries differ, one each way (with ``unmatched="none"`` also one, which is less)."""
         weights = self._weights[1]
         return max(Fraction(x, y) for x, y in zip(weights[::-1], weights, strict=True)) ** 2
-
-    @property
-    @override
-    def block_size(self) -> int:
-        """2^17 entries: 256 KiB of leading bits."""
-        return max((1 << 17) // self.domain.size, 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

@@ -31,6 +31,11 @@ class NumberedBits(Row):
         """The format for numbers below ``limit`` and so many bits."""
         return cls(np.dtype(np.uint64), 1 + row_words(bits), limit, bits)
 
+    @property
+    @override
+    def width(self) -> int:
+        return row_bytes(self.bits)
+
     @override
     def check(self, rows: Native, column: str) -> None:
         wrong = rows[:, 0] >= np.uint64(self.limit)

@@ -186,6 +186,7 @@ class CountMeanSketch(CountMean):
     """
 
     name: ClassVar[str] = "count_mean_sketch"
+    chunk: ClassVar[int] = 1 << 19
 
     domain: OpenDomain = converted(OpenDomain.of)
     epsilon: float = parameter(check_epsilon)
@@ -245,11 +246,6 @@ class CountMeanSketch(CountMean):
         """A function's number and bits."""
         return NumberedBits.of(self.hashes, self.width)
 
-    @property
-    @override
-    def block_size(self) -> int:
-        return max(_BLOCK // row_bytes(self.width), 1)
-
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         p, q = self._encoding.thresholds
@@ -274,5 +270,4 @@ class CountMeanSketch(CountMean):
         return not counts.size or bool(counts.min() >= 0 and self.table(counts).max(axis=-1).sum() <= n)
 
 
-_BLOCK = 1 << 19  # bytes of bits made at a time
 _FUNCTION, _BITS = 0, 1  # lanes of noise

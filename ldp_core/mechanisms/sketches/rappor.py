@@ -94,6 +94,7 @@ class Rappor(FilterSketch):
     """
 
     name: ClassVar[str] = "rappor"
+    chunk: ClassVar[int] = 1 << 16  # filters with their noise, eight times as much, stay in the L2 cache
     memoised: ClassVar[bool] = True
 
     domain: OpenDomain = converted(OpenDomain.of)
@@ -200,11 +201,6 @@ class Rappor(FilterSketch):
     def reports(self) -> NumberedBits:
         """A cohort and the bits."""
         return NumberedBits.of(self.cohorts, self.bits)
-
-    @property
-    @override
-    def block_size(self) -> int:
-        return max(_BLOCK // row_bytes(self.bits), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
@@ -338,6 +334,5 @@ def _unsigned(values: Any) -> U64:
 
 
 _MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
-_BLOCK = 1 << 16  # bytes of filters at a time: with their noise, eight times as much, they stay in the L2 cache
 _PERMANENT, _COHORT = 0, 2  # lanes of noise; cohorts share no AES block with anything
 _ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise
