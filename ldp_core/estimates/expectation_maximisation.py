@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from ldp_core.exact.arrays import F64
 
-Linear: TypeAlias = Callable[[F64], F64]
+_Linear: TypeAlias = Callable[[F64], F64]
 
-MOST_STEPS = 10_000
+_MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +55,13 @@ class Fit:
 
 def fit(
     counts: npt.NDArray[np.number],
-    mixture: Linear,
-    backward: Linear,
+    mixture: _Linear,
+    backward: _Linear,
     d: int,
     *,
     smoothing: float = 0.0,
     gain: float | None = None,
-    most: int = MOST_STEPS,
+    most: int = _MOST_STEPS,
 ) -> Fit:
     """Fit d shares to the counts of cells.
 

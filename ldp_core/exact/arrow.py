@@ -65,7 +65,7 @@ def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
         if items is not None:
             with suppress(*CONVERSION_ERRORS):
                 numbers = pa.array(items, pa.float64(), from_pandas=False)
-    if numbers is not None and (is_number(numbers.type) or pa.types.is_null(numbers.type)):
+    if numbers is not None and (_is_number(numbers.type) or pa.types.is_null(numbers.type)):
         floats: npt.NDArray[np.float64] = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return floats
     raise DtypeError(f"column {column!r}: an interval needs numbers, got {kind}")
@@ -95,7 +95,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def is_number(kind: pa.DataType) -> bool:
+def _is_number(kind: pa.DataType) -> bool:
     """Whether ``kind`` is one of Arrow's integers, floats or decimals."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
@@ -104,7 +104,7 @@ _IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
     "bool": pa.types.is_boolean,
     "int": pa.types.is_integer,
     "str": is_text,
-    "float": is_number,
+    "float": _is_number,
 }
 
 

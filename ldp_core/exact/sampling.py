@@ -27,7 +27,7 @@ ONE = 1 << BITS
 _STEP = 8  # bits of U drawn at a time
 _BLOCK = 1 << 19  # bytes of output at a time: long enough for two threads to overlap, eight planes of it fit in a cache
 
-UInts = npt.NDArray[Any]
+_UInts = npt.NDArray[Any]
 
 
 class Source(Protocol):
@@ -87,7 +87,7 @@ def _less_than(threshold: int, bits: int, out: U8, source: Source) -> None:
             words[tied] |= (more & equal).view(word)
 
 
-def uniform_below(d: int, n: int, source: Source) -> UInts:
+def uniform_below(d: int, n: int, source: Source) -> _UInts:
     """Return ``n`` independent integers, exactly uniform over ``range(d)``, for 1 <= d <= 2**31.
 
     The dtype is uint8 for d <= 256 and uint32 above. Multiply-and-shift with rejection:
@@ -99,7 +99,7 @@ def uniform_below(d: int, n: int, source: Source) -> UInts:
         return source.bytes(n) & np.uint8(d - 1)
     word, product, result = (np.uint16, np.uint32, np.uint8) if d <= 256 else (np.uint32, np.uint64, np.uint32)
     bits = 8 * np.dtype(word).itemsize
-    out: UInts = np.empty(n, result)
+    out: _UInts = np.empty(n, result)
     for start in range(0, n, _BLOCK):
         part = out[start : start + _BLOCK]
         wide = np.multiply(source.bytes(len(part) * bits // 8).view(word), d, dtype=product)

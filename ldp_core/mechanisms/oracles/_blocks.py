@@ -37,7 +37,7 @@ class Block(NamedTuple):
     intersection: int | Fraction
 
 
-class Chances(NamedTuple):
+class _Chances(NamedTuple):
     """Of a report, given whose value is the true one."""
 
     supports: Fraction
@@ -91,7 +91,7 @@ class BlockReports(FrequencyOracle):
         return Fraction(self.block.intersection) / self.block.support
 
     @cached_property
-    def _chances(self) -> tuple[Chances, Chances, Chances]:
+    def _chances(self) -> tuple[_Chances, _Chances, _Chances]:
         """Given that the true value is v; that it is another one of v's block; one of another block."""
         b, s, c = self.block
         own, rest = self.own, (1 - self.own) / (self.points - s)
@@ -102,10 +102,10 @@ class BlockReports(FrequencyOracle):
             self._chances_of(rest * s, rest * b),
         )
 
-    def _chances_of(self, supports: Fraction, in_block: Fraction) -> Chances:
+    def _chances_of(self, supports: Fraction, in_block: Fraction) -> _Chances:
         low, high = -self._less, 1 - self._less
         mean = supports + low * in_block
-        return Chances(supports, in_block, mean, supports * high**2 + (in_block - supports) * low**2 - mean**2)
+        return _Chances(supports, in_block, mean, supports * high**2 + (in_block - supports) * low**2 - mean**2)
 
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: the expected part in X of a report if the value is true, if another one is."""

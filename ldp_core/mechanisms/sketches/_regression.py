@@ -28,7 +28,7 @@ from ldp_core.exact.arrays import F64, I64, Bools
 
 Correction = Literal["bonferroni", "fdr"]
 
-FULL = 0.8
+_FULL = 0.8
 """With more candidates than this share of the bits the regression is close to underdetermined (so the R code)."""
 _PIVOT = 1e-6  # share of a candidate's variance that the others must leave for it to be told apart
 _SWEEPS = 1000
@@ -94,7 +94,7 @@ class Design:
     def contrast(self) -> float:
         """(q* - p*) root of k d (1 - d) (1 - c / (m k)): how much of a report's bits a value moves."""
         d, c = self._even, self.positions.shape[1]
-        room = max(1 - c / (self.cohorts * self.bits), 1 - FULL)  # (beyond that candidates are selected)
+        room = max(1 - c / (self.cohorts * self.bits), 1 - _FULL)  # (beyond that candidates are selected)
         return (self.q_star - self.p_star) * math.sqrt(self.bits * d * (1 - d) * room)
 
     def fit(self, sizes: I64, ones: I64) -> Fit:
@@ -113,7 +113,7 @@ class Design:
             target += weighted @ y[some].reshape(-1)
         rows = len(self.density) * int(np.count_nonzero(sizes))
         selected = np.arange(c)
-        if c > FULL * rows or _nearly_singular(gram):
+        if c > _FULL * rows or _nearly_singular(gram):
             selected = self._select(gram, target, n, rows)
         functionals = _functionals(gram, selected)
         shares = functionals @ target
@@ -148,7 +148,7 @@ class Design:
         middle = (self.p_star + self.q_star) / 2
         noise = middle * (1 - middle) / (self.q_star - self.p_star) ** 2 / n
         coefficients = nonnegative(gram, target, level * np.sqrt(noise * np.diag(gram)))
-        order = np.argsort(-coefficients, kind="stable")[: int(FULL * rows)]
+        order = np.argsort(-coefficients, kind="stable")[: int(_FULL * rows)]
         order = order[coefficients[order] > 0]
         return np.sort(order[_independent(gram[np.ix_(order, order)])])
 

@@ -44,7 +44,7 @@ from ldp_core.parameters import check_epsilon, check_integer, converted, paramet
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 
-MOST_CELLS = 1 << 26
+_MOST_CELLS = 1 << 26
 """Of a sketch: half a GiB of counts."""
 MOST_SALT = (1 << 64) - 1
 
@@ -58,8 +58,8 @@ def check_width(name: str, value: int, hashes: int) -> int:
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or not 2 <= value <= MOST_BUCKETS or value & (value - 1):
         raise ParameterError(f"{name} must be a power of two in [2, {MOST_BUCKETS}], got {value!r}")
-    if hashes * value > MOST_CELLS:
-        raise ParameterError(f"hashes * {name} must be at most {MOST_CELLS}, got {hashes * value}")
+    if hashes * value > _MOST_CELLS:
+        raise ParameterError(f"hashes * {name} must be at most {_MOST_CELLS}, got {hashes * value}")
     return value
 
 

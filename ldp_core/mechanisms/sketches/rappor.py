@@ -46,7 +46,7 @@ from ldp_core.reports.bits import row_bytes
 Hashing = Literal["aes", "md5"]
 
 
-def check_hashing(name: str, value: Hashing, domain: OpenDomain) -> Hashing:
+def _check_hashing(name: str, value: Hashing, domain: OpenDomain) -> Hashing:
     """Return ``value``.
 
     Raises:
@@ -104,7 +104,7 @@ class Rappor(FilterSketch):
     f: float = parameter(check_share)
     p: float = parameter(check_share)
     q: float = parameter(check_share)
-    hashing: Hashing = parameter(check_hashing, domain=lambda self: self.domain)
+    hashing: Hashing = parameter(_check_hashing, domain=lambda self: self.domain)
     epsilon: float = derived()
 
     def __init__(
