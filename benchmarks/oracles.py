@@ -23,6 +23,7 @@ from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
     DBitFlip,
+    FrequencyOracle,
     HadamardCountMeanSketch,
     HadamardResponse,
     HybridProjectiveGeometryResponse,
@@ -41,7 +42,6 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
 
 BAR = 20.0
 OURS = 1_000_000
