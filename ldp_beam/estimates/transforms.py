@@ -161,7 +161,7 @@ class Estimate(RecordsTransform):
 
     def _partial_tallies(self) -> PartialTallies:
         """The DoFn that makes partial tallies."""
-        options = {
+        options: dict[str, Any] = {
             "windows": self._windows,
             "event_time": self._event_time,
             "by": self._by,
