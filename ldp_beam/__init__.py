@@ -14,7 +14,6 @@ events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more tha
 Sources and sinks are in `ldp_beam.io`.
 """
 
-from ldp_beam.elements.coders import RecordBatchCoder, TallyCoder
 from ldp_beam.elements.rows import DeadLetter, DistributionRow, HistogramRow, MeanRow
 from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
 from ldp_beam.estimates.transforms import (
@@ -51,8 +50,6 @@ __all__ = [
     "PrivateHistogram",
     "PrivateMean",
     "RandomizedResponse",
-    "RecordBatchCoder",
-    "TallyCoder",
     "TallyCombineFn",
     "UnaryEncode",
 ]
