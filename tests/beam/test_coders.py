@@ -12,7 +12,7 @@ from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
+from ldp_beam.elements.coders import AnyReports, AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_core import PrivacyPlan, ReportError, Tally
 
 from .helpers import SURE, SURE_BITS, run
