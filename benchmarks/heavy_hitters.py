@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from benchmarks.peers import installed
 from benchmarks.timing import Row, compare
-from ldp_core.inputs.prefixes import Prefixes
-from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
-from ldp_core.mechanisms.oracles.local_hashing import FUNCTION, PRIME, LocalHashing
+from ldp_core import HeavyHitters, LocalHashing, Prefixes
+from ldp_core.mechanisms.oracles.hash_families import FUNCTION, PRIME
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

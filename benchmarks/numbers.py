@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from benchmarks.columns import EPSILON
 from benchmarks.timing import Row, absolute, compare
-from ldp_core import Hybrid, OneBitMean, Piecewise, SquareWave, StochasticRounding
-from ldp_core.mechanisms.numbers.base import Numeric
+from ldp_core import Hybrid, Numeric, OneBitMean, Piecewise, SquareWave, StochasticRounding
 
 F64 = npt.NDArray[np.float64]
 

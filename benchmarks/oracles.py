@@ -23,6 +23,7 @@ from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
     DBitFlip,
+    FrequencyOracle,
     HadamardCountMeanSketch,
     HadamardResponse,
     HybridProjectiveGeometryResponse,
@@ -41,7 +42,6 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
 
 BAR = 20.0
 OURS = 1_000_000
@@ -138,9 +138,9 @@ def _plan_against(label: str, plan: PrivacyPlan, peer: Peer, d: int, scale: floa
     table = np.random.default_rng(1).integers(0, d, (n, len(plan.columns)))
     batch = pa.RecordBatch.from_arrays([pa.array(c) for c in table.T], names=list(plan.columns))
     theirs = table[: peer.n].tolist()
-    reports, their_reports = plan.perturb(batch), [peer.client(v) for v in theirs]
+    reports, their_reports = plan.perturb(batch, packed=True), [peer.client(v) for v in theirs]
     jobs = {
-        "client": (lambda: plan.perturb(batch), lambda: [peer.client(v) for v in theirs]),
+        "client": (lambda: plan.perturb(batch, packed=True), lambda: [peer.client(v) for v in theirs]),
         "server": (
             lambda: [_estimate(m, reports.column(name)) for name, m in plan.oracles.items()],
             lambda: peer.server(their_reports),

@@ -64,11 +64,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
         "Tally and estimate": (
             "beam numbers heavy_hitters",
-            "Histogram PrivateHistogram Mean PrivateMean Distribution PrivateDistribution HeavyHitters "
+            "Estimate Histogram PrivateHistogram Mean PrivateMean Distribution PrivateDistribution HeavyHitters "
             "PrivateHeavyHitters TallyCombineFn HistogramCombineFn",
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
-        "Rows and coders": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter RecordBatchCoder TallyCoder"),
+        "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),
     },
     "ldp_beam.io": {
         "Sources and sinks": ("beam deploy live", "ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder"),

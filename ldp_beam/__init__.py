@@ -14,13 +14,19 @@ events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more tha
 Sources and sinks are in `ldp_beam.io`.
 """
 
-from ldp_beam.elements.coders import RecordBatchCoder, TallyCoder
-from ldp_beam.elements.rows import DeadLetter, HistogramRow
+from ldp_beam.elements.rows import DeadLetter, DistributionRow, HistogramRow, MeanRow
 from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
-from ldp_beam.estimates.distribution import Distribution, DistributionRow, PrivateDistribution
-from ldp_beam.estimates.heavy_hitters import HeavyHitters, PrivateHeavyHitters
-from ldp_beam.estimates.histogram import Histogram, PrivateHistogram
-from ldp_beam.estimates.mean import Mean, MeanRow, PrivateMean
+from ldp_beam.estimates.transforms import (
+    Distribution,
+    Estimate,
+    HeavyHitters,
+    Histogram,
+    Mean,
+    PrivateDistribution,
+    PrivateHeavyHitters,
+    PrivateHistogram,
+    PrivateMean,
+)
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 
@@ -30,6 +36,7 @@ __all__ = [
     "Deduplicate",
     "Distribution",
     "DistributionRow",
+    "Estimate",
     "HeavyHitters",
     "Histogram",
     "HistogramCombineFn",
@@ -43,8 +50,6 @@ __all__ = [
     "PrivateHistogram",
     "PrivateMean",
     "RandomizedResponse",
-    "RecordBatchCoder",
-    "TallyCoder",
     "TallyCombineFn",
     "UnaryEncode",
 ]

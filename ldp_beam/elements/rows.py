@@ -1,14 +1,60 @@
-"""What comes out: one row of an estimated histogram, and a count of records that could not be used."""
+"""What comes out: rows of estimates, and counts of records that could not be used."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+# Beam reads the types of the fields, which therefore must be no strings: no ``from __future__ import annotations``.
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
 
-class HistogramRow(NamedTuple):
+class _NamedTuple:
+    """What type checkers need to know of rows."""
+
+    _fields: ClassVar[tuple[str, ...]]
+    _make: ClassVar[Callable[[Iterable[Any]], Self]]
+    _asdict: Callable[[], dict[str, Any]]
+
+
+class Head(_NamedTuple):
+    """The fields that every row of an estimate begins with."""
+
+    window_start: Timestamp
+    window_end: Timestamp
+    pane_index: int
+    pane_timing: str
+    pane_is_first: bool
+    pane_is_last: bool
+    column: str
+    key: Mapping[str, str]
+
+
+class Tail:
+    """The fields that every row of an estimate ends with."""
+
+    n: int
+    confidence: float
+    epsilon: float
+    fingerprint: str
+
+
+Row = TypeVar("Row")
+
+
+def _row(cls: type[Row]) -> type[Row]:
+    """A NamedTuple of the fields of ``cls`` between those of `Head` and `Tail`; a Beam schema type."""
+    fields = {**Head.__annotations__, **cls.__annotations__, **Tail.__annotations__}
+    make: Any = NamedTuple
+    made = make(cls.__name__, list(fields.items()))
+    made.__module__, made.__doc__ = cls.__module__, cls.__doc__
+    registry.register_coder(made, RowCoder)
+    return made  # type: ignore[no-any-return]
+
+
+@_row
+class HistogramRow(Head, Tail):
     """The estimate of one value in one pane of one window, for one key. A Beam schema type.
 
     Attributes:
@@ -29,24 +75,47 @@ class HistogramRow(NamedTuple):
         fingerprint: of the mechanism.
     """
 
-    window_start: Timestamp
-    window_end: Timestamp
-    pane_index: int
-    pane_timing: str
-    pane_is_first: bool
-    pane_is_last: bool
-    column: str
-    key: Mapping[str, str]
     value: str
-    count: float  # type: ignore[assignment]  # hides tuple.count
+    count: float
     frequency: float
     standard_error: float
     low: float
     high: float
-    n: int
-    confidence: float
-    epsilon: float
-    fingerprint: str
+
+
+@_row
+class MeanRow(Head, Tail):
+    """The estimated mean in one pane of one window, for one key. A Beam schema type.
+
+    Attributes:
+        window_start to key, and n to fingerprint: see `HistogramRow`.
+        mean: of the numbers, unbiased, in their own unit; nan if n is 0.
+        standard_error, low, high: of ``mean``, and the ends of its confidence interval.
+    """
+
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+
+
+@_row
+class DistributionRow(Head, Tail):
+    """One bucket of the estimated distribution in one pane of one window, for one key. A Beam schema type.
+
+    Attributes:
+        window_start to key, and n to fingerprint: see `HistogramRow`.
+        left, right: ends of the bucket, in the numbers' own unit.
+        frequency: estimated share of the numbers in the bucket; nan if n is 0.
+        standard_error, low, high: of ``frequency``, and the ends of its confidence interval, each bucket's own.
+    """
+
+    left: float
+    right: float
+    frequency: float
+    standard_error: float
+    low: float
+    high: float
 
 
 class DeadLetter(NamedTuple):
@@ -63,8 +132,7 @@ class DeadLetter(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count
 
 
-for _row in (HistogramRow, DeadLetter):
-    registry.register_coder(_row, RowCoder)
+registry.register_coder(DeadLetter, RowCoder)
 
 
 def is_histogram_row(element: object) -> bool:

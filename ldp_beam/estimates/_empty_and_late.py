@@ -28,6 +28,7 @@ from typing_extensions import override
 from ldp_beam.elements.faults import LATE
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.estimates._partials import Key, KeyedTally
 from ldp_core import ParameterError, Tally
 
 Time: TypeAlias = datetime | float | Timestamp
@@ -48,7 +49,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         ParameterError: other windows, or a stretch that ends before it begins.
     """
 
-    def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[tuple[str, ...], ...], empty: Tally) -> None:
+    def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
         super().__init__()
         if not isinstance(windows, (FixedWindows, SlidingWindows)):
             raise ParameterError("fill= needs fixed or sliding windows, of which there is one after the other")
@@ -76,9 +77,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
                 | "Once" >> beam.Create([None], reshuffle=False)
                 | "Windows" >> beam.ParDo(_Windows(self._start, self._end, self._step))
             )
-        return stamped | "Keys" >> beam.ParDo(_Keys(self._keys, self._empty)).with_output_types(
-            tuple[tuple[str, ...], Tally]
-        )
+        return stamped | "Keys" >> beam.ParDo(_Keys(self._keys, self._empty)).with_output_types(KeyedTally)
 
 
 def _timestamp(time: Time) -> Timestamp:
@@ -107,11 +106,11 @@ class _Windows(beam.DoFn):
 
 
 class _Keys(beam.DoFn):
-    def __init__(self, keys: tuple[tuple[str, ...], ...], empty: Tally) -> None:
+    def __init__(self, keys: tuple[Key, ...], empty: Tally) -> None:
         self._keys, self._empty = keys, empty
 
     @override
-    def process(self, element: None) -> Iterator[tuple[tuple[str, ...], Tally]]:
+    def process(self, element: None) -> Iterator[KeyedTally]:
         for key in self._keys:
             yield key, self._empty
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,10 @@ from ldp_core.exact.arrays import I64
 from ldp_core.plans.plan import plan_of, refuse_reports
 from ldp_core.plans.provenance import check_made_by
 from ldp_core.reports import Native
+
+Key: TypeAlias = tuple[str, ...]
+"""The text of each column that is tallied by; empty without such columns."""
+KeyedTally: TypeAlias = tuple[Key, Tally]
 
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 
@@ -77,9 +81,7 @@ class PartialTallies(RecordsDoFn):
         out += [WindowedValue((texts[key], empty), _seconds(time), window) for time, key in slotted.empty.tolist()]
         return out
 
-    def _in_own_windows(
-        self, part: Part, natives: Native, keys: I64, texts: list[tuple[str, ...]]
-    ) -> list[WindowedValue]:
+    def _in_own_windows(self, part: Part, natives: Native, keys: I64, texts: list[Key]) -> list[WindowedValue]:
         own, windows = part.own_windows()
         groups = group(own, keys, len(texts))
         earliest = np.full(len(windows), np.iinfo(np.int64).max)
@@ -94,7 +96,7 @@ class PartialTallies(RecordsDoFn):
             )
         ]
 
-    def _keys(self, part: Part) -> tuple[I64, list[tuple[str, ...]]]:
+    def _keys(self, part: Part) -> tuple[I64, list[Key]]:
         """The key of each record as a number, int64[n], and the keys that occur."""
         number = np.zeros(len(part), np.int64)
         if not self._by:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -137,7 +137,7 @@ class TallyCombineFn(beam.CombineFn):
         return AccumulatorCoder()
 
     def infer_output_type(self, input_type: Any) -> type:
-        """`Tally`."""
+        """`Tally`: Beam asks for it, though its base class does not have it."""
         return Tally
 
 
@@ -146,8 +146,7 @@ class HistogramCombineFn(TallyCombineFn):
 
     Args:
         mechanism: that made the reports.
-        confidence, simultaneous, consistency: see `FrequencyOracle.estimate`.
-        extract: ``"histogram"``, or ``"tally"`` to get the `Tally` itself, to store it or add it up elsewhere.
+        confidence, simultaneous, consistency: see `HistogramEstimate`.
 
     Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
     `ReportError` or `DomainError` for what is not a report.
@@ -156,12 +155,12 @@ class HistogramCombineFn(TallyCombineFn):
         ParameterError: bad arguments.
 
     >>> from ldp_core import RandomizedResponse
-    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
+    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=50.0)
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     reports = p | beam.Create(["ios", "ios", "android"])
-    ...     tally = reports | beam.CombineGlobally(HistogramCombineFn(mechanism, extract="tally")).without_defaults()
-    ...     _ = tally | beam.Map(lambda tally: print(tally.n, tally.counters))
-    3 [2 1]
+    ...     histogram = reports | beam.CombineGlobally(HistogramCombineFn(mechanism)).without_defaults()
+    ...     _ = histogram | beam.Map(lambda h: print(h.values, h.counts.round(6), h.n))
+    ('ios', 'android') [2. 1.] 3
     """
 
     def __init__(
@@ -171,36 +170,16 @@ class HistogramCombineFn(TallyCombineFn):
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
-        extract: Literal["histogram", "tally"] = "histogram",
     ) -> None:
-        self._how = estimation(mechanism, confidence, simultaneous, consistency)
-        if extract not in ("histogram", "tally"):
-            raise ParameterError(f'extract must be "histogram" or "tally", got {extract!r}')
+        self._estimate = HistogramEstimate(confidence, simultaneous, consistency)
+        self._estimate.check(mechanism)  # now, and not when the first window closes
         super().__init__(mechanism)
-        self._oracle = mechanism
-        self._extract = extract
 
     @override
-    def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
-        """The histogram, or the tally."""
-        tally = accumulator.tally()
-        if self._extract == "tally":
-            return tally
-        return self._how.result(self._oracle, tally)
+    def extract_output(self, accumulator: Accumulator) -> Histogram:
+        """The histogram."""
+        return self._estimate.result(self._mechanism, accumulator.tally())
 
     @override
     def infer_output_type(self, input_type: Any) -> type:
-        return Tally if self._extract == "tally" else Histogram
-
-
-def estimation(
-    mechanism: FrequencyOracle, confidence: float, simultaneous: bool, consistency: Consistency | None
-) -> HistogramEstimate:
-    """The options of a histogram, checked now and not when the first window closes.
-
-    Raises:
-        ParameterError: they are bad, or the mechanism is none that makes histograms.
-    """
-    made = HistogramEstimate(confidence, simultaneous, consistency)
-    made.check(mechanism)
-    return made
+        return Histogram

@@ -30,7 +30,7 @@ _REASONS: dict[Format, str] = {"arrow": NOT_A_BATCH, "ndjson": NOT_A_RECORD}
 
 
 def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None = None) -> bytes:
-    """A batch as a message; see `RecordBatchCoder`. `decode` reads it compressed or not.
+    """A batch as a message: an Arrow IPC stream; `decode` reads it compressed or not.
 
     Raises:
         DtypeError: not a ``pyarrow.RecordBatch``.

@@ -33,10 +33,16 @@ from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.estimates.distribution import Distribution, PrivateDistribution
-from ldp_beam.estimates.heavy_hitters import HeavyHitters, PrivateHeavyHitters
-from ldp_beam.estimates.histogram import Histogram, PrivateHistogram
-from ldp_beam.estimates.mean import Mean, PrivateMean
+from ldp_beam.estimates.transforms import (
+    Distribution,
+    HeavyHitters,
+    Histogram,
+    Mean,
+    PrivateDistribution,
+    PrivateHeavyHitters,
+    PrivateHistogram,
+    PrivateMean,
+)
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb
 from ldp_beam.yaml import _rows

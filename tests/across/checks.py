@@ -101,7 +101,7 @@ def check_polars_reads_beam(frame: pl.DataFrame, plan: PrivacyPlan, **options: A
 
 def check_combined(m: Mechanism, reports: Any, inputs: list[Any]) -> None:
     """The CombineFn makes one tally of parts of the reports, whatever they are, and a tally survives its bytes."""
-    combine = ldp_beam.HistogramCombineFn(m, extract="tally")
+    combine = ldp_beam.TallyCombineFn(m)
     tally = combine.extract_output(combine.add_inputs(combine.create_accumulator(), inputs))
     assert tally == m.tally(reports) == Tally.from_bytes(tally.to_bytes())
 

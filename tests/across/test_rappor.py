@@ -139,7 +139,7 @@ def test_the_combine_fn_takes_reports_and_tallies():
     m = MECHANISMS["text"]
     frame = events(m).head(1000)
     reports = m.perturb(frame["x"].to_arrow(), randomness=Keyed(Secret.generate(), np.arange(1000), column="x"))
-    combine = ldp_beam.HistogramCombineFn(over(m), extract="tally")
+    combine = ldp_beam.TallyCombineFn(over(m))
     accumulator = combine.add_inputs(combine.create_accumulator(), [reports[:600], m.tally(reports[600:])])
     assert combine.extract_output(accumulator) == m.tally(reports)
 

@@ -12,7 +12,7 @@ from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.elements.coders import AnyReports, AnyReportsCoder
+from ldp_beam.elements.coders import AnyReports, AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_core import PrivacyPlan, ReportError, Tally
 
 from .helpers import SURE, SURE_BITS, run
@@ -23,7 +23,7 @@ EVENTS = pa.record_batch({"v": ["a", "b"], "w": ["c", "a"], "t": [1, 2], "secret
 
 def test_a_batch_and_its_plan_survive():
     coder = registry.get_coder(pa.RecordBatch)
-    assert isinstance(coder, ldp_beam.RecordBatchCoder)
+    assert isinstance(coder, RecordBatchCoder)
     assert not coder.is_deterministic()
     for packed in (True, False):
         reports = PLAN.perturb(EVENTS, packed=packed)
@@ -34,7 +34,7 @@ def test_a_batch_and_its_plan_survive():
 
 
 def test_the_wire_format_of_a_batch_is_an_arrow_stream():
-    data = ldp_beam.RecordBatchCoder().encode(EVENTS)
+    data = RecordBatchCoder().encode(EVENTS)
     assert pa.ipc.open_stream(data).read_all().to_batches() == [EVENTS]
 
 
@@ -42,7 +42,7 @@ def test_tally_bytes_made_by_hand():
     coder = registry.get_coder(Tally)
     tally = Tally(70_000, np.array([0, 65_536]), "0123456789abcdef")
     golden = struct.pack("<BB16sqI", 1, 4, b"0123456789abcdef", 70_000, 2) + struct.pack("<II", 0, 65_536)
-    assert isinstance(coder, ldp_beam.TallyCoder)
+    assert isinstance(coder, TallyCoder)
     assert coder.is_deterministic()
     assert coder.encode(tally) == golden
     assert coder.decode(golden) == tally
@@ -63,7 +63,7 @@ def test_rows_have_schemas():
         assert tuple(coder.decode(coder.encode(value))) == tuple(value)
 
 
-@pytest.mark.parametrize("coder", [ldp_beam.RecordBatchCoder(), ldp_beam.TallyCoder(), AnyReportsCoder()])
+@pytest.mark.parametrize("coder", [RecordBatchCoder(), TallyCoder(), AnyReportsCoder()])
 def test_coders_are_values(coder):
     assert pickle.loads(pickle.dumps(coder)) == coder == type(coder)()
     assert len({coder, type(coder)()}) == 1

@@ -55,7 +55,7 @@ def every_way_gives(fn, inputs, expected):
 
 def test_every_split_and_merge_gives_the_same_tally():
     reports = ["a", "c", "c", pa.array(["b", "c"]), Tally(10, np.array([1, 2, 7]), RR.fingerprint)]
-    fn = ldp_beam.HistogramCombineFn(RR, extract="tally")
+    fn = ldp_beam.TallyCombineFn(RR)
     every_way_gives(fn, reports, Tally(15, np.array([2, 3, 10]), RR.fingerprint))
 
 
@@ -77,9 +77,9 @@ def test_every_form_of_a_report():
         words,
         list(np.array(words, np.uint64)),
         [pa.FixedSizeListArray.from_arrays(pa.array(bits.reshape(-1)), 3)],
-        [pa.chunked_array([BITS.to_arrow(np.array([[5], [4]], np.uint8), packed=True)])],
+        [pa.chunked_array([BITS.reports.to_arrow(np.array([[5], [4]], np.uint8), packed=True)])],
     ]
-    fn = ldp_beam.HistogramCombineFn(BITS, extract="tally")
+    fn = ldp_beam.TallyCombineFn(BITS)
     for inputs in forms:
         total = fn.extract_output(fn.add_inputs(fn.create_accumulator(), inputs))
         assert total == Tally(2, np.array([1, 0, 2]), BITS.fingerprint), inputs
@@ -87,7 +87,7 @@ def test_every_form_of_a_report():
 
 def test_words_of_64_bits():
     top = 1 << 63
-    fn = ldp_beam.HistogramCombineFn(WIDE, extract="tally")
+    fn = ldp_beam.TallyCombineFn(WIDE)
     tally = fn.extract_output(fn.add_inputs(fn.create_accumulator(), [[top, 0], [0, 1], [top + 1, 32]]))
     assert tally.n == 3
     assert {v: c for v, c in enumerate(tally.counters.tolist()) if c} == {63: 2, 64: 1, 0: 1, 69: 1}
@@ -127,7 +127,7 @@ def test_nothing_at_all():
     assert empty.counts.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("options", [{"confidence": 0}, {"confidence": 1}, {"confidence": "x"}, {"extract": "x"}])
+@pytest.mark.parametrize("options", [{"confidence": 0}, {"confidence": 1}, {"confidence": "x"}])
 def test_bad_options(options):
     with pytest.raises(ParameterError):
         ldp_beam.HistogramCombineFn(RR, **options)
@@ -153,7 +153,7 @@ def test_accumulator_bytes_made_by_hand():
 
 def test_global_and_per_key():
     keyed = [("x", "a"), ("x", "a"), ("y", "c")]
-    fn = ldp_beam.HistogramCombineFn(RR, extract="tally")
+    fn = ldp_beam.TallyCombineFn(RR)
     [total] = run(beam.Values() | beam.CombineGlobally(fn).without_defaults(), keyed)
     assert total == Tally(3, np.array([2, 0, 1]), RR.fingerprint)
     by_key = dict(run(beam.CombinePerKey(fn), keyed))

@@ -11,7 +11,7 @@ from apache_beam.transforms.window import SlidingWindows
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.estimates.mean import Mean, MeanRow, PrivateMean
+from ldp_beam import Mean, MeanRow, PrivateMean
 from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, Secret
 from ldp_core.mechanisms.numbers.hybrid import Hybrid
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean

@@ -92,7 +92,7 @@ def test_two_worker_processes_draw_different_noise(tmp_path):
                 options = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=2"])
                 with beam.Pipeline("FnApiRunner", options=options) as p:
                     events = p | beam.Create(batches + records) | "Spread" >> beam.Reshuffle()
-                    _ = events | ldp_beam.Perturb(PLAN, stabilize=False) | beam.ParDo(WriteThere())
+                    _ = events | ldp_beam.Perturb(PLAN, packed=True, stabilize=False) | beam.ParDo(WriteThere())
             """
         )
     )

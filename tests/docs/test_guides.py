@@ -16,7 +16,7 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glo
 PYTHON = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # these are tested with what they are about; and live.md's block needs files
-ELSEWHERE = {"consistency", "numbers", "live"}
+ELSEWHERE = {"architecture", "consistency", "numbers", "live"}
 
 
 @pytest.mark.parametrize(

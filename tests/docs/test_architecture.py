@@ -1,0 +1,49 @@
+"""The recipes of docs/architecture.md run, and the mechanism that one of them adds is right."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ldp_core import Domain, DomainError, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse
+
+from ..beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
+
+PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def names(monkeypatch):
+    monkeypatch.setattr(Mechanism, "_registry", dict(Mechanism._registry))
+    return {}
+
+
+def test_the_recipes_run(names, capsys):
+    for code, shown in re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", PAGE, re.DOTALL):
+        exec(compile(code, "architecture.md", "exec"), names)
+        printed = capsys.readouterr().out
+        assert not shown or printed == shown
+        if "beam.Create(people" in code:
+            found = dict(re.findall(r"^(\w+) (-?\d+ to -?\d+)$", printed, re.MULTILINE))
+            bounds = {value: tuple(map(int, text.split(" to "))) for value, text in found.items()}
+            truth = {"ios": 6000, "android": 4000, "web": 0}
+            assert bounds.keys() == truth.keys()
+            for value, (low, high) in bounds.items():
+                assert abs((low + high) / 2 - truth[value]) < 6 * (high - low) / 3.92
+    mine, same = names["mine"], RandomizedResponse(["ios", "android", "web"], epsilon=3.0)
+    assert mine.expected_parts() == same.expected_parts()  # it is k-ary randomized response
+    assert mine.worst_ratio() == same.worst_ratio()
+    plan = PrivacyPlan({"os": mine})
+    assert (pickle.loads(pickle.dumps(mine)), PrivacyPlan.from_toml(plan.to_toml())["os"]) == (mine, mine)
+    people = pl.DataFrame({"os": ["ios"] * 500})
+    typed = people.select(pl.col("os").ldp.perturb(mine, typed=True))
+    assert typed.select(pl.col("os").ldp.tally()).item()["n"] == 500
+    for epsilon, message in ((-1, r"^epsilon must be in \(0, inf\), got -1"), (1e-30, "^epsilon is too small")):
+        with pytest.raises(ParameterError, match=message):
+            type(mine)(["ios", "web"], epsilon=epsilon)
+    with pytest.raises(DomainError, match="keep or draw"):
+        type(mine)(Domain(["ios", "web"], unmatched="none"), epsilon=1.0)

@@ -1,0 +1,17 @@
+"""The suites of the benchmarks follow the code that they measure: names, at least. They run by hand."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+SUITES = ["columns", "heavy_hitters", "live", "memory", "numbers", "oracles", "peers", "streams"]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_can_be_imported(suite, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    assert callable(importlib.import_module(f"benchmarks.{suite}").rows)
+    assert sorted(importlib.import_module("benchmarks.__main__").SUITES) == SUITES
