@@ -18,6 +18,13 @@ from scipy import stats
 from ldp_core.exact.sampling import ONE
 
 FALSE_ALARM = 1e-8
+
+
+def slow(*parameters):
+    """Parameters of a test that run with the long tests."""
+    return pytest.param(*parameters, marks=pytest.mark.slow)
+
+
 _PRECISE = Context(prec=150)
 
 

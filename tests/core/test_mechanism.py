@@ -95,7 +95,7 @@ def test_all_differ():
     assert all(len(m.fingerprint) == 16 and int(m.fingerprint, 16) >= 0 for m in MECHANISMS)
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "random"])
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_fingerprints_are_the_same_in_another_process(hash_seed):
     script = MAKE + "print(*[m.fingerprint for m in MECHANISMS])"
     out = subprocess.run(

@@ -11,6 +11,7 @@ from scipy import stats
 from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally
 from ldp_core.mechanisms.numbers import square_wave
 
+from ..checks import slow
 from .helpers import METHODS, counts_of, population
 
 
@@ -76,8 +77,9 @@ def repeated(m, shares, n, runs, method, k) -> list[Distribution]:
     return [m.distribution(tally, method=method, buckets=k) for tally in tallies]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["beta", "spike"])
+@pytest.mark.parametrize(
+    ("kind", "method"), [("beta", "ems"), ("spike", "em"), slow("beta", "em"), slow("spike", "ems")]
+)
 def test_standard_errors_are_those_of_repeated_runs(kind, method):
     """A standard deviation of 120 runs is less than 0.65 of what it should be with probability 1e-10 (chi square)."""
     m = SquareWave((0, 1), epsilon=3.0, buckets=64)
@@ -88,8 +90,8 @@ def test_standard_errors_are_those_of_repeated_runs(kind, method):
 
 
 def test_errors_of_few_coarse_buckets_are_those_of_all(monkeypatch):
-    m = SquareWave((0, 1), epsilon=1.0, buckets=512)
-    tally = Tally(50_000, counts_of(m, population("beta", 512), 50_000), m.fingerprint)
+    m = SquareWave((0, 1), epsilon=1.0, buckets=256)
+    tally = Tally(50_000, counts_of(m, population("beta", 256), 50_000), m.fingerprint)
     for method in METHODS:
         found = m.distribution(tally, method=method, buckets=16)
         with monkeypatch.context() as patch:
@@ -124,9 +126,11 @@ def hits(kind, method, n) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("kind", "n"), [("beta", 20_000), ("spike", 100_000)])
-def test_intervals_cover(kind, method, n):
+@pytest.mark.parametrize(
+    ("kind", "n", "method"),
+    [("beta", 20_000, "em"), ("spike", 100_000, "ems"), slow("beta", 20_000, "ems"), slow("spike", 100_000, "em")],
+)
+def test_intervals_cover(kind, n, method):
     """Of quantiles where the distribution is smooth; a smoothed spike's own are not to be had."""
     assert hits(kind, method, n)[: 11 if kind == "beta" else 8].min() >= LEAST
 

@@ -10,7 +10,7 @@ import tomllib
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldp_core import (
@@ -98,6 +98,7 @@ def plans(draw):
     return PrivacyPlan(columns, keep=keep)
 
 
+@settings(max_examples=40)
 @given(plans())
 def test_round_trips(plan):
     text = plan.to_toml()
@@ -118,6 +119,7 @@ def test_round_trips(plan):
     assert repr(plan)
 
 
+@settings(max_examples=40)
 @given(plans())
 def test_files(tmp_path_factory, plan):
     path = tmp_path_factory.mktemp("plans") / "plan.toml"
@@ -126,6 +128,7 @@ def test_files(tmp_path_factory, plan):
     assert PrivacyPlan.from_toml(str(path)) == plan
 
 
+@settings(max_examples=40)
 @given(plans())
 def test_perturb(plan):
     n = 11

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal, stats
 
@@ -70,6 +70,7 @@ def test_required_n_is_the_inverse_of_accuracy(name, d, epsilon, margin, beta):
     assert of_kind == close(n, rel=precision(name), abs=1)
 
 
+@settings(max_examples=25)
 @given(
     names,
     sizes,

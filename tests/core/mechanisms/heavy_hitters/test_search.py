@@ -232,11 +232,11 @@ ALIKE = ["".join(letters) for letters in product("abcdefg", repeat=4)][::80][:30
 
 @pytest.mark.parametrize("held", [["bead"], ALIKE], ids=len)
 def test_nothing_else_is_found_beside_frequent_values(held, monkeypatch):
-    assert false_alarms_beside(held, 300) <= 24  # of 15 that the promise allows (seeded: no false alarm)
+    assert false_alarms_beside(held, 120) <= 12  # of 6 that the promise allows (seeded: no false alarm)
     quantile = pe.Estimates.quantile
     monkeypatch.setattr(pe.Estimates, "quantile", lambda self, tail: quantile(self._replace(kurtosis=0.0), tail))
     if held is ALIKE:
-        assert false_alarms_beside(held, 300) > 24  # the planted fault
+        assert false_alarms_beside(held, 120) > 12  # the planted fault
 
 
 def test_a_threshold_without_correction_for_many_candidates_is_found(monkeypatch):
@@ -277,11 +277,11 @@ def wrong_runs(n: int, runs: int = 40) -> int:
     return sum(any(v != "ros" for v in m.find(m.tally(m.perturb(["ros"] * n)), 10).values) for _ in range(runs))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 30])
+@pytest.mark.parametrize("n", [1, 2, 30])
 def test_of_few_reports_nothing_is_found_that_nobody_has(n, monkeypatch):
     check_at_most(wrong_runs(n), 40, 0.05)
     monkeypatch.setattr(pe, "_FEW_REPORTS", 0)  # the planted fault: the normal approximation alone
-    if n in (2, 3):
+    if n == 2:
         with pytest.raises(AssertionError):
             check_at_most(wrong_runs(n), 40, 0.05)
 

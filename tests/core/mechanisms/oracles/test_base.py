@@ -76,9 +76,9 @@ def test_coverage(name, n):
             assert 0.94 <= coverage <= 0.96, (f, value)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", ["GRR d=16, epsilon 1", "OUE d=16, epsilon 3", "coins 0.25, 0.9"])
 def test_simulated_coverage_is_the_computed_one(name):
-    m, n, f, repetitions = MECHANISMS[name], 1000, 0.3, 200_000
+    m, n, f, repetitions = MECHANISMS[name], 1000, 0.3, 100_000
     rng = np.random.default_rng(1)
     p, q = (float(x[0]) for x in m.expected_parts())
     true = round(f * n)
@@ -90,8 +90,8 @@ def test_simulated_coverage_is_the_computed_one(name):
 
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "epsilon 1" in n or "0.25, 0.9" in n])
 def test_coverage_through_perturb_tally_and_estimate(name):
-    """3000 piles of 1000 records, 300 of them the second value, perturbed for real."""
-    m, n, piles, true = MECHANISMS[name], 1000, 3000, 300
+    """1000 piles of 500 records, 150 of them the second value, perturbed for real."""
+    m, n, piles, true = MECHANISMS[name], 500, 1000, 150
     codes = np.zeros((piles, n), np.uint8)
     codes[:, :true] = 1
     values = m.domain.decode(codes.reshape(-1))
@@ -106,7 +106,7 @@ def test_coverage_through_perturb_tally_and_estimate(name):
 @pytest.mark.parametrize("name", ["GRR d=16, epsilon 1", "OUE d=16, epsilon 1", "SUE d=16, epsilon 3"])
 @pytest.mark.parametrize("uneven", [False, True])
 def test_simultaneous_intervals_hold_together(name, uneven):
-    m, n, repetitions, d = MECHANISMS[name], 10_000, 20_000, 16
+    m, n, repetitions, d = MECHANISMS[name], 10_000, 5000, 16
     rng = np.random.default_rng(7)
     true = np.full(d, n // d) if not uneven else np.array([n - 15 * 10] + [10] * 15)
     if isinstance(m, RandomizedResponse):
@@ -136,28 +136,6 @@ def test_other_confidences(confidence):
         sigmas = np.abs(h.counts - end) / np.sqrt(m.variance(10_000, end))
         np.testing.assert_allclose(sigmas, stats.norm.isf((1 - confidence) / 32))
     assert (h.confidence, h.simultaneous) == (confidence, True)
-
-
-@pytest.mark.parametrize("f", [0, 0.3])
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_estimates_are_unbiased_with_the_claimed_variance(name, f):
-    """Within 5.7 standard errors, of 4000 piles that went through perturb."""
-    m, n, piles = MECHANISMS[name], 500, 4000
-    true = round(f * n)
-    codes = np.zeros((piles, n), np.uint8)
-    codes[:, :true] = 1
-    native = m.reports.from_arrow(m.perturb(m.domain.decode(codes.reshape(-1))))
-    support = m.count_reports(native, np.repeat(np.arange(piles), n), piles)
-    estimates = m.debias(n, support)[0]
-    truth = np.zeros(m.domain.size)
-    truth[0], truth[1] = n - true, true
-    p, q = (np.array(x, float) for x in m.expected_parts())
-    variance = (truth * p * (1 - p) + (n - truth) * q * (1 - q)) / (p - q) ** 2
-    bound = stats.norm.isf(FALSE_ALARM / (2 * m.domain.size))
-    assert np.all(np.abs(estimates.mean(axis=0) - truth) <= bound * np.sqrt(variance / piles))
-    spread = np.sqrt(2 / (piles - 1))  # of a sample variance of nearly normal numbers
-    assert np.all(np.abs(estimates.var(axis=0, ddof=1) / variance - 1) <= 1.1 * bound * spread)
-    assert variance[1] == pytest.approx(m.variance(n, true), rel=1e-9)
 
 
 def test_no_reports_at_all():
