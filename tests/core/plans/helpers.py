@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from fractions import Fraction
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
 from ldp_core import Domain, FakeDataColumn, Keystream, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.exact import sampling
-from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms import catalogue
 from ldp_core.mechanisms.catalogue import CHOICES
 from ldp_core.plans import recommend as module
+
+from ..enumeration import Branching, Table, worst_ratio
 
 NAMES = {
     "GRR": "randomized response",
@@ -63,86 +62,31 @@ AB, ABC = ["a", "b"], ["a", "b", "c"]
 # ---- the joint distribution of all reports of a record, exactly
 
 
-class Branching:
-    """Runs a function once for each combination of the random decisions that it asks for, with its probability.
-
-    What is seen of a byte of decisions: ``bits[threshold]`` of them, else one. A word for a fake value is one of
-    each interval between ``ends``.
-    """
-
-    def __init__(self, bits: dict[int, int], ends: tuple[int, ...]) -> None:
-        self.bits, self.ends = bits, [0, *ends, ONE]
-        self.choices: list[int] = []
-        self.sizes: list[int] = []
-        self.probability = Fraction(1)
-
-    def decide(self, probabilities: list[Fraction]) -> int:
-        at = len(self.sizes)
-        self.sizes.append(len(probabilities))
-        if at == len(self.choices):
-            self.choices.append(0)
-        self.probability *= probabilities[self.choices[at]]
-        return self.choices[at]
-
-    def bernoulli_bits(self, threshold, n_bytes, _source):
-        assert n_bytes in (0, 1)
-        one = Fraction(threshold, ONE)
-        seen = [self.decide([1 - one, one]) for _ in range(self.bits.get(threshold, 1) * n_bytes)]
-        return np.packbits(np.array(seen + seen[:1] * (8 * n_bytes - len(seen)), np.uint8), bitorder="little")
-
-    def uniform_below(self, d, n, _source):
-        assert n in (0, 1)
-        return np.array([self.decide([Fraction(1, d)] * d) for _ in range(n)], np.uint8)
-
-    def words(self, _stream, n, _lane):
-        shares = [Fraction(b - a, ONE) for a, b in itertools.pairwise(self.ends)]
-        return np.array([self.ends[self.decide(shares)] for _ in range(n)], np.uint64)
-
-    def next_run(self) -> bool:
-        while self.choices and self.choices[-1] == self.sizes[-1] - 1:
-            self.choices.pop()
-            self.sizes.pop()
-        if not self.choices:
-            return False
-        self.choices[-1] += 1
-        self.sizes, self.probability = [], Fraction(1)
-        return True
-
-
-def exact_distribution(monkeypatch, plan, record) -> dict[tuple, Fraction]:
+def exact_table(monkeypatch, plan, record) -> Table:
     """Probability of each tuple of reports of one record."""
     inner = [m.inner if hasattr(m, "inner") else m for m in plan.columns.values()]
-    bits = {m.thresholds[1]: m.domain.size for m in inner if isinstance(m, UnaryEncoding)}
     ends = [tuple(map(int, m._ends)) for m in plan.columns.values() if getattr(m, "prior", None)]
-    branching = Branching(bits, ends[0] if ends else ())
-    monkeypatch.setattr(sampling, "bernoulli_bits", branching.bernoulli_bits)
-    monkeypatch.setattr(sampling, "uniform_below", branching.uniform_below)
-    monkeypatch.setattr(Keystream, "words", lambda stream, n, lane=0: branching.words(stream, n, lane))
+    noise = Branching({m.thresholds[1]: m.domain.size for m in inner if isinstance(m, UnaryEncoding)}, *ends[:1])
     batch = pa.record_batch({name: [value] for name, value in zip(plan.columns, record, strict=True)})
-    result: dict[tuple, Fraction] = defaultdict(Fraction)
-    while True:
-        reports = plan.perturb(batch, packed=False).to_pylist()[0]
-        result[tuple(map(str, reports.values()))] += branching.probability
-        if not branching.next_run():
-            monkeypatch.undo()
-            assert sum(result.values()) == 1
-            return dict(result)
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling, "bernoulli_bits", noise.bernoulli_bits)
+        patch.setattr(sampling, "uniform_below", noise.uniform_below)
+        patch.setattr(Keystream, "words", lambda _stream, n, lane=0: noise.words(n, lane))
+        return noise.table(lambda: tuple(map(str, plan.perturb(batch, packed=False).to_pylist()[0].values())))
 
 
-def tables_of(monkeypatch, plan) -> dict[tuple, dict[tuple, Fraction]]:
+def tables_of(monkeypatch, plan) -> dict[tuple, Table]:
     records = itertools.product(*(m.domain.labels for m in plan.columns.values()))
-    return {record: exact_distribution(monkeypatch, plan, record) for record in records}
+    return {record: exact_table(monkeypatch, plan, record) for record in records}
 
 
-def worst_ratio(tables, *, differing=None) -> Fraction:
+def worst_of(tables, *, differing=None) -> Fraction:
     """The largest ratio over all reports, and all pairs of records, or those that differ in so many columns."""
-    worst = Fraction(0)
-    for one, other in itertools.permutations(tables, 2):
-        if differing is None or sum(a != b for a, b in zip(one, other, strict=True)) == differing:
-            a, b = tables[one], tables[other]
-            assert set(a) == set(b), "an output that some record cannot give"
-            worst = max(worst, *(a[o] / b[o] for o in a))
-    return worst
+    return max(
+        worst_ratio([tables[one], tables[other]])
+        for one, other in itertools.combinations(tables, 2)
+        if differing in (None, sum(a != b for a, b in zip(one, other, strict=True)))
+    )
 
 
 def grr(values, epsilon=1.0):

@@ -33,7 +33,7 @@ from ldp_core import (
 from ldp_core.plans.drawn import DrawnColumns
 
 from ..checks import check_binomial, check_uniform, exact_ln
-from .helpers import AB, ABC, PLANS, answered, exact_distribution, grr, oue, tables_of, worst_ratio
+from .helpers import AB, ABC, PLANS, answered, exact_table, grr, oue, tables_of, worst_of
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -41,7 +41,7 @@ def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
     """Every record, every tuple of reports, in rational arithmetic."""
     plan = PLANS[name]
     tables = tables_of(monkeypatch, plan)
-    worst = worst_ratio(tables)
+    worst = worst_of(tables)
     assert exact_ln(worst) <= Decimal(plan.epsilon)
     inner = [m.worst_ratio() for m in plan.columns.values()]
     assert min(inner) <= worst <= max(inner)
@@ -56,7 +56,7 @@ def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
     """(p*, q*) of fakes, and (p, q) of answers, from the same enumeration."""
     plan = PLANS[name]
     record = tuple(m.domain.labels[0] for m in plan.columns.values())
-    table = exact_distribution(monkeypatch, plan, record)
+    table = exact_table(monkeypatch, plan, record)
     for at, m in enumerate(plan.columns.values()):
         p, q = m.expected_parts()
         share = sum(weight for reports, weight in table.items() if not reports[at].strip("[").startswith("None"))
@@ -90,12 +90,12 @@ class DrawnApart(DrawnColumns):
 def test_the_enumeration_finds_a_draw_for_each_column(monkeypatch, name):
     plan = copy.copy(PLANS[name])
     object.__setattr__(plan, "drawn", DrawnApart(plan.drawn.columns))
-    assert exact_ln(worst_ratio(tables_of(monkeypatch, plan))) > Decimal(1.05 * plan.epsilon)
+    assert exact_ln(worst_of(tables_of(monkeypatch, plan))) > Decimal(1.05 * plan.epsilon)
 
 
 def test_the_enumeration_finds_an_answer_with_too_large_an_epsilon(monkeypatch):
     plan = PrivacyPlan({n: SampledColumn(grr(AB, 1.0 if n == "x" else 1.01), columns=2) for n in "xy"})
-    assert exact_ln(worst_ratio(tables_of(monkeypatch, plan))) > 1
+    assert exact_ln(worst_of(tables_of(monkeypatch, plan))) > 1
 
 
 # ---- nulls

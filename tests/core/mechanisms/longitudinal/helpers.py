@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import defaultdict
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
 from ldp_core import DBitFlip, Domain, Keyed, Loloha, LongitudinalRandomizedResponse, LongitudinalUnaryEncoding, Secret
 from ldp_core.exact import bits
-from ldp_core.exact.sampling import ONE
 from ldp_core.noise.keyed import KeyedRows
 
 from ...checks import check_binomial
+from ...enumeration import Branching, Table, codes_of
 
 VARIANTS = ("OSUE", "SUE", "OUE", "SOUE")
 
@@ -46,83 +43,10 @@ def paper_p2(infinity, one, d):
     return (q1 - e * p1) / (-p1 * e + d * q1 * e - q1 * e - p1 * (d - 1) + q1)
 
 
-# ---- every outcome, through the code
-
-
-class Outcomes:
-    """`Noise` for one record that runs through every combination of the decisions that are asked of it."""
-
-    def __init__(self, seen: int = 1) -> None:
-        self.seen = seen  # bits of a row that can be seen
-        self.choices: list[int] = []
-        self.sizes: list[int] = []
-        self.probability = Fraction(1)
-
-    def decide(self, probabilities: list[Fraction]) -> int:
-        at = len(self.sizes)
-        self.sizes.append(len(probabilities))
-        if at == len(self.choices):
-            self.choices.append(0)
-        self.probability *= probabilities[self.choices[at]]
-        return self.choices[at]
-
-    def bit(self, threshold: int) -> int:
-        return self.decide([1 - Fraction(threshold, ONE), Fraction(threshold, ONE)])
-
-    def bernoulli(self, threshold, n, lane):
-        return np.array([self.bit(threshold)], np.uint8)
-
-    def uniform_below(self, d, n, lane):
-        return np.array([self.decide([Fraction(1, d)] * d)], np.uint32)
-
-    def uniform_again(self, d, rows, step, lane):
-        return self.uniform_below(d, 1, lane)
-
-    def one_hot_rows(self, p, q, position, width, lane):
-        row = [self.bit(p if v == position[0] else q) for v in range(self.seen)]
-        return np.packbits(np.array(row + [0] * (8 * width - self.seen), np.uint8), bitorder="little")[None]
-
-    def rows(self, start, stop):
-        return self
-
-    def of_persons(self):
-        return self
-
-    def with_codes(self, codes):
-        return self
-
-    def instantaneous(self):
-        return self
-
-    def next_run(self) -> bool:
-        while self.choices and self.choices[-1] == self.sizes[-1] - 1:
-            self.choices.pop()
-            self.sizes.pop()
-        if not self.choices:
-            return False
-        self.choices[-1] += 1
-        self.sizes, self.probability = [], Fraction(1)
-        return True
-
-
-def distribution(perturb_codes, code, seen=1) -> dict:
+def distribution(perturb_codes, code, seen=1) -> Table:
     """Probability of each report, as a tuple of numbers."""
-    noise, table = Outcomes(seen), defaultdict(Fraction)
-    while True:
-        report = perturb_codes(np.array([code], np.uint8), noise)
-        table[tuple(np.ravel(report).tolist())] += noise.probability
-        if not noise.next_run():
-            assert sum(table.values()) == 1
-            return dict(table)
-
-
-def codes_of(m) -> range:
-    return range(m.domain.size + (m.domain.unmatched == "none"))
-
-
-def worst(tables) -> Fraction:
-    assert all(set(table) == set(tables[0]) for table in tables), "a report that some value cannot give"
-    return max(a[o] / b[o] for a, b in itertools.permutations(tables, 2) for o in a)
+    noise = Branching(seen)
+    return noise.table(lambda: tuple(np.ravel(perturb_codes(np.array([code], np.uint8), noise)).tolist()))
 
 
 # ---- one person, thousands of reports

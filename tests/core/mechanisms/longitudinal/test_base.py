@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-from collections import defaultdict
 from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -30,13 +28,12 @@ from ldp_core import (
 )
 
 from ...checks import check_marginals, exact_exp, exact_ln
+from ...enumeration import Branching, codes_of, worst_ratio
 from .helpers import (
     MANY,
     SAMPLED,
     VARIANTS,
-    Outcomes,
     check_permanents,
-    codes_of,
     distribution,
     expected_support,
     flip,
@@ -44,7 +41,6 @@ from .helpers import (
     loloha,
     supported,
     ue,
-    worst,
 )
 
 CHAINS = {
@@ -65,8 +61,8 @@ def test_both_rounds_over_all_outcomes(name):
     seen = m.domain.size
     reports = [distribution(m.perturb_codes, code, seen) for code in codes_of(m)]
     permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
-    assert worst(reports) == m.worst_ratio() <= exact_exp(m.epsilon_1)
-    assert worst(permanent) == m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
+    assert worst_ratio(reports) == m.worst_ratio() <= exact_exp(m.epsilon_1)
+    assert worst_ratio(permanent) == m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
     p, q = m.expected_parts()
     for code, table in enumerate(reports):
         for v in range(m.domain.size):
@@ -81,21 +77,14 @@ def test_any_number_of_reports_spends_at_most_epsilon_infinity(name):
     seen = m.domain.size
     permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
     answers = sorted(permanent[0])
-    channel = {s: defaultdict(Fraction) for s in answers}
-    noise = Outcomes(seen)
-    while True:  # the second round alone, given a permanent answer
-        for answer in answers:
-            noise.sizes, noise.probability = [], Fraction(1)
-            channel[answer][second_round(m, answer, noise)] += noise.probability
-        if not noise.next_run():
-            break
+    channel = {answer: second_round(m, answer, Branching(seen)) for answer in answers}
     found = []
     for k in (1, 2, 4, 8, 32):
         joint = [
             {o: sum(a[s] * math.prod([channel[s][y] for y in o]) for s in answers) for o in sequences(answers, k)}
             for a in permanent
         ]
-        found.append(max(a[o] / b[o] for a, b in itertools.permutations(joint, 2) for o in a))
+        found.append(worst_ratio(joint))
     assert found[0] == m.worst_ratio()
     assert found == sorted(found)
     assert found[-1] <= m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
@@ -108,7 +97,7 @@ def sequences(answers, k):
 
 
 def second_round(m, answer, noise):
-    """Through the code: a permanent round without noise is put before it."""
+    """The reports that follow from a permanent answer: a permanent round without noise is put before the other."""
 
     class First:
         def perturb_codes(self, codes, noise):
@@ -118,7 +107,7 @@ def second_round(m, answer, noise):
 
     twin = pickle.loads(pickle.dumps(m))
     twin.__dict__["permanent"], twin.__dict__["instantaneous"] = First(), m.instantaneous
-    return tuple(np.ravel(twin.perturb_codes(np.array([0], np.uint8), noise)).tolist())
+    return noise.table(lambda: tuple(np.ravel(twin.perturb_codes(np.array([0], np.uint8), noise)).tolist()))
 
 
 ratios = st.floats(1e-6, 1 - 1e-6)

@@ -18,7 +18,8 @@ from ldp_core import Keyed, Secret, Tally
 from ldp_core.noise.keyed import KeyedRows
 
 from ...checks import check_uniform, exact_exp, exact_ln
-from .helpers import VALUES, codes_of, collected, distinct, distribution, flip, histories, worst, zero_codes
+from ...enumeration import codes_of, worst_ratio
+from .helpers import VALUES, collected, distinct, distribution, flip, histories, zero_codes
 
 
 @pytest.mark.parametrize(("b", "d", "epsilon"), [(16, 4, 2.0), (16, 16, 1.0), (100, 2, 0.5)])
@@ -52,7 +53,7 @@ def quarter(b, d):
 def test_d_bit_flip_over_all_outcomes(b, d, unmatched):
     m = flip(b - (unmatched == "other"), d, unmatched=unmatched)
     tables = [distribution(m.perturb_codes, code, d) for code in codes_of(m)]
-    assert worst(tables) == m.worst_ratio() == m.permanent_ratio() <= exact_exp(m.epsilon)
+    assert worst_ratio(tables) == m.worst_ratio() == m.permanent_ratio() <= exact_exp(m.epsilon)
     assert m.realised_epsilon == pytest.approx(2.0, rel=1e-12)
     p, q = m.expected_parts()
     for code, table in enumerate(tables):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from ldp_core import Hybrid, OneBitMean, Piecewise, SquareWave, StochasticRounding, UnaryEncoding
-from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers import base as numeric
+
+from ...enumeration import Every
 
 SIDE = (-1.0, 1.0)
 SYMBOLS = {
@@ -50,67 +51,16 @@ def true_share(m, code) -> Fraction:
 # ---- the channel, from the code that perturbs
 
 
-class Recorded:
-    """Noise that gives zeros, and remembers what was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: dict[int, tuple[str, int]] = {}
-
-    def uniform_below(self, d, n, lane):
-        return self._decide("uniform", d, n, lane).astype(np.uint8 if d <= 256 else np.uint32)
-
-    def bernoulli(self, threshold, n, lane):
-        return np.packbits(self._decide("bernoulli", threshold, n, lane).astype(bool), bitorder="little")
-
-    def _decide(self, kind, parameter, n, lane):
-        assert lane not in self.asked, "two decisions in one lane"
-        self.asked[lane] = kind, parameter
-        return np.zeros(n, np.int64)
-
-
-class Every(Recorded):
-    """Noise for as many records as there are combinations of decisions; that of the rounding is given."""
-
-    def __init__(self, asked, below) -> None:
-        super().__init__()
-        self.below = below
-        self.lanes = [lane for lane in asked if lane != numeric.LANE_ROUND]
-        self.sizes = [2 if asked[lane][0] == "bernoulli" else asked[lane][1] for lane in self.lanes]
-        self.choices = np.indices(self.sizes).reshape(len(self.sizes), -1)
-        self.bits = [i for i, lane in enumerate(self.lanes) if asked[lane][0] == "bernoulli"]
-        self.thresholds = [asked[self.lanes[i]][1] for i in self.bits]
-
-    def _decide(self, kind, parameter, n, lane):
-        super()._decide(kind, parameter, n, lane)
-        return np.full(n, self.below) if lane == numeric.LANE_ROUND else self.choices[self.lanes.index(lane)]
-
-    def distribution(self, reports, symbols) -> list[Fraction]:
-        """Exact probability of each symbol, from the reports of all combinations."""
-        uniform = len(reports) // 2 ** len(self.bits)
-        total = [Fraction(0)] * symbols
-        for outcome in product((0, 1), repeat=len(self.bits)):
-            rows = np.logical_and.reduce([self.choices[i] == bit for i, bit in zip(self.bits, outcome, strict=True)])
-            weight = Fraction(1, uniform)
-            for bit, threshold in zip(outcome, self.thresholds, strict=True):
-                weight *= Fraction(threshold if bit else ONE - threshold, ONE)
-            for symbol, count in enumerate(np.bincount(reports[rows], minlength=symbols).tolist()):
-                total[symbol] += count * weight
-        return total
-
-
 def enumerated(m, code) -> list[Fraction]:
     """Pr[symbol | code]: all decisions of `perturb_block`, and for the rounding one draw of each stretch in which
     neither of the two roundings that there may be (to points, and to one bit) changes."""
-    recorded = Recorded()
-    m.perturb_block(np.array([code], np.uint32), recorded)
     breaks = {0, STEPS, STEPS - code, STEPS - code * (m.points - 1) % STEPS}
     total = [Fraction(0)] * m.symbols
     for start, stop in pairwise(sorted(breaks)):
         for below in {start, stop - 1}:  # both ends, to see that nothing changes between
-            noise = Every(recorded.asked, below)
-            reports = m.perturb_block(np.full(noise.choices.shape[1], code, np.uint32), noise)
-            part = noise.distribution(np.asarray(reports, np.int64), m.symbols)
-        total = [a + Fraction(stop - start, STEPS) * b for a, b in zip(total, part, strict=True)]
+            table = Every(m.perturb_block, code, dtype=np.uint32, given={numeric.LANE_ROUND: below}).table
+        for symbol, weight in table.items():
+            total[int(symbol)] += Fraction(stop - start, STEPS) * weight
     return total
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -188,13 +187,7 @@ def is_least_float_above(epsilon: float, ratio: Fraction) -> bool:
     return Decimal(math.nextafter(epsilon, 0)) < exact_ln(ratio) <= Decimal(epsilon)
 
 
-def check_ratio(m, tables: list[list[Fraction]]) -> None:
-    worst = max(x / y for a, b in itertools.permutations(tables, 2) for x, y in zip(a, b, strict=True))
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(m.epsilon)
-
-
-def codes_of(m, n: int) -> np.ndarray:
+def some_codes(m, n: int) -> np.ndarray:
     return np.random.default_rng(1).permutation(n) % (m.domain.size + (m.domain.unmatched == "none"))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from ldp_core import Domain, HybridProjectiveGeometryResponse, ProjectiveGeometryResponse
-from ldp_core.exact.sampling import ONE
+
+from ...enumeration import Every
 
 PGR, HPGR = ProjectiveGeometryResponse, HybridProjectiveGeometryResponse
 
@@ -35,46 +35,10 @@ def incidence(field: int, t: int) -> np.ndarray:
     return np.array(values_of(field, t)) @ np.array(reports_of(field, t)).T % field == 0
 
 
-# ---- every outcome, through the code
-
-
-class Every:
-    """Noise for as many records as there are combinations of decisions: each has another one, with its probability."""
-
-    def __init__(self, m, *sizes: int) -> None:
-        self.agree, *self.uniform = np.indices((2, *sizes)).reshape(1 + len(sizes), -1).astype(np.uint32)
-        self.m, self.sizes = m, sizes
-
-    def __len__(self) -> int:
-        return len(self.agree)
-
-    def rows(self, start, stop):
-        assert stop - start == len(self)
-        return self
-
-    def bernoulli(self, threshold, n, lane):
-        assert (lane, threshold) == (0, self.m._agree)
-        return np.packbits(self.agree.astype(bool), bitorder="little")
-
-    def uniform_below(self, d, n, lane):
-        assert self.sizes[lane - 1] == d
-        return self.uniform[lane - 1]
-
-    def weights(self) -> list[Fraction]:
-        p, share = Fraction(self.m._agree, ONE), Fraction(1, math.prod(self.sizes))
-        return [share * (p if agree else 1 - p) for agree in self.agree]
-
-
-def channel(m, cells: int, code: int) -> list[Fraction]:
-    """Exact probability of each report of a code."""
-    noise = Every(m, m.space.support, cells - m.space.support)
-    table = [Fraction(0)] * cells
-    for report, weight in zip(
-        m.perturb_codes(np.full(len(noise), code, np.uint8), noise), noise.weights(), strict=True
-    ):
-        table[int(report)] += weight
-    assert sum(table) == 1
-    return table
+def channel(m, code: int) -> list[Fraction]:
+    """Exact probability of each report of a code, by its number."""
+    table = Every(m.perturb_codes, code).table
+    return [table[report] for report in range(len(table))]
 
 
 # ---- counting

@@ -27,8 +27,9 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
 
 from ...checks import check_marginals, exact_exp
+from ...enumeration import Every, check_ratio, codes_of
 from ...keyed_reference import SECRET, block
-from .helpers import check_moments, check_ratio, codes_of, domain, estimates_of, values_for
+from .helpers import check_moments, domain, estimates_of, some_codes, values_for
 
 BHR = BlockHadamardResponse
 MECHANISMS = {
@@ -101,34 +102,10 @@ def test_without_use_there_is_one_block():
 # ---- every outcome, through the code
 
 
-class Every:
-    """Noise for 2 K records, each with another combination of decisions, whose probability is its weight."""
-
-    def __init__(self, m) -> None:
-        self.m = m
-        self.force, self.column = np.indices((2, m.points)).reshape(2, -1).astype(np.uint32)
-
-    def rows(self, start, stop):
-        assert stop - start == len(self.force)
-        return self
-
-    def bernoulli(self, threshold, n, lane):
-        assert (lane, threshold) == (0, self.m._force)
-        return np.packbits(self.force.astype(bool), bitorder="little")
-
-    def uniform_below(self, d, n, lane):
-        assert (lane, d) == (1, self.m.points)
-        return self.column
-
-    def channel(self, code: int) -> list[Fraction]:
-        """Exact probability of each report of a code."""
-        t = Fraction(self.m._force, ONE)
-        table = [Fraction(0)] * self.m.points
-        reports = self.m.perturb_codes(np.full(len(self.force), code, np.uint16), self)
-        for report, force in zip(reports.tolist(), self.force.tolist(), strict=True):
-            table[report] += (t if force else 1 - t) / self.m.points
-        assert sum(table) == 1
-        return table
+def channel(m, code: int) -> list[Fraction]:
+    """Exact probability of each report of a code, by its number."""
+    table = Every(m.perturb_codes, code, dtype=np.uint16).table
+    return [table[report] for report in range(m.points)]
 
 
 CASES = [
@@ -147,22 +124,22 @@ CASES = [
 def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon):
     m = BHR(domain(d, policy), epsilon=epsilon, blocks=blocks)
     table, (p, q), (own, same, other) = scores(m), m.expected_parts(), m._chances
-    tables = [Every(m).channel(code) for code in range(d + (policy == "none"))]
-    for code, channel in enumerate(tables[:d]):
-        supporting = {x for x, s in zip(channel, table[code], strict=True) if s == 1}
-        others = {x for x, s in zip(channel, table[code], strict=True) if s != 1}
+    tables = [channel(m, code) for code in codes_of(m)]
+    for code, shares in enumerate(tables[:d]):
+        supporting = {x for x, s in zip(shares, table[code], strict=True) if s == 1}
+        others = {x for x, s in zip(shares, table[code], strict=True) if s != 1}
         assert (len(supporting), len(others)) == (1, 1)
         assert supporting.pop() / others.pop() == m.worst_ratio()
         for v in range(d):
             parts = [Fraction(int(s), 2) for s in table[v]]
-            mean = sum(x * y for x, y in zip(parts, channel, strict=True))
+            mean = sum(x * y for x, y in zip(parts, shares, strict=True))
             assert mean == (p[v] if v == code else q[v])
             assert q[v] == 0
             chances = own if v == code else same if v % blocks == code % blocks else other
-            assert chances.variance == sum(x**2 * y for x, y in zip(parts, channel, strict=True)) - mean**2
+            assert chances.variance == sum(x**2 * y for x, y in zip(parts, shares, strict=True)) - mean**2
     if policy == "none":
         assert set(tables[d]) == {Fraction(1, m.points)}
-    check_ratio(m, tables)
+    check_ratio(m, [dict(enumerate(table)) for table in tables])
 
 
 @pytest.mark.parametrize("d", [127, 128, 129, 1000])
@@ -171,9 +148,8 @@ def test_edges_of_blocks(d):
     m = BHR(range(d), epsilon=4.0)
     table = scores(m)
     for code in (0, m.blocks - 1, m.blocks, d - 1):
-        channel = Every(m).channel(code)
-        most = max(channel)
-        assert [x == most for x in channel] == (table[code] == 1).tolist()
+        shares = channel(m, code)
+        assert [x == max(shares) for x in shares] == (table[code] == 1).tolist()
 
 
 @given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from([None, 1, 2, "d"]))
@@ -191,7 +167,7 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, blocks):
 def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     m = MECHANISMS[name]
     d, table = m.domain.size, scores(m)
-    reports = m.reports.from_arrow(m.perturb(values_for(m, codes_of(m, 5000))))
+    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
     groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
     expected = np.zeros((n_groups, d + m.blocks), np.int64)
     np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
@@ -206,7 +182,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
 def test_the_estimator_is_the_authors(name):
     """(2 B - 1 + e) / (e - 1) (2 #C - #block), as in `decode_string` of their Hadamard_Rand_general_original."""
     m, n = MECHANISMS[name], 5000
-    reports = m.reports.from_arrow(m.perturb(values_for(m, codes_of(m, n))))
+    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, n))))
     e = math.exp(m.epsilon)
     expected = (2 * m.blocks - 1 + e) / (e - 1) * scores(m)[:, reports.astype(int)].sum(axis=1)
     np.testing.assert_allclose(m.debias(n, m.tally(reports).counters)[0], expected, rtol=1e-9, atol=1e-6)
@@ -228,7 +204,7 @@ def marginals(m) -> np.ndarray:
 def test_marginals(name):
     """And rows or blocks of other values are found."""
     m = MECHANISMS[name]
-    codes = codes_of(m, 300_000)
+    codes = some_codes(m, 300_000)
     reports = m.reports.from_arrow(m.perturb(values_for(m, codes))).astype(int)
     supports = scores(m).T == 1
     check_marginals(codes, supports[reports], marginals(m))
@@ -238,7 +214,7 @@ def test_marginals(name):
 
 def test_a_bit_that_is_never_flipped_is_found(monkeypatch):
     m = MECHANISMS["BHR"]
-    codes = codes_of(m, 300_000)
+    codes = some_codes(m, 300_000)
     monkeypatch.setattr(np, "bitwise_count", np.zeros_like)
     reports = m.perturb(codes).astype(int)
     with pytest.raises(AssertionError, match="probability"):

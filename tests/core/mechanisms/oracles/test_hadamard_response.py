@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from decimal import Decimal
-from fractions import Fraction
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
 
-from ldp_core import Domain, HadamardResponse, Keyed, ReportError
-from ldp_core.exact.sampling import ONE
+from ldp_core import HadamardResponse, Keyed, ReportError
 from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
 
-from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
+from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
+from ...enumeration import check_oracle
 from ...keyed_reference import SECRET, block
+from .helpers import domain
 
 # acceptance.json, "hadamard_response": epsilon, p, q, n Var at f = 0
 KNOWN = [
@@ -39,57 +36,14 @@ def test_known_answers(epsilon, p, q, n_var, d):
 # ---- every outcome, through the code
 
 
-class Every:
-    """Noise for 2 K records, each with another combination of decisions, whose probability is its weight."""
-
-    def __init__(self, m) -> None:
-        self.m = m
-        self.agree, self.column = np.indices((2, m.columns)).reshape(2, -1).astype(np.uint32)
-
-    def __len__(self) -> int:
-        return len(self.agree)
-
-    def rows(self, start, stop):
-        assert stop - start == len(self)
-        return self
-
-    def bernoulli(self, threshold, n, lane):
-        assert (lane, threshold) == (0, self.m._agree)
-        return np.packbits(self.agree.astype(bool), bitorder="little")
-
-    def uniform_below(self, d, n, lane):
-        assert (lane, d) == (1, self.m.columns)
-        return self.column
-
-    def weights(self) -> list[Fraction]:
-        p = Fraction(self.m._agree, ONE)
-        return [(p if agree else 1 - p) / self.m.columns for agree in self.agree]
-
-
 CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error"), (4, "none"), (7, "error"), (8, "none"), (9, "other")]
 
 
 @pytest.mark.parametrize(("d", "policy"), CASES)
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 50.0])
 def test_probabilities_and_ratios_over_all_columns(d, policy, epsilon):
-    m = HadamardResponse(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon)
-    p, q = m.expected_parts()
-    tables = []
-    for code in range(d + (policy == "none")):
-        noise = Every(m)
-        reports = m.perturb_codes(np.full(len(noise), code, np.uint8), noise)
-        supported = m.count_reports(reports, np.arange(len(noise)), len(noise))
-        for v in range(d):
-            probability = sum(w for w, s in zip(noise.weights(), supported[:, v], strict=True) if s)
-            assert probability == (p[v] if v == code else q[v])
-        table = dict.fromkeys(range(m.columns), Fraction(0))
-        for report, weight in zip(reports.tolist(), noise.weights(), strict=True):
-            table[report] += weight
-        assert sum(table.values()) == 1
-        tables.append(table)
-    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables, 2) for r in a)
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(epsilon)
+    m = HadamardResponse(domain(d, policy), epsilon=epsilon)
+    check_oracle(m, reports=m.columns)
 
 
 @given(st.integers(2, 3000), st.floats(1e-6, 200))

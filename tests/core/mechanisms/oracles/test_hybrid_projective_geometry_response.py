@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ...checks import check_marginals
-from .helpers import check_moments, check_ratio, codes_of, domain, estimates_of, values_for
+from ...enumeration import check_ratio, codes_of
+from .helpers import check_moments, domain, estimates_of, some_codes, values_for
 from .projective_helpers import HPGR, MECHANISMS, channel, incidence, supported
 
 
@@ -31,7 +32,7 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
     less, in_block = Fraction(m.space.intersection, m.space.support), -(-(d + (policy == "none")) // blocks)
     p, q = m.expected_parts()
     own, same, other = m._chances
-    tables = [channel(m, m.points, code) for code in range(d + (policy == "none"))]
+    tables = [channel(m, code) for code in codes_of(m)]
     for code, table in enumerate(tables):
         for v in range(d):
             k, w = divmod(v, in_block)
@@ -40,13 +41,13 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
             assert mean == (p[v] if v == code else q[v])  # the same q for both kinds of other values
             chances = own if v == code else same if k == code // in_block else other
             assert chances.variance == sum(x**2 * t for x, t in zip(parts, table, strict=True)) - mean**2
-    check_ratio(m, tables)
+    check_ratio(m, [dict(enumerate(table)) for table in tables])
 
 
 @pytest.mark.parametrize("name", ["HPGR", "HPGR none", "HPGR one block"])
 def test_marginals_of_the_hybrid(name):
     m = MECHANISMS[name]
-    codes = codes_of(m, 300_000)
+    codes = some_codes(m, 300_000)
     check_marginals(codes, supported(m, m.reports.from_arrow(m.perturb(values_for(m, codes)))), hybrid_table(m))
 
 
@@ -90,7 +91,7 @@ def test_standard_errors_of_the_hybrid_know_the_block():
 
 def test_other_blocks_that_are_counted_from_the_wrong_one_are_found():
     m = HPGR(range(50), epsilon=2.0, field=3)
-    codes = codes_of(m, 300_000)
+    codes = some_codes(m, 300_000)
     reports, own = m.perturb(codes), codes // -(-50 // m.blocks)
     block, point = np.divmod(reports.astype(int), m.space.points)
     block -= block > own  # other blocks 0, 1, ... with the own one among them: "away += away >= block" forgotten

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -14,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_core import Domain, Keyed, Keystream, LocalHashing, ParameterError, ReportError
-from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import hash_families, local_hashing
 
-from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp, exact_ln
+from ...checks import check_binomial, check_marginals, check_rows_independent, check_uniform, exact_exp
+from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
+from .helpers import domain
 
 VARIANTS = ("optimal", "binary", "fast")
 
@@ -78,45 +78,10 @@ def test_variance_of_a_frequent_value():
 # ---- every outcome, through the code
 
 
-class Every:
-    """Noise for as many records as there are combinations of decisions: each has another one, with its probability."""
-
-    def __init__(self, **sizes: int) -> None:
-        self.lanes = dict(
-            zip(sizes, np.indices(list(sizes.values())).reshape(len(sizes), -1).astype(np.uint32), strict=True)
-        )
-        self.sizes = sizes
-        self.start = 0
-
-    def __len__(self) -> int:
-        return math.prod(self.sizes.values())
-
-    def rows(self, start, stop):
-        assert stop - start == len(self), "one block"
-        return self
-
-    def bernoulli(self, threshold, n, lane):
-        assert (lane, self.sizes["keep"]) == (0, 2)
-        self.threshold = threshold
-        return np.packbits(self.lanes["keep"].astype(bool), bitorder="little")
-
-    def uniform_below(self, d, n, lane):
-        name = {1: "bucket", 2: "first", 3: "second"}[lane]
-        assert d == self.sizes[name]
-        return self.lanes[name]
-
-    def weights(self) -> list[Fraction]:
-        keep = Fraction(self.threshold, ONE)
-        share = Fraction(2, len(self))
-        return [share * (keep if k else 1 - keep) for k in self.lanes["keep"]]
-
-
 def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
-    """A mechanism whose whole noise can be listed, and how to list it."""
+    """A mechanism whose whole noise can be listed."""
     monkeypatch.setattr(hash_families, "PRIME", prime)
-    m = LocalHashing(Domain(range(d - (policy == "other")), unmatched=policy), epsilon=epsilon, variant=variant)
-    seeds = {"first": m.functions} if variant == "fast" else {"first": prime, "second": prime}
-    return m, lambda: Every(keep=2, bucket=m.g, **seeds)
+    return LocalHashing(domain(d, policy), epsilon=epsilon, variant=variant)
 
 
 CASES = [
@@ -132,40 +97,19 @@ def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, 
     d, epsilon, policy = case
     if d + (policy == "none") > prime:
         return
-    m, every = small(prime, monkeypatch, variant, d, epsilon, policy)
-    p, q = m.expected_parts()
-    tables = []
-    for code in range(d + (policy == "none")):
-        noise = every()
-        reports = m.perturb_codes(np.full(len(noise), code, np.uint8), noise)
-        weights = noise.weights()
-        supported = m.count_reports(reports, np.arange(len(noise)), len(noise))
-        for v in range(d):
-            probability = sum(w for w, s in zip(weights, supported[:, v], strict=True) if s)
-            assert probability == (p[v] if v == code else q[v])
-        table = {}
-        for report, weight in zip(reports.tolist(), weights, strict=True):
-            table[report] = table.get(report, Fraction(0)) + weight
-        assert sum(table.values()) == 1
-        assert len(table) == m.functions * m.g
-        tables.append(table)
-        assert m.reports.from_arrow(m.reports.to_arrow(reports)) is not None
-    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables, 2) for r in a)
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(epsilon)
+    m = small(prime, monkeypatch, variant, d, epsilon, policy)
+    check_oracle(m, reports=m.functions * m.g)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     """Without the constant functions (a = 0), say, two values collide less often than they should."""
-    m, every = small(7, monkeypatch, variant, 4, 1.0)
-    noise = every()
-    reports = m.perturb_codes(np.full(len(noise), 1, np.uint8), noise)
-    supported = m.count_reports(reports, np.arange(len(noise)), len(noise))[:, 2]
-    there = noise.lanes["first"] > 0
-    share = Fraction(m.functions, m.functions - m.functions // int(noise.sizes["first"]))
-    total = sum(w for w, s, t in zip(noise.weights(), supported, there, strict=True) if s and t) * share
-    assert total != m.expected_parts()[1][2]
+    m = small(7, monkeypatch, variant, 4, 1.0)
+    every = Every(m.perturb_codes, 1)
+    supported = m.count_reports(every.reports, np.arange(every.n), every.n)[:, 2]
+    there = every.outcomes[2] > 0  # what lane 2 draws is the number of a function, or a
+    assert every.mean(supported) == m.expected_parts()[1][2]
+    assert every.mean(supported * there) / every.mean(there) != m.expected_parts()[1][2]
 
 
 @pytest.mark.parametrize("prime", [5, 7, 11, 13])

@@ -7,10 +7,6 @@ random decisions, each with its exact probability.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
-from collections.abc import Hashable
-from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -18,68 +14,19 @@ import pytest
 
 from ldp_core import Domain, RandomizedResponse, ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.exact import sampling
-from ldp_core.exact.sampling import ONE
 
-from ...checks import empirical_epsilon, exact_ln
+from ...checks import empirical_epsilon
+from ...enumeration import Branching, Table, check_ratio
 
-Distribution = dict[Hashable, Fraction]
 BIT_VECTORS = (UnaryEncoding, ThresholdHistogramEncoding)
 
 
-class Branching:
-    """Runs a function once for each combination of the random decisions that it asks for.
-
-    Of the eight decisions in a byte, those that can be seen in a report of one row are tried both ways; the
-    padding is as bad as can be, copies of the first one.
-    """
-
-    def __init__(self, m) -> None:
-        self.choices: list[int] = []  # what each decision comes to in this run
-        self.sizes: list[int] = []
-        self.probability = Fraction(1)
-        self.seen = {m.thresholds[1]: m.domain.size} if isinstance(m, BIT_VECTORS) else {}
-
-    def decide(self, probabilities: list[Fraction]) -> int:
-        at = len(self.sizes)
-        self.sizes.append(len(probabilities))
-        if at == len(self.choices):
-            self.choices.append(0)
-        self.probability *= probabilities[self.choices[at]]
-        return self.choices[at]
-
-    def bernoulli_bits(self, threshold: int, n_bytes: int, _randomness: object) -> np.ndarray:
-        assert n_bytes == 1
-        one, seen = Fraction(threshold, ONE), self.seen.get(threshold, 1)
-        bits = [self.decide([1 - one, one]) for _ in range(seen)]
-        return np.packbits(np.array(bits + bits[:1] * (8 - seen), np.uint8), bitorder="little")
-
-    def uniform_below(self, d: int, n: int, _randomness: object) -> np.ndarray:
-        assert n == 1
-        return np.array([self.decide([Fraction(1, d)] * d)], np.uint8)
-
-    def next_run(self) -> bool:
-        while self.choices and self.choices[-1] == self.sizes[-1] - 1:
-            self.choices.pop()
-            self.sizes.pop()
-        if not self.choices:
-            return False
-        self.choices[-1] += 1
-        self.sizes, self.probability = [], Fraction(1)
-        return True
-
-
-def exact_distribution(monkeypatch, m, value, layout) -> Distribution:
+def exact_table(monkeypatch, m, value, layout) -> Table:
     """Probability of each report of ``value``."""
-    branching = Branching(m)
-    monkeypatch.setattr(sampling, "bernoulli_bits", branching.bernoulli_bits)
-    monkeypatch.setattr(sampling, "uniform_below", branching.uniform_below)
-    result: Distribution = defaultdict(Fraction)
-    while True:
-        output = run_once(m, value, layout)
-        result[output] += branching.probability
-        if not branching.next_run():
-            assert sum(result.values()) == 1
-            return dict(result)
+    noise = Branching({m.thresholds[1]: m.domain.size} if isinstance(m, BIT_VECTORS) else 1)
+    monkeypatch.setattr(sampling, "bernoulli_bits", noise.bernoulli_bits)
+    monkeypatch.setattr(sampling, "uniform_below", noise.uniform_below)
+    return noise.table(lambda: run_once(m, value, layout))
 
 
 def inputs_of(m) -> list[object]:
@@ -130,38 +77,28 @@ def layouts_of(m) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_every_ratio_of_every_output_is_within_epsilon(monkeypatch, name):
+def test_every_report_of_every_value(monkeypatch, name):
+    """Every ratio is within epsilon; a report supports v with p if v is the value, with q otherwise and of none."""
     m = MECHANISMS[name]
     for layout in layouts_of(m):
-        tables = [exact_distribution(monkeypatch, m, value, layout) for value in inputs_of(m)]
-        outputs = set().union(*tables)
-        assert all(set(table) == outputs for table in tables), "an output that some input cannot give"
-        if isinstance(m, BIT_VECTORS):
-            assert len(outputs) == 2**m.domain.size
-        else:
-            assert len(outputs) == m.domain.size
-        worst = max(a[o] / b[o] for a, b in itertools.permutations(tables, 2) for o in outputs)
-        assert worst == m.worst_ratio()
-        assert exact_ln(worst) <= Decimal(m.epsilon)
+        tables = [exact_table(monkeypatch, m, value, layout) for value in inputs_of(m)]
+        assert len(tables[0]) == (2**m.domain.size if isinstance(m, BIT_VECTORS) else m.domain.size)
+        check_ratio(m, tables)
+        if layout == "numpy":
+            check_support(m, tables)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
-    """Pr[report supports v] over the same enumeration: p where v is the value, q elsewhere, q everywhere for none."""
-    m = MECHANISMS[name]
+def check_support(m, tables) -> None:
     p, q = m.expected_parts()
-    labels = m.domain.values
-    for value in inputs_of(m):
-        table = exact_distribution(monkeypatch, m, value, "numpy")
-        if isinstance(m, BIT_VECTORS):
-            rows = {output: [bit.strip() == "True" for bit in output.strip("[]").split(",")] for output in table}
-        else:
-            rows = {output: [output == str(label) for label in labels] for output in table}
-        for v, label in enumerate(labels):
-            probability = sum((weight for output, weight in table.items() if rows[output][v]), Fraction(0))
-            in_labels = value is not None and value in m.domain.labels
-            true = label == value if in_labels else (label == "other" and m.domain.unmatched == "other")
-            assert probability == (p[v] if true else q[v])
+    for value, table in zip(inputs_of(m), tables, strict=True):
+        for v, label in enumerate(m.domain.values):
+            if isinstance(m, BIT_VECTORS):
+                supporting = [output.strip("[]").split(",")[v].strip() == "True" for output in table]
+            else:
+                supporting = [output == str(label) for output in table]
+            listed = value is not None and value in m.domain.labels
+            true = label == value if listed else (label == "other" and m.domain.unmatched == "other")
+            assert sum(itertools.compress(table.values(), supporting)) == (p[v] if true else q[v])
 
 
 # ---- audit

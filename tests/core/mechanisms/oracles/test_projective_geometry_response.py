@@ -19,9 +19,10 @@ from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
 from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
+from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
-from .helpers import check_moments, check_ratio, codes_of, domain, estimates_of, values_for
-from .projective_helpers import HPGR, MECHANISMS, PGR, Every, channel, each, incidence, supported
+from .helpers import check_moments, domain, estimates_of, some_codes, values_for
+from .projective_helpers import HPGR, MECHANISMS, PGR, channel, each, incidence, supported
 
 SPACES = [(2, 2), (3, 2), (11, 2), (2, 3), (3, 3), (5, 3), (2, 5), (3, 4), (5, 4)]
 
@@ -113,14 +114,9 @@ CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
 def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     m = PGR(domain(d, policy), epsilon=epsilon, field=field)
-    supports = incidence(field, m.space.dimension)
-    p, q = m.expected_parts()
-    tables = [channel(m, m.space.points, code) for code in range(d + (policy == "none"))]
-    for code, table in enumerate(tables):
-        for v in range(d):
-            supporting = sum(table[y] for y in np.flatnonzero(supports[v]))
-            assert supporting == (p[v] if v == code else q[v])
-    check_ratio(m, tables)
+    check_oracle(m, reports=m.space.points)
+    supports, p = incidence(field, m.space.dimension), m.expected_parts()[0][0]
+    assert sum(channel(m, 0)[y] for y in np.flatnonzero(supports[0])) == p
 
 
 @given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from([None, 2, 3, 7, 31]))
@@ -133,7 +129,7 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, field):
 @pytest.mark.parametrize("n_groups", [1, 3, 700])
 def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     m = MECHANISMS[name]
-    reports = m.reports.from_arrow(m.perturb(values_for(m, codes_of(m, 5000))))
+    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
     groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
     expected = np.zeros((n_groups, m.counters), np.int64)
     np.add.at(expected[:, : m.domain.size], groups, supported(m, reports))
@@ -162,7 +158,7 @@ def test_points_are_uniform_given_whether_they_support_and_rows_are_independent(
 
 def test_a_product_of_the_wrong_digits_is_found(monkeypatch):
     m = PGR(range(16), epsilon=1.0, field=3)
-    codes = codes_of(m, 100_000)
+    codes = some_codes(m, 100_000)
     expected = np.where(np.eye(16, dtype=bool), m.p, m.q)
     real = ProjectiveSpace._product
     monkeypatch.setattr(ProjectiveSpace, "_product", lambda self, a, b: real(self, a, b * 2))
@@ -207,11 +203,9 @@ def test_keyed_reports_are_those_of_the_reference(name):
     cells = m.space.points if isinstance(m, PGR) else m.points
     for report, code, id_word in zip(reports.tolist(), x.tolist(), ids.tolist(), strict=True):
         first, second = (block(m, "c", id_word, 0, code, lane, 0, 0) for lane in (0, 2))
-        noise = Every(m, m.space.support, cells - m.space.support)
         agree = int.from_bytes(first[:8], "little") < m._agree
-        noise.agree = np.array([agree])
-        noise.uniform = [np.array([below(first[8:], noise.sizes[0])]), np.array([below(second, noise.sizes[1])])]
-        assert m.perturb_codes(np.array([code], np.uint8), noise)[0] == report
+        inside, outside = below(first[8:], m.space.support), below(second, cells - m.space.support)
+        assert Every(m.perturb_codes, code, given={0: agree, 1: inside, 2: outside}).reports.tolist() == [report]
         assert supported(m, [report])[0, code] == agree
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from contextlib import suppress
-from decimal import Decimal
 from fractions import Fraction
 from math import comb
 
@@ -28,7 +27,8 @@ from ldp_core import (
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import subset_selection
 
-from ...checks import check_binomial, check_rows_independent, exact_exp, exact_ln
+from ...checks import check_binomial, check_rows_independent, exact_exp
+from ...enumeration import Every, check_ratio
 from ...keyed_reference import SECRET, block, first_word
 
 # acceptance.json, "subset_selection": epsilon, d, w, p, q, n Var at f = 0 (research note)
@@ -71,41 +71,9 @@ def repairing(monkeypatch):
 # ---- the exact distribution, where all sets are listed
 
 
-class Choices:
-    """Noise that makes every choice once: include or not, and each entry of either table."""
-
-    def __init__(self, m) -> None:
-        self.m = m
-        (with_true, _), (without, _) = m._tables
-        sizes = (2, len(with_true), len(without))
-        assert sizes[1:] == (comb(m.domain.size - 1, m.k - 1), comb(m.domain.size - 1, m.k))
-        self.include, *indices = (axis.reshape(-1) for axis in np.indices(sizes))
-        self.indices = {2: (sizes[1], indices[0]), 3: (sizes[2], indices[1])}
-
-    def rows(self, start, stop):
-        assert (start, stop) == (0, len(self.include))
-        return self
-
-    def bernoulli(self, threshold, n, lane):
-        assert (threshold, n, lane) == (self.m._include, len(self.include), 0)
-        return np.packbits(self.include.astype(bool), bitorder="little")
-
-    def uniform_below(self, d, n, lane):
-        size, index = self.indices[lane]
-        assert (d, n) == (size, len(index))
-        return index.astype(np.uint32)
-
-
 def listed_distribution(m, code: int) -> dict[int, Fraction]:
-    choices = Choices(m)
-    rows = m.perturb_codes(np.full(len(choices.include), code, np.uint8), choices)
-    p, each = Fraction(m._include, ONE), Fraction(2, len(rows))
-    total: dict[int, Fraction] = {}
-    for row, include in zip(rows, choices.include, strict=True):
-        word = int.from_bytes(row.tobytes(), "little")
-        total[word] = total.get(word, Fraction(0)) + (p if include else 1 - p) * each
-    assert sum(total.values()) == 1
-    return total
+    table = Every(m.perturb_codes, code).table
+    return {int.from_bytes(bytes(row), "little"): weight for row, weight in table.items()}
 
 
 @pytest.mark.parametrize(
@@ -136,9 +104,7 @@ def check_distributions(m, tables: list[dict[int, Fraction]]) -> None:
             assert probability == (p[code] if inside else 1 - p[code]) / share
         for v in range(d):
             assert sum(w for s, w in table.items() if s >> v & 1) == (p[v] if v == code else q[v])
-    worst = max(a[s] / b[s] for a, b in itertools.permutations(tables, 2) for s in sets)
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(m.epsilon)
+    check_ratio(m, tables)
 
 
 # ---- the exact distribution, where bits are repaired

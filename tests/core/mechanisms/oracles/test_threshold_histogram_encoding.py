@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -13,14 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ldp_core import (
-    Domain,
     ParameterError,
     ThresholdHistogramEncoding,
 )
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.threshold_histogram_encoding import best_theta
 
-from ...checks import check_marginals, exact_exp, exact_ln
+from ...checks import check_marginals, exact_exp
+from ...enumeration import check_oracle
+from .helpers import domain
 
 # acceptance.json: epsilon -> n Var at f = 0, and theta to six digits
 TABLE = {
@@ -81,51 +80,14 @@ def test_theta_has_the_least_variance(epsilon):
 # ---- every report, through the code
 
 
-class OneByOne:
-    """Noise for 2^d records, each with another combination of bits."""
-
-    def __init__(self, m, code: int) -> None:
-        self.d, self.code = m.domain.size, code
-        self.rows_of_bits = np.arange(1 << self.d, dtype=np.uint8)[:, None]
-
-    def rows(self, start, stop):
-        assert (start, stop) == (0, 1 << self.d)
-        return self
-
-    def one_hot_rows(self, p, q, position, width, lane):
-        assert (width, lane) == (1, 0)
-        self.weights = []
-        for row in range(1 << self.d):
-            ones = [Fraction(p if v == position[0] else q, ONE) for v in range(self.d)]
-            weight = Fraction(1)
-            for v, one in enumerate(ones):
-                weight *= one if row >> v & 1 else 1 - one
-            self.weights.append(weight)
-        return self.rows_of_bits | np.uint8(0xFF << self.d & 0xFF)  # padding is as bad as can be
-
-
 CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error")]
 
 
 @pytest.mark.parametrize(("d", "policy"), CASES)
 @pytest.mark.parametrize(("epsilon", "theta"), [(1e-6, None), (1.0, None), (1.0, 0.5), (3.0, 1.0), (80.0, None)])
 def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
-    domain = Domain(range(d - (policy == "other")), unmatched=policy)
-    m = ThresholdHistogramEncoding(domain, epsilon=epsilon, theta=theta)
-    p, q = m.expected_parts()
-    tables = []
-    for code in range(d + (policy == "none")):
-        noise = OneByOne(m, code)
-        reports = m.perturb_codes(np.full(1 << d, code, np.uint8), noise)
-        assert sorted(reports[:, 0].tolist()) == list(range(1 << d))
-        supported = m.count_reports(reports, np.arange(1 << d), 1 << d)
-        for v in range(d):
-            probability = sum(w for w, s in zip(noise.weights, supported[:, v], strict=True) if s)
-            assert probability == (p[v] if v == code else q[v])
-        tables.append(noise.weights)
-    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables, 2) for r in range(1 << d))
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(epsilon)
+    m = ThresholdHistogramEncoding(domain(d, policy), epsilon=epsilon, theta=theta)
+    check_oracle(m, seen=d, reports=1 << d)
 
 
 @given(st.floats(1e-6, 300), st.one_of(st.none(), st.floats(0.5, 1)))

@@ -31,11 +31,11 @@ from ldp_core import (
 )
 from ldp_core.exact import random_functions
 from ldp_core.exact.random_functions import RandomFunctions
-from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.sketches import _numbered_bits
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
 
 from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
+from ...enumeration import Every, worst_ratio
 from ...keyed_reference import SECRET
 
 SKETCHES = [CountMeanSketch, HadamardCountMeanSketch]
@@ -59,62 +59,10 @@ class Listed(RandomFunctions):
         return self.table[:, codes.astype(int)].T
 
 
-class Every:
-    """Noise for as many records as a report has outcomes, each another, with its probability as weight."""
-
-    def __init__(self, m) -> None:
-        self.m = m
-        shape = (m.hashes, 2**m.width) if isinstance(m, CountMeanSketch) else (2, m.hashes * m.width)
-        self.first, self.second = np.indices(shape).reshape(2, -1)
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def rows(self, start, stop):
-        assert stop - start == len(self)
-        return self
-
-    def bernoulli(self, threshold, n, lane):
-        assert (lane, threshold) == (0, self.m._agree)
-        p = Fraction(threshold, ONE)
-        self.weights = [(p if agree else 1 - p) / (self.m.hashes * self.m.width) for agree in self.first]
-        return np.packbits(self.first.astype(bool), bitorder="little")
-
-    def uniform_below(self, d, n, lane):
-        if isinstance(self.m, CountMeanSketch):
-            assert (lane, d) == (0, self.m.hashes)
-            return self.first.astype(np.uint8)
-        assert (lane, d) == (1, self.m.hashes * self.m.width)
-        return self.second.astype(np.uint32)
-
-    def one_hot_rows(self, p, q, position, width, lane):
-        assert (lane, width) == (1, 1)
-        chances = [Fraction(p, ONE), Fraction(q, ONE)]
-        self.weights = []
-        for bits, own in zip(self.second, position, strict=True):
-            weight = Fraction(1, self.m.hashes)
-            for b in range(self.m.width):
-                chance = chances[0 if b == own else 1]
-                weight *= chance if bits >> b & 1 else 1 - chance
-            self.weights.append(weight)
-        return self.second.astype(np.uint8)[:, None] | np.uint8(0xFF & -(1 << self.m.width))  # and noise in the padding
-
-
 def with_functions(kind, hashes, width, epsilon, table):
     m = kind("int", epsilon=epsilon, hashes=hashes, width=width)
     m.__dict__["functions"] = Listed(hashes, width, 0).listing(table)
     return m
-
-
-def outcomes(m, code):
-    """(weight, supported bool[codes], counters) of every report of ``code``, and the reports as hashable values."""
-    noise = Every(m)
-    reports = m.perturb_codes(np.full(len(noise), code, np.uint64), noise)
-    counters = m.count_reports(reports, np.arange(len(noise)), len(noise))
-    supported = m.support_of(1, counters, np.arange(m.functions.table.shape[1], dtype=np.uint64))
-    assert sum(noise.weights) == 1
-    keys = [tuple(np.atleast_1d(r).tolist()) for r in reports]
-    return noise.weights, supported, counters, keys
 
 
 SMALL = [(1, 2, 3), (1, 4, 3), (2, 2, 3)]  # k, m, codes
@@ -135,18 +83,18 @@ def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, 
         s = np.full((codes, codes), Fraction(0))
         distributions = []
         for v in range(codes):
-            weights, supported, counters, keys = outcomes(sketch, v)
-            s[v] = [
-                sum((w for w, yes in zip(weights, column, strict=True) if yes), Fraction(0)) for column in supported.T
-            ]
-            distributions.append(dict(zip(keys, weights, strict=True)))
-            assert spread_of(sketch, weights, counters) == sketch.spread
+            every = Every(sketch.perturb_codes, v, dtype=np.uint64, seen=m)
+            counters = sketch.count_reports(every.reports, np.arange(every.n), every.n)
+            supported = sketch.support_of(counters, np.arange(codes, dtype=np.uint64))
+            s[v] = [every.mean(column) for column in supported.T]
+            distributions.append(every.table)
+            assert every.mean(spreads(sketch, counters)) == sketch.spread
         share += s / len(tables)
         for w in range(codes):
             mean = sum(s[v, w] for v in records)
             first[w] += mean / len(tables)
             second[w] += (sum(s[v, w] * (1 - s[v, w]) for v in records) + mean**2) / len(tables)
-        worst = max(worst, *(a[r] / b[r] for a, b in itertools.permutations(distributions, 2) for r in a))
+        worst = max(worst, worst_ratio(distributions))
     p, q = sketch.support_probability()
     assert all(share[v, w] == (p if v == w else q) for v in range(codes) for w in range(codes))
     assert worst == sketch.worst_ratio() <= exact_exp(epsilon)
@@ -158,12 +106,14 @@ def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, 
         assert second[w] - first[w] ** 2 == pure + collisions
 
 
-def spread_of(sketch, weights, counters) -> Fraction:
-    total = Fraction(0)
-    for weight, table in zip(weights, sketch.table(counters).reshape(len(weights), -1, sketch.width), strict=True):
-        mean = [Fraction(int(row.sum()), sketch.width) for row in table]
-        total += weight * sum((int(x) - t) ** 2 for row, t in zip(table, mean, strict=True) for x in row)
-    return total
+def spreads(sketch, counters) -> list[Fraction]:
+    """Of each report, the sum of the squares of its counters, each less the mean of its row."""
+    tables = sketch.table(counters).reshape(len(counters), -1, sketch.width)
+    means = [[Fraction(int(row.sum()), sketch.width) for row in table] for table in tables]
+    return [
+        sum((int(x) - t) ** 2 for row, t in zip(table, mean, strict=True) for x in row)
+        for table, mean in zip(tables, means, strict=True)
+    ]
 
 
 @given(st.floats(1e-6, 200), st.integers(0, 16))
@@ -234,10 +184,10 @@ def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
     naive = np.zeros((3, 40), np.int64)
     for j, hashes in enumerate(m.functions.all(codes).T):
         naive += m.table(counters)[:, j][:, hashes]
-    np.testing.assert_array_equal(m.support_of(0, counters, codes), naive)
+    np.testing.assert_array_equal(m.support_of(counters, codes), naive)
     monkeypatch.setattr(random_functions, "_PAIRS", 17)
-    np.testing.assert_array_equal(m.support_of(0, counters, codes), naive)
-    np.testing.assert_array_equal(m.support_of(0, counters[1], codes), naive[1])
+    np.testing.assert_array_equal(m.support_of(counters, codes), naive)
+    np.testing.assert_array_equal(m.support_of(counters[1], codes), naive[1])
     alone = [m.over(range(40)).estimate(Tally(int(np.sum(groups == g)), counters[g], m.fingerprint)) for g in range(3)]
     together = m.over(range(40)).debias(np.bincount(groups)[:, None], counters)
     for g, histogram in enumerate(alone):
@@ -283,7 +233,7 @@ def test_marginals(kind, hashes, width, keyed):
     cells = hashes * (1 if kind is CountMeanSketch else width)
     if cells > 1:
         check_uniform(np.bincount(functions.astype(int), minlength=cells))
-    np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(n, m.tally(reports).counters, codes))
+    np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(m.tally(reports).counters, codes))
 
 
 @each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
 
@@ -31,6 +30,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
 from ...checks import check_binomial, check_rows_independent, check_uniform, exact_exp, exact_ln
+from ...enumeration import Every, check_ratio
 from ...keyed_reference import SECRET, block
 from .helpers import CHROME, FRUIT, codes, keyed
 
@@ -73,44 +73,6 @@ def test_f_is_not_rounded_to_a_multiple_of_one_in_128_as_in_googles_client(f, ef
 # ---- every filter, every outcome, through the code
 
 
-class Every:
-    """Noise for one record each of all outcomes: flips, zeros and ones, 2^k of each; the same cohort for all."""
-
-    def __init__(self, m, second=None) -> None:
-        self.m, self.second = m, second
-        size = 2**m.bits
-        self.parts = np.indices((size, size, size)).reshape(3, -1).astype(np.uint8)
-
-    def rows(self, start, stop):
-        assert (start, stop) == (0, self.parts.shape[1])
-        return self
-
-    def of_persons(self):
-        return Every(self.m, "persons")
-
-    def instantaneous(self):
-        return Every(self.m, "instantaneous")
-
-    def uniform_below(self, d, n, lane):
-        assert (self.second, d, lane) == ("persons", self.m.cohorts, 2)
-        return np.zeros(n, np.uint8)
-
-    def one_hot_rows(self, p, q, position, width, lane):
-        assert width == 1
-        assert position.min() >= 8
-        part = 0 if self.second is None else 1 + lane
-        assert q == self.m._thresholds[part]
-        return self.parts[part][:, None]
-
-    def weights(self) -> list[Fraction]:
-        """Exact, of each record: products over the bits of its three parts."""
-        k, table = self.m.bits, []
-        for t in self.m._thresholds:
-            one = Fraction(t, ONE)
-            table.append([one ** i.bit_count() * (1 - one) ** (k - i.bit_count()) for i in range(2**k)])
-        return [a * b * c for a, b, c in itertools.product(*table)]
-
-
 SMALL = [
     (2, 1, 0.5, 0.5, 0.75),
     (2, 2, 0.3, 0.25, 0.7),
@@ -124,29 +86,21 @@ SMALL = [
 @pytest.mark.parametrize(("k", "h", "f", "p", "q"), SMALL)
 def test_ratios_of_one_report_over_all_filters_and_outcomes(monkeypatch, k, h, f, p, q):
     m = Rappor("int", bits=k, hashes=h, cohorts=3, f=f, p=p, q=q)
-    noise = Every(m)
-    weights, n = noise.weights(), noise.parts.shape[1]
     p_star, q_star = m.bit_probabilities()
     tables = {}
     for positions in itertools.product(range(k), repeat=h):
         filtered = sum(1 << j for j in set(positions))
         if filtered in tables:
             continue
-        where = np.tile(np.array(positions, np.uint32), (n, 1))
-        monkeypatch.setattr(bloom, "positions", lambda *_, where=where: where)
-        reports = m.perturb_codes(np.zeros(n, np.uint64), noise)
-        assert not reports[:, 0].any()
-        table = defaultdict(Fraction)
-        for report, weight in zip(reports[:, 1].tolist(), weights, strict=True):
-            table[report] += weight
-        assert sum(table.values()) == 1
+        where = np.array([positions], np.uint32)
+        monkeypatch.setattr(bloom, "positions", lambda codes, *_, where=where: np.repeat(where, len(codes), axis=0))
+        table = Every(m.perturb_codes, dtype=np.uint64, seen=k, given={"persons 2": 0}).table  # cohort 0
         for j in range(k):  # the channel of each bit
-            one = sum(w for report, w in table.items() if report >> j & 1)
-            assert one == (q_star if filtered >> j & 1 else p_star)
+            assert sum(weight for (cohort, report), weight in table.items() if cohort == 0 and report >> j & 1) == (
+                q_star if filtered >> j & 1 else p_star
+            )
         tables[filtered] = table
-    worst = max(a[r] / b[r] for a, b in itertools.permutations(tables.values(), 2) for r in range(2**k))
-    assert worst == m.worst_ratio()
-    assert exact_ln(worst) <= Decimal(m.epsilon)
+    check_ratio(m, list(tables.values()))
 
 
 @pytest.mark.parametrize(("k", "h", "f", "p", "q"), SMALL)
@@ -424,7 +378,7 @@ def test_nulls_and_other_types_are_refused():
     with pytest.raises(ParameterError, match="texts"):
         m.perturb_codes(np.zeros(1, np.uint64), Keystream())
     with pytest.raises(ParameterError, match="texts"):
-        m.support_of(1, np.zeros(m.counters, np.int64), np.zeros(1, np.uint64))
+        m.support_of(np.zeros(m.counters, np.int64), np.zeros(1, np.uint64))
 
 
 def test_support_of_the_first_bit_is_a_pure_protocol():
@@ -434,9 +388,9 @@ def test_support_of_the_first_bit_is_a_pure_protocol():
     assert q == p - (p - m.bit_probabilities()[0]) * (1 - (1 - (1 - Fraction(1, 16)) ** 2))
     n = 100_000
     tally = m.tally(m.perturb(np.arange(n), randomness=keyed(np.arange(n))))  # everybody another value
-    assert abs(m.support_of(n, tally.counters, codes(np.arange(300))) / n - float(q)).max() < 0.03
+    assert abs(m.support_of(tally.counters, codes(np.arange(300))) / n - float(q)).max() < 0.03
     tally = m.tally(m.perturb(np.full(n, 7), randomness=keyed(np.arange(n))))
-    check_binomial(m.support_of(n, tally.counters, codes([7])), n, float(p))
+    check_binomial(m.support_of(tally.counters, codes([7])), n, float(p))
 
 
 def test_no_reports_and_several_tallies():
