@@ -49,7 +49,7 @@ class Every:
     ) -> None:
         self.seen, self.given, self.n = seen, dict(given or {}), 1
         self.outcomes: dict[Any, Any] = {}  # of each lane, int[n]
-        self._chances: dict[Any, Any] = {}  # of each lane: the probabilities of the outcomes, or one of all of them
+        self._cases: dict[Any, tuple[Any, Any]] = {}  # of each lane: int[n], and the chances of the cases
         self._sizes: dict[Any, int] = {}
         draw(np.array([code], dtype), _Lanes(self, ""))  # which decisions are there?
         sizes = {lane: size for lane, size in self._sizes.items() if lane not in self.given}
@@ -58,21 +58,23 @@ class Every:
         self.outcomes, self._sizes = dict(zip(sizes, indices, strict=True)), {}
         self.reports = np.asarray(draw(np.full(self.n, code, dtype), _Lanes(self, "")))
 
-    def decide(self, lane: Any, size: int, chances: Any, n: int) -> Any:
+    def decide(self, lane: Any, size: int, chances: Any, n: int, places: Any = 0) -> Any:
+        """int[n], below ``size``; the chances are those of each outcome, one after the other for each place."""
         assert n == self.n
         assert lane not in self._sizes, "two decisions in one lane"
-        self._sizes[lane], self._chances[lane] = size, chances
-        return self.outcomes.get(lane, np.full(n, self.given.get(lane, 0)))
+        outcome = self.outcomes.get(lane, np.full(n, self.given.get(lane, 0)))
+        self._sizes[lane], self._cases[lane] = size, (outcome + size * places, chances)
+        return outcome
 
     def _parts(self) -> Iterator[tuple[Fraction, Any]]:
         """Records of one probability, and it."""
-        even = math.prod(c for lane, c in self._chances.items() if isinstance(c, Fraction) and lane in self.outcomes)
-        lanes = [lane for lane in self.outcomes if not isinstance(self._chances[lane], Fraction)]
-        sizes = [self._sizes[lane] for lane in lanes]
-        which = np.ravel_multi_index([self.outcomes[lane] for lane in lanes], sizes)
-        order = np.argsort(which, kind="stable").reshape(math.prod(sizes), -1)
-        for outcome, records in zip(itertools.product(*map(range, sizes)), order, strict=True):
-            yield even * math.prod(self._chances[lane][o] for lane, o in zip(lanes, outcome, strict=True)), records
+        cases = [self._cases[lane] for lane in self.outcomes]
+        even = math.prod(chances for _, chances in cases if isinstance(chances, Fraction))
+        uneven = [(case, chances) for case, chances in cases if not isinstance(chances, Fraction)]
+        which = np.ravel_multi_index([case for case, _ in uneven], [len(chances) for _, chances in uneven])
+        order = np.argsort(which, kind="stable")
+        for records in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
+            yield even * math.prod(chances[case[records[0]]] for case, chances in uneven), records
 
     def mean(self, values: Any) -> Fraction:
         """Of values, one a record; of Booleans, the probability that they are true."""
@@ -97,8 +99,8 @@ class _Lanes:
     def __init__(self, every: Every, prefix: str) -> None:
         self.every, self.prefix = every, prefix
 
-    def _decide(self, lane: int, size: int, chances: Any, n: int) -> Any:
-        return self.every.decide(f"{self.prefix}{lane}" if self.prefix else lane, size, chances, n)
+    def _decide(self, lane: int, size: int, chances: Any, n: int, places: Any = 0) -> Any:
+        return self.every.decide(f"{self.prefix}{lane}" if self.prefix else lane, size, chances, n, places)
 
     def rows(self, start: int, stop: int) -> _Lanes:
         assert (start, stop) == (0, self.every.n), "one block"
@@ -118,13 +120,16 @@ class _Lanes:
         return self._decide(lane, d, Fraction(1, d), n).astype(np.uint32)
 
     def one_hot_rows(self, p: int, q: int, position: Any, width: int, lane: int) -> Any:
-        [place], seen = set(position.tolist()), self.every.seen
+        seen = self.every.seen
         assert width == 1, "rows of a byte"
-        ones = [Fraction(p if v == place else q, ONE) for v in range(seen)]
-        chances = [
-            math.prod(one if row >> v & 1 else 1 - one for v, one in enumerate(ones)) for row in range(1 << seen)
-        ]
-        rows = self._decide(lane, 1 << seen, chances, len(position))
+        places, which = np.unique(position, return_inverse=True)
+        chances = []
+        for place in places.tolist():
+            ones = [Fraction(p if v == place else q, ONE) for v in range(seen)]
+            chances += [
+                math.prod(one if row >> v & 1 else 1 - one for v, one in enumerate(ones)) for row in range(1 << seen)
+            ]
+        rows = self._decide(lane, 1 << seen, chances, len(position), which)
         return (rows | 0xFF << seen & 0xFF).astype(np.uint8)[:, None]
 
 
