@@ -106,7 +106,7 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
         ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
-    >>> from ldp_core.mechanisms.numbers.hybrid import Hybrid
+    >>> from ldp_core import Hybrid
     >>> m = Hybrid((0, 100), epsilon=1.0)
     >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
@@ -165,7 +165,7 @@ def distribution(
         ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
-    >>> from ldp_core.mechanisms.numbers.square_wave import SquareWave
+    >>> from ldp_core import SquareWave
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=200)
     >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
     >>> buckets = reports.select(ldp_polars.distribution("age", m, buckets=10)).explode("age").unnest("age")

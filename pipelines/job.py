@@ -17,7 +17,7 @@ from apache_beam.transforms.window import FixedWindows
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
 from ldp_beam.elements.windows import window_fn
-from ldp_beam.io.histograms import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
+from ldp_beam.io import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,

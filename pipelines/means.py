@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ldp_beam import MeanRow
-from ldp_beam.io.histograms import HISTOGRAM_SCHEMA
+from ldp_beam.io import HISTOGRAM_SCHEMA
 
 MEAN_SCHEMA = pa.schema(
     [

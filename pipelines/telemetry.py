@@ -26,7 +26,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from ldp_beam.elements.windows import seconds
-from ldp_beam.io.histograms import HISTOGRAM_SCHEMA
+from ldp_beam.io import HISTOGRAM_SCHEMA
 from ldp_core import HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines

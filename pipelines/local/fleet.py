@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ldp_beam.io.messages import encode
+from ldp_beam.io import encode
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan
 
 EVENT_TIME = "event_time"

@@ -34,3 +34,8 @@ def test_users_import_public_names_only(page):
     blocks = "\n".join(re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL))
     modules = set(re.findall(r"^\s*(?:from|import) (ldp_[\w.]+)", blocks, re.MULTILINE))
     assert page == "architecture.md" or modules <= PUBLIC
+
+
+def test_examples_of_docstrings_import_public_names_only():
+    code = "\n".join((ROOT / name[1:]).read_text(encoding="utf-8") for name in FILES if re.match(r"/ldp_.*\.py$", name))
+    assert set(re.findall(r">>> (?:from|import) (ldp_[\w.]+)", code)) <= PUBLIC
