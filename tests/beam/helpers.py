@@ -15,6 +15,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampedValue, Windo
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
+from ldp_beam.perturb import Perturb, _PerturbDoFn
 from ldp_core import RandomizedResponse, UnaryEncoding
 
 from . import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
@@ -116,6 +117,13 @@ def parted(made: list[Any]) -> tuple[list[Any], list[Any]]:
     """The outputs of a DoFn, and its dead letters."""
     dead = [one.value for one in made if isinstance(one, beam.pvalue.TaggedOutput)]
     return [one for one in made if not isinstance(one, beam.pvalue.TaggedOutput)], dead
+
+
+def perturbed(transform: Perturb, elements: Any, windows: WindowFn | None = None) -> tuple[list[Any], list[Any]]:
+    """Without a pipeline: the reports of one bundle, and its dead letters."""
+    fn = _PerturbDoFn(transform._plan, transform._packed, transform._key, transform._dead_letter_tag)
+    good, dead = drive(fn, elements, windows)
+    return values(good), values(dead)
 
 
 def values(windowed: Any) -> list[Any]:

@@ -1,20 +1,26 @@
-"""Perturb: every form of element in, the same kind out, at its own time and in its own window."""
+"""Perturb: every form of element in, the same kind out, at its own time and in its own window.
 
+Most tests call the step without a pipeline; that runners do so is looked at once for each kind of element.
+"""
+
+import pickle
 import typing
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.internal import pickler
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
+from ldp_beam.elements import records as records_module
 from ldp_beam.elements.faults import OTHER_PLAN
-from ldp_beam.elements.records import LOT_SIZE
 from ldp_core import (
     Domain,
     DomainError,
@@ -29,7 +35,8 @@ from ldp_core import (
     UnaryEncoding,
 )
 
-from .helpers import SURE, SURE_BITS, SURE_BOOL, counters, run, run_with_result, stamped
+from .estimates.driven import tallied
+from .helpers import SURE, SURE_BITS, SURE_BOOL, counters, perturbed, run, run_with_result, stamped
 
 PLAN = PrivacyPlan({"os": SURE, "app": SURE_BITS, "crashed": SURE_BOOL}, keep=["day"])
 OS, APP, CRASHED, DAY = ["a", "b", "c", "a"], ["c", "a", "b", "b"], [True, False, False, True], [1, 2, 3, 4]
@@ -53,6 +60,13 @@ def expected(packed):
     return [{"os": o, "app": app[a], "crashed": c, "day": d} for o, a, c, d in columns]
 
 
+def reports_of(transform, elements):
+    """The reports of one bundle, if there are no dead letters."""
+    good, dead = perturbed(transform, elements)
+    assert dead == []
+    return good
+
+
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("form", ["batch", "table", "chunks", "dictionary", "view"])
 def test_batches(packed, form):
@@ -63,7 +77,7 @@ def test_batches(packed, form):
         text = table["os"].cast(pa.string_view()) if form == "view" else table["os"].dictionary_encode()
         table = table.set_column(0, "os", text)
     elements = EVENTS.to_batches() if form == "batch" else [table]
-    [out] = run(ldp_beam.Perturb(PLAN, packed=packed), elements)
+    [out] = reports_of(ldp_beam.Perturb(PLAN, packed=packed), elements)
     assert isinstance(out, pa.RecordBatch)
     assert out.schema.equals(PLAN.schema(table.schema, packed=packed), check_metadata=True)
     assert out.to_pylist() == expected(packed)
@@ -71,7 +85,7 @@ def test_batches(packed, form):
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_dictionaries(packed):
-    out = run(ldp_beam.Perturb(PLAN, packed=packed), RECORDS)
+    out = reports_of(ldp_beam.Perturb(PLAN, packed=packed), RECORDS)
     assert out == expected(packed)
     assert {type(v) for v in (out[0]["os"], out[0]["app"], out[0]["crashed"])} == {str, list, bool}
 
@@ -79,24 +93,27 @@ def test_dictionaries(packed):
 @pytest.mark.parametrize("kind", [beam.Row, Event])
 @pytest.mark.parametrize("packed", [True, False])
 def test_rows(kind, packed):
-    out = run(ldp_beam.Perturb(PLAN, packed=packed), [kind(**record) for record in RECORDS])
+    out = reports_of(ldp_beam.Perturb(PLAN, packed=packed), [kind(**record) for record in RECORDS])
     assert out == [beam.Row(**record) for record in expected(packed)]
 
 
-def test_mixed_elements():
-    out = run(ldp_beam.Perturb(PLAN), [RECORDS[0], EVENTS, beam.Row(**RECORDS[1])])
-    assert sorted(type(element).__name__ for element in out) == ["RecordBatch", "Row", "dict"]
+def test_mixed_elements_in_a_pipeline():
+    out = run(ldp_beam.Perturb(PLAN, packed=True), [*RECORDS, EVENTS, *(beam.Row(**record) for record in RECORDS)])
+    by_kind = {kind: [e for e in out if isinstance(e, kind)] for kind in (dict, pa.RecordBatch, beam.Row)}
+    assert by_kind[dict] == by_kind[pa.RecordBatch][0].to_pylist() == expected(packed=True)
+    assert by_kind[beam.Row] == [beam.Row(**record) for record in expected(packed=True)]
+    assert len(out) == 4 + 1 + 4
 
 
-@pytest.mark.parametrize("stabilize", [True, False])
-@pytest.mark.parametrize("batched", [True, False])
-def test_times_and_windows_stay(stabilize, batched):
-    n = LOT_SIZE + 10  # more than a lot: some are handled in the middle of a bundle
+@pytest.mark.parametrize(("batched", "stabilize"), [(True, True), (False, True), (False, False)])
+def test_times_and_windows_stay(batched, stabilize, monkeypatch):
+    monkeypatch.setattr(records_module, "LOT_SIZE", 50)
+    n = 110  # more than two lots: some are handled in the middle of a bundle
     values = np.random.default_rng(0).choice(["a", "b", "c"], n).tolist()
     records = [{"os": v, "i": i} for i, v in enumerate(values)]
     elements = [pa.RecordBatch.from_pylist([r]) for r in records[:20]] if batched else records
     plan = PrivacyPlan({"os": SURE}, keep=["i"])
-    [out], _ = run_with_result(
+    [out], result = run_with_result(
         beam.WindowInto(FixedWindows(100)) | ldp_beam.Perturb(plan, stabilize=stabilize),
         stamped((e, 3 * i) for i, e in enumerate(elements)),
     )
@@ -107,13 +124,18 @@ def test_times_and_windows_stay(stabilize, batched):
         assert record["os"] == values[i]
         assert time == Timestamp(3 * i)
         assert window.start == Timestamp(3 * i // 100 * 100)
+    assert rows_at_once(result).max == (1 if batched else 50)
+
+
+def rows_at_once(result):
+    return result.metrics().query(beam.metrics.MetricsFilter().with_name("batch_rows"))["distributions"][0].committed
 
 
 def test_metrics():
     batches = EVENTS.to_batches(max_chunksize=3)
     _, result = run_with_result(ldp_beam.Perturb(PLAN), [*batches, *RECORDS])
     assert counters(result) == {"records_read": 8, "perturbed": 8}
-    rows = result.metrics().query(beam.metrics.MetricsFilter().with_name("batch_rows"))["distributions"][0].committed
+    rows = rows_at_once(result)
     assert (rows.sum, rows.count, rows.min, rows.max) == (8, 3, 1, 4)
 
 
@@ -123,28 +145,37 @@ def test_noise_is_there_and_right():
     p = np.e / (np.e + 2)
     plan = PrivacyPlan({"os": mechanism})
     for elements in ([pa.record_batch({"os": ["a"] * n})], [{"os": "a"}] * n):
-        out = run(ldp_beam.Perturb(plan), elements)
+        out = reports_of(ldp_beam.Perturb(plan), elements)
         reports = out[0]["os"].to_pylist() if len(out) == 1 else [record["os"] for record in out]
         for value, share in (("a", p), ("b", (1 - p) / 2), ("c", (1 - p) / 2)):
             assert abs(reports.count(value) - n * share) < 6 * np.sqrt(n * share * (1 - share))
 
 
+def test_there_is_no_generator_in_a_pickle():
+    plan = PrivacyPlan({"v": UnaryEncoding(list(range(64)), epsilon=0.01, variant="symmetric")})
+    records = [{"v": i} for i in range(30)]
+    fn = ldp_beam.Perturb(plan)
+    one, other = (reports_of(pickler.loads(pickler.dumps(fn)), records) for _ in range(2))
+    # 2^64 patterns: that two draws of a record agree has probability about 1e-15
+    assert not {tuple(report["v"]) for report in one} & {tuple(report["v"]) for report in other}
+
+
 def test_one_column_shorthands():
     events = [{"crashed": True, "os": "b", "day": 3}]
     by_epsilon = ldp_beam.RandomizedResponse("crashed", epsilon=80.0, keep=["day"])
-    assert run(by_epsilon, events) == [{"crashed": True, "day": 3}]
-    assert run(ldp_beam.RandomizedResponse("os", domain=["a", "b"], epsilon=80.0), events) == [{"os": "b"}]
-    assert run(ldp_beam.RandomizedResponse("os", SURE), events) == [{"os": "b"}]
-    assert run(ldp_beam.UnaryEncode("os", SURE_BITS), events) == [{"os": [False, True, False]}]
+    assert reports_of(by_epsilon, events) == [{"crashed": True, "day": 3}]
+    assert reports_of(ldp_beam.RandomizedResponse("os", domain=["a", "b"], epsilon=80.0), events) == [{"os": "b"}]
+    assert reports_of(ldp_beam.RandomizedResponse("os", SURE), events) == [{"os": "b"}]
+    assert reports_of(ldp_beam.UnaryEncode("os", SURE_BITS), events) == [{"os": [False, True, False]}]
     options = {"epsilon": 120.0, "variant": "symmetric"}
     symmetric = ldp_beam.UnaryEncode("os", domain=["a", "b"], keep=["day"], packed=True, **options)
-    assert run(symmetric, events) == [{"os": [2], "day": 3}]
+    assert reports_of(symmetric, events) == [{"os": [2], "day": 3}]
     other = ldp_beam.UnaryEncode("os", domain=["a", "c"], unmatched="other", **options)
-    assert run(other, events) == [{"os": [False, False, True]}]
+    assert reports_of(other, events) == [{"os": [False, False, True]}]
     other = ldp_beam.RandomizedResponse("os", domain=["a"], unmatched="other", epsilon=80.0)
-    assert run(other, events) == [{"os": "other"}]
+    assert reports_of(other, events) == [{"os": "other"}]
     keyed = ldp_beam.UnaryEncode("os", domain=["a", "b"], epsilon=1.0, key=Secret(bytes(32)), id="day")
-    assert run(keyed, events * 20) == run(keyed, events) * 20
+    assert reports_of(keyed, events * 20) == reports_of(keyed, events) * 20
 
 
 @pytest.mark.parametrize(
@@ -176,8 +207,9 @@ def test_bad_parameters_at_construction(make):
 
 @pytest.mark.parametrize("transform", [ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", SURE)])
 def test_records_in_several_windows_are_refused(transform):
+    records = beam.Pipeline("FnApiRunner") | beam.Create(RECORDS) | beam.WindowInto(SlidingWindows(10, 5))
     with pytest.raises(ParameterError, match="sliding"):
-        run(beam.WindowInto(SlidingWindows(10, 5)) | transform, RECORDS)
+        _ = records | transform
 
 
 @pytest.mark.parametrize(
@@ -197,19 +229,19 @@ def test_records_in_several_windows_are_refused(transform):
 )
 def test_unusable_records_stop_the_pipeline(elements, error, match):
     with pytest.raises(error, match=match):
-        run(ldp_beam.Perturb(PLAN), elements)
+        perturbed(ldp_beam.Perturb(PLAN), elements)
 
 
 def test_reports_are_not_perturbed_again():
     reports = PLAN.perturb(EVENTS.to_batches()[0])
-    with pytest.raises(MechanismMismatchError, match="again"):
-        run(ldp_beam.Perturb(PrivacyPlan({"os": SURE})), [reports])
-    with pytest.raises(MechanismMismatchError, match="again"):
-        run(ldp_beam.PrivateHistogram("os", SURE), [reports])
-    for transform in (ldp_beam.Perturb(PrivacyPlan({"os": SURE})), ldp_beam.PrivateHistogram("os", SURE)):
-        good, dead = run(transform.with_exception_handling(), [reports])
-        assert (good, [tuple(letter) for letter in dead]) == ([], [("", OTHER_PLAN, reports.num_rows)])
-    [kept] = run(ldp_beam.Perturb(PrivacyPlan({"day": RandomizedResponse([1, 2, 3, 4], epsilon=80.0)})), [reports])
+    perturb, private = ldp_beam.Perturb(PrivacyPlan({"os": SURE})), ldp_beam.PrivateHistogram("os", SURE)
+    for attempt, transform, nothing in ((perturbed, perturb, []), (tallied, private, {})):
+        with pytest.raises(MechanismMismatchError, match="again"):
+            attempt(transform, [reports])
+        handled = attempt(transform.with_exception_handling(), [reports])
+        assert handled == (nothing, [("", OTHER_PLAN, reports.num_rows)])
+    day = PrivacyPlan({"day": RandomizedResponse([1, 2, 3, 4], epsilon=80.0)})
+    [kept] = reports_of(ldp_beam.Perturb(day), [reports])
     assert kept["day"].to_pylist() == DAY
 
 
@@ -220,16 +252,16 @@ def test_typed_reports_are_not_perturbed_again():
 
     plan = PrivacyPlan({"os": SURE})
     reports = pl.DataFrame({"os": OS}).ldp.perturb(plan, typed=True).to_arrow().to_batches()
-    for again in (ldp_beam.Perturb(plan), ldp_beam.PrivateHistogram("os", SURE)):
+    for attempt, again in ((perturbed, ldp_beam.Perturb(plan)), (tallied, ldp_beam.PrivateHistogram("os", SURE))):
         with pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
-            run(again, reports)
+            attempt(again, reports)
 
 
 def test_dead_letters_of_a_batch():
     os = ["a", None, "z", "b", None, "z"]
     crashed = [True, None, True, None, False, True]
     bad = pa.record_batch({"os": os, "app": ["a"] * 6, "crashed": crashed, "day": range(6)})
-    good, letters = run(ldp_beam.Perturb(PLAN).with_exception_handling(), [bad, EVENTS])
+    good, letters = perturbed(ldp_beam.Perturb(PLAN).with_exception_handling(), [bad, EVENTS])
     assert [batch["day"].to_pylist() for batch in good] == [[0], DAY]
     assert sorted(letters) == [("crashed", "null", 1), ("os", "not in the domain", 2), ("os", "null", 2)]
     assert all(isinstance(letter, ldp_beam.DeadLetter) for letter in letters)
@@ -276,14 +308,16 @@ def test_dead_letters_of_single_records(kind):
     ],
 )
 def test_a_wholly_unusable_batch(batch, letters):
-    good, bad = run(ldp_beam.Perturb(PLAN).with_exception_handling(), [batch])
+    good, bad = perturbed(ldp_beam.Perturb(PLAN).with_exception_handling(), [batch])
     assert good == []
     assert sorted(bad) == sorted(letters)
 
 
 def test_huge_integers_are_dead_letters():
     plan = PrivacyPlan({"i": RandomizedResponse([1, 2], epsilon=80.0)})
-    good, bad = run(ldp_beam.Perturb(plan).with_exception_handling(), [{"i": 1}, {"i": 2**70}, {"i": 7}, {"i": True}])
+    good, bad = perturbed(
+        ldp_beam.Perturb(plan).with_exception_handling(), [{"i": 1}, {"i": 2**70}, {"i": 7}, {"i": True}]
+    )
     assert good == [{"i": 1}]
     assert sorted(bad) == [("i", "not in the domain", 1), ("i", "wrong type", 2)]
 
@@ -294,22 +328,22 @@ def test_unmatched_values_are_no_dead_letters_where_the_domain_takes_them(unmatc
     plan = PrivacyPlan({"os": UnaryEncoding(domain, epsilon=120.0, variant="symmetric")})
     code = {"other": [4], "none": [0]}[unmatched]
     transform = ldp_beam.Perturb(plan, packed=True).with_exception_handling()
-    good, bad = run(transform, [{"os": "z"}, {}, {"os": "a"}, {"os": 5}])
+    good, bad = perturbed(transform, [{"os": "z"}, {}, {"os": "a"}, {"os": 5}])
     assert [record["os"] for record in good] == [code, code, [1]]
     assert bad == [("os", "wrong type", 1)]
-    good, bad = run(transform, [pa.record_batch({"os": ["z", None, "b"]})])
+    good, bad = perturbed(transform, [pa.record_batch({"os": ["z", None, "b"]})])
     assert (good[0]["os"].to_pylist(), bad) == ([code, code, [2]], [])
 
 
 def test_rows_out_and_dead_letters_are_rows_in():
     rng = np.random.default_rng(1)
-    n = 10_000
+    n = 3000
     os = rng.choice(np.array(["a", "b", "c", "z", None], object), n)
     app = rng.choice(np.array(["a", "q", None], object), n)
     table = pa.table({"os": pa.array(os), "app": pa.array(app), "crashed": rng.random(n) < 0.5, "day": np.arange(n)})
     usable = np.isin(os, ["a", "b", "c"]) & (app == "a")
     for elements in (table.to_batches(max_chunksize=999), table.to_pylist()):
-        good, bad = run(ldp_beam.Perturb(PLAN).with_exception_handling(), elements)
+        good, bad = perturbed(ldp_beam.Perturb(PLAN).with_exception_handling(), elements)
         days = np.concatenate([b["day"].to_numpy() for b in good]) if len(elements) < n else [r["day"] for r in good]
         assert np.array_equal(np.sort(days), np.flatnonzero(usable))
         assert len(days) + sum(letter.count for letter in bad) == n
@@ -327,16 +361,67 @@ def test_exception_handling_is_a_copy():
     plain = ldp_beam.Perturb(PLAN)
     handling = plain.with_exception_handling(main_tag="ok", dead_letter_tag="no")
     assert isinstance(handling, ldp_beam.Perturb)
-    assert len(run(plain, RECORDS)) == 4
-    good, bad = run(handling, RECORDS)
+    assert len(reports_of(plain, RECORDS)) == 4
+    good, bad = perturbed(handling, RECORDS)
     assert (len(good), bad) == (4, [])
 
 
 def test_times_may_be_anything_that_is_kept():
     now = datetime(2024, 5, 1)
-    assert run(ldp_beam.RandomizedResponse("c", epsilon=80.0, keep=["t"]), [{"c": True, "t": now}]) == [
-        {"c": True, "t": now}
-    ]
+    event = {"c": True, "t": now}
+    assert reports_of(ldp_beam.RandomizedResponse("c", epsilon=80.0, keep=["t"]), [event]) == [event]
+
+
+# ---- keyed noise; that it is the same everywhere is tested in `tests/across`
+
+
+KEY = Secret(bytes(range(32)))
+
+
+@pytest.mark.parametrize("bad", [{"key": KEY}, {"id": "user"}, {"key": bytes(32), "id": "user"}])
+def test_bad_options_of_keyed_noise(bad):
+    with pytest.raises(ParameterError):
+        ldp_beam.Perturb(PLAN, **bad)
+    with pytest.raises(ParameterError):
+        ldp_beam.PrivateHistogram("os", PLAN["os"], **bad)
+
+
+def test_the_secret_travels_only_if_it_is_given():
+    given = pickle.dumps(ldp_beam.Perturb(PLAN, key=KEY, id="user"))
+    assert bytes(range(32)) in given
+    named = pickle.dumps(ldp_beam.Perturb(PLAN, key=partial(Secret.from_env, "LDP_SECRET"), id="user"))
+    assert bytes(range(32)) not in named
+
+
+@pytest.mark.parametrize(
+    ("ids", "reasons"),
+    [
+        (pa.array([1.5, 2.5, 3.5]), {"wrong type": 3}),
+        (pa.array([True, False, True]), {"wrong type": 3}),
+        (pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", None])), {"null": 1}),
+        (None, {"no such column": 3}),
+        ([1.5, 2.5, None], {"null": 1, "wrong type": 2}),
+        ([1, "a", 2], {"wrong type": 1}),
+    ],
+    ids=["floats", "Booleans", "null in a dictionary", "no such column", "list of floats", "mixed list"],
+)
+def test_unusable_ids_are_dead_letters(ids, reasons):
+    crashed, left = [True, False, True], 3 - sum(reasons.values())
+    if isinstance(ids, list):
+        elements = [{"v": v, "user": user} for v, user in zip(crashed, ids, strict=True)]
+    else:
+        elements = [pa.record_batch({"v": crashed} if ids is None else {"v": crashed, "user": ids})]
+    perturb = ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL}), key=KEY, id="user").with_exception_handling()
+    good, dead = perturbed(perturb, elements)
+    assert {letter.reason: letter.count for letter in dead} == reasons
+    assert {letter.column for letter in dead} == {"user"}
+    assert sum(e.num_rows if isinstance(e, pa.RecordBatch) else 1 for e in good) == left
+    private = ldp_beam.PrivateHistogram("v", SURE_BOOL, key=KEY, id="user").with_exception_handling()
+    found, letters = tallied(private, elements)
+    assert (sum(tally.n for tally in found.values()), letters) == (left, dead)
+
+
+# ---- what comes after
 
 
 class BatchedReports(beam.DoFn):

@@ -39,7 +39,7 @@ def test_a_frame_without_any_histogram_says_what_to_do_instead():
     plan = PrivacyPlan({"number": NO_HISTOGRAM["number"], "word": SKETCH})
     reports = frame().ldp.perturb(plan)
     for one in (reports, reports.lazy()):
-        with pytest.raises(PlanError, match=r"\['number', 'word'\] has a histogram: of numbers take .*candidates"):
+        with pytest.raises(PlanError, match=r"\['number', 'word'\] has a histogram: .*candidates"):
             one.ldp.histograms(plan)
 
 
@@ -55,7 +55,7 @@ def test_columns_without_a_histogram_are_left_out_until_a_sketch_has_candidates(
 @pytest.mark.parametrize("column", NO_HISTOGRAM)
 def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
     for make in (pl.col(column).ldp.histogram, pl.col(column).ldp.estimate):
-        with pytest.raises(ParameterError, match=r"\.ldp\.mean .*\.ldp\.heavy_hitters .*sketch\.over"):
+        with pytest.raises(ParameterError, match=r"numbers have a mean, .*HeavyHitters has .*sketch\.over"):
             make(NO_HISTOGRAM[column])
 
 

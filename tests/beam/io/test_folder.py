@@ -17,7 +17,7 @@ from ldp_beam.io.folder import Poll
 from ldp_core import InputError, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result
-from ..test_secrets import SECRET, assert_clean, everything_about
+from ..raw_values import SECRET, assert_clean, everything_about
 
 PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t"])
 EVENTS = pa.record_batch({"v": ["a", "b"] * 50, "w": ["c", "a"] * 50, "t": range(100)})

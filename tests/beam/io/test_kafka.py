@@ -23,7 +23,7 @@ from ldp_beam.io.extras import MissingExtraError
 from ldp_core import InputError, LdpError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..helpers import Collector, debiased, run
-from ..test_secrets import SECRET, assert_clean, everything_about
+from ..raw_values import SECRET, assert_clean, everything_about
 from .conftest import topics
 from .kafka_broker import MockBroker
 

@@ -15,7 +15,7 @@ from ldp_beam.io.ndjson import parse_lines, parse_stream
 from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, counters, run, run_with_result, stamped
-from ..test_secrets import SECRET, assert_clean, everything_about
+from ..raw_values import SECRET, assert_clean, everything_about
 
 PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t", "s"])
 EVENTS = pa.record_batch({"v": ["a", "b"] * 20, "w": ["c", "a"] * 20, "t": range(40), "s": [None, "é"] * 20})

@@ -32,7 +32,7 @@ from ldp_beam.persons.transforms import BoundContributions, Deduplicate, Privacy
 from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan, Secret
 
 from ..helpers import SURE, Collector, counters, run, run_with_result, stamped, table
-from ..test_secrets import NUMBER, SECRET, assert_clean, everything_about
+from ..raw_values import NUMBER, SECRET, assert_clean, everything_about
 from .driven import EVENTS, FORMS, RECORDS, Cell, Event, N, first, limited, numbers, placed, rows_of, total
 
 BOUND = BoundContributions("user", 3, window=10, event_time="time")

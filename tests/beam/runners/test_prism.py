@@ -27,8 +27,11 @@ import ldp_beam
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate
 from ldp_core import RandomizedResponse, UnaryEncoding
 
-from . import test_fill, test_keyed, test_late, test_panes
-from .helpers import SURE, SURE_BOOL, Collector, name, run, table
+from ...across import keyed
+from ..estimates.test_empty_and_late import LATENESSES, histogram
+from ..estimates.test_transforms import BOTH
+from ..helpers import SURE, SURE_BOOL, Collector, name, run, table
+from ..streams import LATE_AND_LATER, LOCAL, batch, counted, late_of, ns, stream, true_panes
 
 
 def find_prism() -> str | None:
@@ -47,7 +50,6 @@ def find_prism() -> str | None:
 BINARY = find_prism()
 FLAGS = (f"--prism_location={BINARY}", "--environment_type=LOOPBACK")
 PRISM = {"runner": "PrismRunner", "flags": FLAGS}
-LOCAL = test_late.LOCAL
 
 pytestmark = [
     pytest.mark.prism,
@@ -111,17 +113,17 @@ def test_n_is_exact_whatever_the_noise():
     mechanism = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
     rows = run(ldp_beam.PrivateHistogram("v", mechanism, window=10, event_time="t"), events(0, 50), **PRISM)
     times = np.concatenate([batch["t"].to_numpy() for batch in events(0, 50)])
-    assert test_fill.ns(rows) == {(10 * w, 10 * w + 10): int(np.sum(times // 10 == w)) for w in range(5)}
+    assert ns(rows) == {(10 * w, 10 * w + 10): int(np.sum(times // 10 == w)) for w in range(5)}
 
 
-@pytest.mark.parametrize("elements", test_keyed.ELEMENTS)
+@pytest.mark.parametrize("elements", keyed.ELEMENTS)
 def test_keyed_reports_are_those_of_polars_bit_for_bit(elements):
     with pipeline() as p:
-        perturb = ldp_beam.Perturb(test_keyed.PLAN, key=test_keyed.SECRET, id="user")
-        reports = p | beam.Create(test_keyed.ELEMENTS[elements](), reshuffle=False) | perturb
+        perturb = ldp_beam.Perturb(keyed.PLAN, key=keyed.SECRET, id="user")
+        reports = p | beam.Create(keyed.ELEMENTS[elements](), reshuffle=False) | perturb
         collector = Collector()
-        _ = reports | beam.FlatMap(test_keyed.rows_of) | "Collect" >> collector
-    assert sorted(map(_tuples, collector.elements)) == sorted(test_keyed.polars_reports())
+        _ = reports | beam.FlatMap(keyed.rows_of) | "Collect" >> collector
+    assert sorted(map(_tuples, collector.elements)) == sorted(keyed.polars_reports())
 
 
 def _tuples(row):
@@ -151,8 +153,8 @@ def test_state_of_contributions_and_duplicates():
 
 def test_a_hundred_thousand_reports_from_kafka_are_counted_exactly():
     pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'ldp-telemetry[kafka]'")
-    from .io import test_kafka
-    from .io.kafka_broker import MockBroker
+    from ..io import test_kafka
+    from ..io.kafka_broker import MockBroker
 
     broker = MockBroker()
     n, messages = 100_000, 250
@@ -162,7 +164,7 @@ def test_a_hundred_thousand_reports_from_kafka_are_counted_exactly():
     test_kafka.send(broker, "reports", [(test_kafka.encode(part), i % 2, 0) for i, part in enumerate(parts)])
     read = test_kafka.ReadKafka(broker.servers, "reports", stop_at="latest", max_batch=40)
     rows = run(ldp_beam.Histogram("os", test_kafka.OS, window=10, event_time="t"), read, **PRISM)
-    assert test_fill.ns(rows) == {(10 * w, 10 * w + 10): 10_000 for w in range(10)}
+    assert ns(rows) == {(10 * w, 10 * w + 10): 10_000 for w in range(10)}
     broker.stop()
 
 
@@ -174,8 +176,8 @@ def test_a_hundred_thousand_reports_from_kafka_are_counted_exactly():
 @pytest.mark.parametrize(("mode", "late"), [(AccumulationMode.ACCUMULATING, 4), (AccumulationMode.DISCARDING, 1)])
 def test_default_panes(form, kind, mode, late):
     transform = kind("v", SURE_BOOL, window=10, event_time="t", allowed_lateness="20s", accumulation_mode=mode)
-    rows = run(transform, test_panes.stream(form), **PRISM)
-    true = sorted((row for row in rows if row.value == "true"), key=lambda row: row.pane_index)
+    rows = run(transform, stream(LATE_AND_LATER, form), **PRISM)
+    true = true_panes(rows)
     assert [(row.pane_timing, row.n, row.pane_index) for row in true] == [("ON_TIME", 3, 0), ("LATE", late, 1)]
     assert [round(row.count, 9) for row in true] == [row.n for row in true]
 
@@ -189,37 +191,32 @@ def test_default_panes(form, kind, mode, late):
     ids=name,
 )
 def test_overlapping_and_merging_windows_of_a_stream(window, expected):
-    source = Stream().advance_watermark_to(0)
-    source.add_elements([TimestampedValue(test_fill.batch([1, 4, 15]), 1)]).advance_watermark_to(12)
-    source.add_elements([TimestampedValue(test_fill.batch([13]), 13)]).advance_watermark_to_infinity()
-    rows = run(ldp_beam.Histogram("v", SURE, window=window, event_time="t"), source, **PRISM)
-    assert test_fill.ns(rows) == expected
+    histogram = ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t")
+    rows = run(histogram, stream([0, [1, 4, 15], 12, [13]]), **PRISM)
+    assert ns(rows) == expected
 
 
 @pytest.mark.parametrize("form", ["stream", "bounded"])
 def test_empty_windows_are_filled(form):
-    transform = ldp_beam.Histogram("v", SURE, window=10, event_time="t", fill=(0, 50))
-    source = Stream().advance_watermark_to(0).add_elements([TimestampedValue(test_fill.batch([1]), 1)])
-    source.advance_watermark_to(35)
-    source.add_elements([TimestampedValue(test_fill.batch([36]), 36)]).advance_watermark_to_infinity()
-    rows = run(transform, source if form == "stream" else [test_fill.batch([1, 36])], **PRISM)
-    assert test_fill.ns(rows) == {(0, 10): 1, (10, 20): 0, (20, 30): 0, (30, 40): 1, (40, 50): 0}
+    transform = ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 50))
+    rows = run(transform, stream([0, [1], 35, [36]]) if form == "stream" else [batch([1, 36])], **PRISM)
+    assert ns(rows) == {(0, 10): 1, (10, 20): 0, (20, 30): 0, (30, 40): 1, (40, 50): 0}
 
 
 def test_an_endless_fill_goes_on_until_it_is_cancelled():
     now = int(time.time())
     collector = Collector()
     p = pipeline()
-    transform = ldp_beam.Histogram("v", SURE, window=1, event_time="t", fill=(now - 3, None))
-    _ = p | beam.Create([test_fill.batch([now - 1.5])]) | transform | "Collect" >> collector
+    transform = ldp_beam.Histogram("v", SURE_BOOL, window=1, event_time="t", fill=(now - 3, None))
+    _ = p | beam.Create([batch([now - 1.5])]) | transform | "Collect" >> collector
     result = p.run()
     deadline = time.monotonic() + 60
-    while len(collector.elements) < 6 * 3 and time.monotonic() < deadline:
+    while len(collector.elements) < 6 * 2 and time.monotonic() < deadline:
         time.sleep(0.05)  # the pipeline runs in other threads, which tell nobody
     state = result.state
     result.cancel()
     assert state == "RUNNING"
-    found = {start - now: n for (start, _), n in test_fill.ns(list(collector.elements)[: 6 * 3]).items()}
+    found = {start - now: n for (start, _), n in ns(list(collector.elements)[: 6 * 2]).items()}
     assert len(found) == 6
     assert found.pop(-2) == 1
     assert set(found.values()) == {0}
@@ -227,25 +224,18 @@ def test_an_endless_fill_goes_on_until_it_is_cancelled():
 
 @pytest.mark.parametrize("form", ["batches", "single records"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("lateness", "expected", "late"),
-    [(0, {0: 2, 10: 1, 20: 1}, 2), (5, {0: 3, 10: 1, 20: 1}, 1), (40, {0: 4, 10: 1, 20: 1}, 0)],
-)
+@pytest.mark.parametrize(("lateness", "expected", "late"), LATENESSES)
 def test_records_that_come_too_late_are_dead_letters(form, kind, lateness, expected, late):
-    source = test_late.stream([0, [1, 2], 12, [3], 16, [4, 13], 21, [25], 45], form)
-    good, dead = run(test_late.histogram(kind, allowed_lateness=lateness), source, **PRISM)
-    assert last_panes(good) == expected
-    assert test_late.late_of(dead) == late
-
-
-def last_panes(rows):
-    return test_late.counted(sorted(rows, key=lambda row: row.pane_index))
+    source = stream([0, [1, 2], 12, [3], 16, [4, 13], 21, [25], 45], form)
+    good, dead = run(histogram(kind, allowed_lateness=lateness), source, **PRISM)
+    assert counted(good) == expected
+    assert late_of(dead) == late
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("lateness", [0, 7])
 def test_read_is_counted_plus_late(lateness, seed):
-    """As in `test_late`, but for Prism a record is late at its window's very last instant, as for Java's runners."""
+    """For Prism, as for Java's runners, a record is late at its window's last instant; see `test_empty_and_late`."""
     rng = random.Random(f"{seed} {lateness}")
     watermark, steps, expected, late = 100, [100], defaultdict(int), 0
     for _ in range(30):
@@ -261,9 +251,9 @@ def test_read_is_counted_plus_late(lateness, seed):
                 late += 1
             else:
                 expected[start] += 1
-    good, dead = run(test_late.histogram(allowed_lateness=lateness), test_late.stream(steps), **PRISM)
-    assert last_panes(good) == expected
-    assert test_late.late_of(dead) == late > 0
+    good, dead = run(histogram(allowed_lateness=lateness), stream(steps), **PRISM)
+    assert counted(good) == expected
+    assert late_of(dead) == late > 0
 
 
 # ---- where Prism deviates
@@ -283,8 +273,8 @@ def test_sessions_of_microseconds():
 
 @deviates("joins sessions of events exactly a gap apart, which the Python and Java runners keep apart")
 def test_sessions_that_touch():
-    transform = ldp_beam.Histogram("v", SURE, window=Sessions(5), event_time="t")
-    assert test_fill.ns(run(transform, [test_fill.batch([1, 6])], **PRISM)) == {(1, 6): 1, (6, 11): 1}
+    transform = ldp_beam.Histogram("v", SURE_BOOL, window=Sessions(5), event_time="t")
+    assert ns(run(transform, [batch([1, 6])], **PRISM)) == {(1, 6): 1, (6, 11): 1}
 
 
 @pytest.mark.parametrize(
@@ -305,10 +295,10 @@ def test_sessions_that_touch():
     ],
 )
 def test_early_and_late_panes(options, panes):
-    options = {"trigger": test_panes.EACH, "allowed_lateness": "20s", **options}
+    options = {"trigger": BOTH, "allowed_lateness": "20s", **options}
     transform = ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", **options)
-    rows = run(transform, test_panes.stream("batches"), **PRISM)
-    true = sorted((row for row in rows if row.value == "true"), key=lambda row: row.pane_index)
+    rows = run(transform, stream(LATE_AND_LATER), **PRISM)
+    true = true_panes(rows)
     assert true[-1].n == panes[-1][1]
     assert [(row.pane_timing, row.n) for row in true] == panes
 
@@ -331,16 +321,16 @@ def test_early_and_late_panes(options, panes):
     ],
 )
 def test_default_late_panes(steps, panes):
-    rows, _ = run(test_late.histogram(allowed_lateness=20), test_late.stream(steps), **PRISM)
-    true = sorted((row for row in rows if row.value == "true"), key=lambda row: row.pane_index)
+    rows, _ = run(histogram(allowed_lateness=20), stream(steps), **PRISM)
+    true = true_panes(rows)
     assert [(row.pane_timing, row.n) for row in true] == panes
 
 
 @deviates("with sliding windows and allowed lateness, takes records after a window's last pane; they replace its tally")
 def test_too_late_for_some_of_its_sliding_windows():
-    transform = test_late.histogram(window=SlidingWindows(15, 5, 2), allowed_lateness=7)
+    transform = histogram(window=SlidingWindows(15, 5, 2), allowed_lateness=7)
     source = [0, [21, 22, 31], 35, [21], 38, [22], 40, [23]]
-    good, _ = run(transform, test_late.stream(source), **LOCAL)
-    expected = last_panes(good)
-    good, _ = run(transform, test_late.stream(source), **PRISM)
-    assert last_panes(good) == expected
+    good, _ = run(transform, stream(source), **LOCAL)
+    expected = counted(good)
+    good, _ = run(transform, stream(source), **PRISM)
+    assert counted(good) == expected

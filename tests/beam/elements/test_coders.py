@@ -15,7 +15,7 @@ import ldp_beam
 from ldp_beam.elements.coders import AnyReports, AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_core import PrivacyPlan, ReportError, Tally
 
-from .helpers import SURE, SURE_BITS, run
+from ..helpers import SURE, SURE_BITS, run
 
 PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t"])
 EVENTS = pa.record_batch({"v": ["a", "b"], "w": ["c", "a"], "t": [1, 2], "secret": [8, 9]})

@@ -2,13 +2,10 @@
 
 from collections import Counter
 
-import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import (
     FixedWindows,
-    GlobalWindows,
     Sessions,
     SlidingWindows,
     WindowFn,
@@ -19,7 +16,7 @@ import ldp_beam
 from ldp_beam.elements.windows import group, seconds, slots, window_fn
 from ldp_core import ParameterError
 
-from .helpers import SURE, SURE_BOOL, name, run, stamped, table
+from ..helpers import SURE, name
 
 SECOND = 10**6
 WINDOWS = [
@@ -63,57 +60,6 @@ def test_groups_are_the_distinct_pairs(spread, n_keys):
     assert len(group(slot[:0], keys[:0], n_keys).key) == 0
 
 
-def per_record(times, keys, fn):
-    """The truth, from Beam: n of each window and key, one element a record."""
-    p_rows = run(
-        beam.WindowInto(fn) | "Count" >> beam.CombinePerKey(sum) | beam.Map(_with_window),
-        stamped(((key, 1), time) for time, key in zip(times, keys, strict=True)),
-    )
-    return dict(p_rows)
-
-
-def _with_window(kv, window=beam.DoFn.WindowParam):
-    return (window.start.micros / 1e6, window.end.micros / 1e6, kv[0]), kv[1]
-
-
-@pytest.mark.parametrize(
-    "fn",
-    [
-        FixedWindows(20),
-        FixedWindows(20, offset=7),
-        SlidingWindows(20, 8),
-        SlidingWindows(3, 10),
-        Sessions(5),
-        Sessions(1),
-        Sessions(0.25),
-    ],
-    ids=name,
-)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_every_window_has_the_records_that_beam_puts_there(fn, seed):
-    rng = np.random.default_rng(seed)
-    # whole quarters of seconds, so that gaps of exactly the session's gap occur
-    times = np.sort(rng.integers(0, 800, 150))[rng.permutation(150)] / 4
-    keys = rng.choice(["x", "y"], 150)
-    truth = per_record(times.tolist(), keys.tolist(), fn)
-    everything = pa.table({"v": rng.choice(["a", "b", "c"], 150), "t": times, "k": keys})
-    for cut in (150, 40, 7):  # one batch, some, many
-        batches = everything.to_batches(max_chunksize=cut)
-        rows = run(ldp_beam.Histogram("v", SURE, window=fn, event_time="t", by=["k"]), batches)
-        assert {place: row["a"].n for place, row in table(rows).items()} == truth
-
-
-def test_sessions_are_per_key_and_made_of_the_events_exactly():
-    # gap 10: 0, 4, 13.999 chain; 24 is 10.001 after 13.999: a new session; the other key does not bridge it
-    batch = pa.record_batch({"v": [True] * 5, "t": [0.0, 4.0, 13.999, 24.0, 15.0], "k": [1, 1, 1, 1, 2]})
-    rows = run(ldp_beam.Histogram("v", SURE_BOOL, window=Sessions(10), event_time="t", by="k"), [batch])
-    assert {place: r["true"].n for place, r in table(rows).items()} == {
-        (0.0, 23.999, "1"): 3,
-        (24.0, 34.0, "1"): 1,
-        (15.0, 25.0, "2"): 1,
-    }
-
-
 def test_few_partials_whatever_the_number_of_records():
     rng = np.random.default_rng(5)
     micros = rng.integers(0, 3600 * SECOND, 100_000)
@@ -137,12 +83,6 @@ def test_lengths(text, length):
 def test_what_is_no_window_is_refused_at_construction(window):
     with pytest.raises(ParameterError, match="window"):
         ldp_beam.Histogram("v", SURE, window=window)
-
-
-def test_global_windows_are_windows_too():
-    batch = pa.record_batch({"v": ["a", "b"], "t": [1, 10**9]})
-    rows = run(ldp_beam.Histogram("v", SURE, window=GlobalWindows(), event_time="t"), [batch, batch])
-    assert {row.n for row in rows} == {4}
 
 
 def test_windows_of_another_kind_are_refused():

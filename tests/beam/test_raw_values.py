@@ -1,9 +1,7 @@
 """A raw value is in no error (its whole chain), log line, metric, dead letter or pickle."""
 
 import logging
-import traceback
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.internal.cloudpickle import cloudpickle
@@ -14,11 +12,8 @@ import ldp_beam
 from ldp_beam.perturb import _PerturbDoFn
 from ldp_core import LdpError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
-from .helpers import SURE, SURE_BITS, Collector
-
-SECRET = "xyzzy-7041776"
-NUMBER = 704177604177
-TRACES = (SECRET, str(NUMBER), f"{NUMBER:,}", "7041776")
+from .helpers import SURE, SURE_BITS, drive, run, run_with_result
+from .raw_values import NUMBER, SECRET, assert_clean, everything_about
 
 PLAN = PrivacyPlan({"v": SURE, "i": RandomizedResponse([1, 2], epsilon=1.0)}, keep=["t"])
 BITS = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
@@ -56,20 +51,6 @@ TRANSFORMS = {
 }
 
 
-def everything_about(error):
-    """Messages, reprs and arguments of an exception, its causes and contexts, and the local variables' names only."""
-    seen = []
-    while error is not None:
-        seen += [str(error), repr(error), repr(error.args), *traceback.format_exception(error)]
-        seen += getattr(error, "__notes__", [])
-        error = error.__cause__ or error.__context__
-    return "\n".join(seen)
-
-
-def assert_clean(text):
-    assert not any(trace in text for trace in TRACES)
-
-
 ELEMENTS = [*HIDDEN_VALUES, *batches()]
 
 
@@ -80,42 +61,44 @@ def logged(caplog):
     return lambda: "\n".join(record.getMessage() + str(record.exc_text) for record in caplog.records)
 
 
+def step(kind):
+    """The DoFn that has the raw values."""
+    transform = TRANSFORMS[kind]
+    return _PerturbDoFn(PLAN, True, None, None) if kind == "Perturb" else transform._partial_tallies()
+
+
 @pytest.mark.parametrize("element", ELEMENTS, ids=range(len(ELEMENTS)))
-@pytest.mark.parametrize("kind", list(TRANSFORMS))
-def test_errors_and_logs(element, kind, logged):
-    sink = Collector()
-    p = beam.Pipeline("FnApiRunner")
-    _ = p | beam.Create([element], reshuffle=False) | TRANSFORMS[kind] | sink.sink()
-    stopped = None
+@pytest.mark.parametrize("kind", TRANSFORMS)
+def test_errors(element, kind):
     try:
-        p.run().wait_until_finish()
+        out, _ = drive(step(kind), [element])
     except LdpError as error:
-        stopped = error
-    assert_clean(everything_about(stopped))
+        assert_clean(everything_about(error))
+    else:
+        assert_clean("" if kind == "Perturb" else str(out))  # `Perturb` passes kept columns on
+
+
+@pytest.mark.parametrize("element", [ELEMENTS[0], ELEMENTS[len(HIDDEN_VALUES)]], ids=["record", "batch"])
+@pytest.mark.parametrize("kind", ["Perturb", "PrivateHistogram of text", "Histogram of text"])
+def test_errors_and_logs_of_a_pipeline(element, kind, logged):
+    with pytest.raises(LdpError) as caught:
+        run(TRANSFORMS[kind], [element])
+    assert_clean(everything_about(caught.value))
     assert_clean(logged())
-    if kind != "Perturb":  # which passes kept columns on
-        assert_clean(str(sink.elements))
 
 
-@pytest.mark.parametrize("kind", list(TRANSFORMS))
+@pytest.mark.parametrize("kind", TRANSFORMS)
 def test_dead_letters_metrics_and_logs(kind, logged):
-    sink, dead = Collector(), Collector()
-    p = beam.Pipeline("FnApiRunner")
-    good, bad = p | beam.Create(ELEMENTS, reshuffle=False) | TRANSFORMS[kind].with_exception_handling()
-    _ = good | "Good" >> sink.sink()
-    _ = bad | "Dead" >> dead.sink()
-    result = p.run()
-    result.wait_until_finish()
+    (_, dead), result = run_with_result(TRANSFORMS[kind].with_exception_handling(), ELEMENTS)
     assert dead.elements
     assert_clean(str(dead.stamped))
     assert_clean(str(result.metrics().query()))
     assert_clean(logged())
 
 
-@pytest.mark.parametrize("kind", list(TRANSFORMS))
+@pytest.mark.parametrize("kind", TRANSFORMS)
 def test_pickles_carry_configuration_only(kind):
-    fn = TRANSFORMS[kind]
-    fn = fn._partial_tallies() if kind != "Perturb" else _PerturbDoFn(PLAN, True, None, None)
+    fn = step(kind)
     before = cloudpickle.dumps(fn)
     fn.start_bundle()
     list(fn.process({**GOOD, "v": SECRET}, Timestamp(0), GlobalWindow()))  # now it is in the lot

@@ -22,7 +22,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
-from .helpers import debiased, run
+from ..helpers import debiased, run
 
 RR = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
 BITS = UnaryEncoding(["a", "b", "c"], epsilon=1.0)

@@ -1,0 +1,542 @@
+"""The estimating transforms in pipelines: rows per window, key and pane, and what they are made of.
+
+All are one transform with different estimates: windows, panes, keys and dead letters are tested with histograms. The
+partial tallies that they start from are tested in `test_partials`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.trigger import (
+    AccumulationMode,
+    AfterAny,
+    AfterCount,
+    AfterWatermark,
+    DefaultTrigger,
+    Repeatedly,
+)
+from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+import ldp_beam
+import ldp_polars
+from ldp_core import (
+    HadamardCountMeanSketch,
+    HeavyHitters,
+    Hybrid,
+    MechanismMismatchError,
+    OneBitMean,
+    ParameterError,
+    Piecewise,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    Rappor,
+    Secret,
+    SquareWave,
+    StochasticRounding,
+)
+
+from ..helpers import (
+    SURE,
+    SURE_BITS,
+    SURE_BOOL,
+    counters,
+    debiased,
+    run,
+    run_with_result,
+    stamped,
+    table,
+)
+from ..streams import LATE_AND_LATER, LOCAL, All, batch, stream, true_panes
+from .driven import EVERYTHING, KEY, MECHANISMS, RR, SUPPORTS, TIME, VALUES, N, places, tallied
+from .test_partials import NOISY, ODD
+
+KINDS = [ldp_beam.Histogram, ldp_beam.PrivateHistogram]
+
+
+# ---- histograms: rows
+
+
+def check(rows, column, expected):
+    """Rows are exactly what the formulas give for the records of each place: {place: bool[N]}."""
+    found, mechanism = table(rows), MECHANISMS[column]
+    p, q = mechanism.p, mechanism.q
+    assert set(found) == set(expected)
+    for place, records in expected.items():
+        n = int(records.sum())
+        counts = debiased(SUPPORTS[column][: len(records)][records].sum(axis=0), n, p, q)
+        for value, count in zip(VALUES, counts, strict=True):
+            row = found[place][value]
+            assert row.n == n
+            assert row.column == column
+            assert math.isclose(row.count, count, rel_tol=1e-12, abs_tol=1e-9)
+            assert math.isclose(row.frequency, count / n, rel_tol=1e-12, abs_tol=1e-12)
+            clipped = min(max(count, 0), n)
+            error = math.sqrt(clipped * p * (1 - p) + (n - clipped) * q * (1 - q)) / (p - q)
+            assert math.isclose(row.standard_error, error, rel_tol=1e-9)
+            assert row.low < count < row.high
+            for end in (row.low, row.high):  # 1.96 standard errors of its own away (a score interval)
+                variance = (end * p * (1 - p) + (n - end) * q * (1 - q)) / (p - q) ** 2
+                assert math.isclose(abs(count - end), 1.959963984540054 * math.sqrt(variance), rel_tol=1e-9)
+            assert (row.confidence, row.epsilon, row.fingerprint) == (0.95, 1.0, mechanism.fingerprint)
+            assert row.pane_index == 0
+
+
+@pytest.mark.parametrize(("column", "single"), [("rr", True), ("bits", False)])
+def test_fixed_windows_by_a_key(column, single):
+    elements = EVERYTHING.to_pylist() if single else EVERYTHING.to_batches(max_chunksize=700)
+    rows = run(ldp_beam.Histogram(column, MECHANISMS[column], window=60, event_time="t", by=["k"]), elements)
+    check(rows, column, places(60, k=KEY))
+    assert {tuple(row.key) for row in rows} == {("k",)}
+
+
+def test_sliding_windows():
+    window = SlidingWindows(100, 40, offset=10)
+    rows = run(ldp_beam.Histogram("rr", RR, window=window, event_time="t"), [EVERYTHING])
+    starts = np.arange(-200, 601, 40) + 10
+    inside = {(float(s), float(s + 100)): (s <= TIME) & (s + 100 > TIME) for s in starts}
+    check(rows, "rr", {place: records for place, records in inside.items() if records.any()})
+
+
+def test_element_times_where_no_column_has_them():
+    source = stamped(zip(EVERYTHING[:300].to_pylist(), TIME[:300].tolist(), strict=True))
+    rows = run(ldp_beam.Histogram("rr", RR, window="1m", by=["k"]), source)
+    check(rows, "rr", places(60, 300, k=KEY))
+
+
+@pytest.mark.parametrize(
+    ("fn", "batched"), [(FixedWindows(60), True), (SlidingWindows(60, 30), True), (Sessions(2), False)]
+)
+def test_the_inputs_own_windows(fn, batched):
+    rows = EVERYTHING[:200]
+    elements = rows.to_batches(max_chunksize=1) if batched else rows.to_pylist()
+    own = run(
+        beam.WindowInto(fn) | ldp_beam.Histogram("rr", RR, by=["k"]),
+        stamped(zip(elements, TIME.tolist()[:200], strict=True)),
+    )
+    ours = run(ldp_beam.Histogram("rr", RR, window=fn, event_time="t", by=["k"]), [rows])
+    assert table(own) == table(ours)
+
+
+def test_the_global_window():
+    rows = run(ldp_beam.Histogram("rr", RR, event_time="t"), [EVERYTHING, EVERYTHING])
+    assert {(row.window_start, row.window_end, row.n) for row in rows} == {(MIN_TIMESTAMP, MAX_TIMESTAMP, 2 * N)}
+    assert [row.value for row in rows] == VALUES
+
+
+def test_intervals_are_configurable():
+    rows = run(ldp_beam.Histogram("rr", RR, confidence=0.5, simultaneous=True), [EVERYTHING])
+    expected = RR.estimate(RR.tally(EVERYTHING["rr"]), confidence=0.5, simultaneous=True)
+    assert [row.low for row in rows] == expected.low.tolist()
+    assert [row.high for row in rows] == expected.high.tolist()
+    assert {row.confidence for row in rows} == {0.5}
+
+
+@pytest.mark.parametrize(("mechanism", "single"), [(SURE, True), (SURE_BITS, False)])
+def test_private_histogram_of_sure_mechanisms_is_the_histogram(mechanism, single):
+    elements = EVERYTHING.select(["rr", "t", "k"])
+    elements = elements.to_pylist() if single else elements.to_batches(max_chunksize=700)
+    private = ldp_beam.PrivateHistogram("rr", mechanism, window=60, event_time="t", by=["k"])
+    (out,), result = run_with_result(private, elements)
+    found, expected = table(out.elements), places(60, k=KEY)
+    assert set(found) == set(expected)
+    for place, records in expected.items():
+        truth = SUPPORTS["rr"][records].sum(axis=0).tolist()
+        assert [round(found[place][v].count, 6) for v in VALUES] == truth
+    assert counters(result) == {"records_read": N, "perturbed": N}
+
+
+@pytest.mark.parametrize(("kind", "single"), [(ldp_beam.Histogram, False), (ldp_beam.PrivateHistogram, True)])
+def test_dead_letters(kind, single):
+    transform = kind("v", SURE, window=10, event_time="t", by=["k"]).with_exception_handling()
+    (rows, letters), result = run_with_result(transform, NOISY.to_pylist() if single else [NOISY])
+    ns = {place: row["a"].n for place, row in table(rows.elements).items()}
+    assert ns == {(0.0, 10.0, "x"): 1, (0.0, 10.0, "y"): 1, (10.0, 20.0, "x"): 1}
+    assert sorted(letters.elements) == [("t", "no event time", 1), ("v", ODD[kind], 1), ("v", "null", 2)]
+    expected = {"records_read": 7, "dead_lettered": 4}
+    assert counters(result) == (expected if kind is ldp_beam.Histogram else {**expected, "perturbed": 3})
+
+
+def test_reports_stay_marked_with_their_plan_through_the_shuffle():
+    events = [pa.table({"v": ["a", "c"]})]
+    perturb = ldp_beam.Perturb(PrivacyPlan({"v": SURE}))
+    rows = run(perturb | ldp_beam.Histogram("v", SURE), events)
+    assert [round(row.count, 9) for row in rows] == [1, 0, 1]
+    with pytest.raises(MechanismMismatchError):
+        run(perturb | ldp_beam.Histogram("v", RR), events)
+
+
+def test_a_repeated_bundle_is_tallied_once():
+    batches = [pa.record_batch({"v": ["a", "b"] * 50})] * 3
+    rows = run(
+        ldp_beam.PrivateHistogram("v", RR) | beam.Reshuffle(), batches, flags=("--direct_runner_bundle_repeat=2",)
+    )
+    assert {row.n for row in rows} == {300}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_single_reports_are_tallied(packed):
+    plan = PrivacyPlan({"app": SURE_BITS}, keep=["t"])
+    events = [{"app": app, "t": t} for app, t in (("c", 1), ("b", 2), ("c", 70))]
+    histogram = ldp_beam.Histogram("app", SURE_BITS, window="1m", event_time="t")
+    found = table(run(ldp_beam.Perturb(plan, packed=packed) | histogram, events))
+    assert {place: [round(row.count, 9) + 0 for row in rows.values()] for place, rows in found.items()} == {
+        (0, 60): [0, 1, 1],
+        (60, 120): [0, 0, 1],
+    }
+
+
+@pytest.mark.parametrize("keys", [500, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_every_key_of_very_many_has_its_own(keys):
+    key = np.repeat(np.arange(keys), 1 + np.arange(keys) % 3)
+    key = np.random.default_rng(0).permutation(key)
+    events = pa.table({"k": key, "v": np.ones(len(key), bool), "t": np.arange(len(key)) % 3600})
+    private = ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h", event_time="t", by=["k"])
+    rows = run(private, events.to_batches(max_chunksize=1 << 16))
+    assert len(rows) == 2 * keys
+    for row in rows:
+        assert row.n == 1 + int(row.key["k"]) % 3
+        assert round(row.count, 6) == (row.n if row.value == "true" else 0)
+
+
+# ---- panes
+
+ACC, DISC = AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING
+EARLY, LATE = AfterWatermark(early=AfterCount(1)), AfterWatermark(late=AfterCount(1))
+BOTH = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+EACH, PAIRS = Repeatedly(AfterCount(1)), Repeatedly(AfterCount(2))
+ANY = Repeatedly(AfterAny(AfterCount(2), AfterWatermark()))
+
+# Trigger, allowed lateness, mode; panes, each with its timing (Early, On time, Late) and its n. A trigger that counts
+# elements counts partial tallies: one a batch.
+PANES = [
+    (None, 0, ACC, "O3"),
+    (None, 0, DISC, "O3"),
+    (None, 20, ACC, "O3 L4"),
+    (None, 20, DISC, "O3 L1"),
+    (DefaultTrigger(), 20, ACC, "O3 L4"),
+    (AfterWatermark(), 0, ACC, "O3"),
+    (AfterWatermark(), 0, DISC, "O3"),
+    (EARLY, 0, ACC, "E2 E3 O3"),
+    (EARLY, 0, DISC, "E2 E1 O0"),
+    (LATE, 0, ACC, "O3"),
+    (LATE, 20, ACC, "O3 L4"),
+    (LATE, 20, DISC, "O3 L1"),
+    (BOTH, 0, ACC, "E2 E3 O3"),
+    (BOTH, 20, ACC, "E2 E3 O3 L4"),
+    (BOTH, 20, DISC, "E2 E1 O0 L1"),
+    (EACH, 0, ACC, "E2 E3"),
+    (EACH, 20, ACC, "E2 E3 L4"),
+    (EACH, 20, DISC, "E2 E1 L1"),
+    (PAIRS, 0, ACC, "E3"),
+    (PAIRS, 0, DISC, "E3"),
+]
+
+
+def options(trigger, lateness, mode):
+    return {
+        "window": 10,
+        "event_time": "t",
+        "trigger": trigger,
+        "allowed_lateness": lateness,
+        "accumulation_mode": mode,
+    }
+
+
+def check_panes(rows, panes):
+    true = true_panes(rows)
+    assert " ".join(f"{row.pane_timing[0]}{row.n}" for row in true) == panes
+    assert [row.pane_index for row in true] == list(range(len(true)))
+    assert [row.pane_is_first for row in true] == [True] + [False] * (len(true) - 1)
+    assert [round(row.count, 9) for row in true] == [row.n for row in true]
+    assert {(row.window_start.micros, row.window_end.micros) for row in rows} == {(0, 10**7)}
+
+
+def test_panes_of_all_triggers():
+    """One stream for all of them."""
+    histograms = [ldp_beam.Histogram("v", SURE_BOOL, **options(*case)) for *case, _ in PANES]
+    found = run(All(histograms), stream(LATE_AND_LATER), **LOCAL)
+    for rows, (*_, panes) in zip(found, PANES, strict=True):
+        check_panes(rows, panes)
+
+
+def test_panes_of_single_records_and_of_values():
+    cases = [(None, 20, ACC, "O3 L4"), (BOTH, 20, DISC, "E2 E1 O0 L1")]
+    histograms = [kind("v", SURE_BOOL, **options(*case)) for kind in KINDS for *case, _ in cases]
+    found = run(All(histograms), stream(LATE_AND_LATER, "single records"), **LOCAL)
+    for rows, (*_, panes) in zip(found, 2 * cases, strict=True):
+        check_panes(rows, panes)
+
+
+def test_a_late_record_in_an_early_batch_is_in_its_own_window():
+    # the batch's timestamp is not late, but one of its records is older than the watermark: lateness decides
+    histograms = [ldp_beam.Histogram("v", SURE_BOOL, **options(None, lateness, None)) for lateness in (0, 30)]
+    strict, lenient = run(All(histograms), stream([15, [16, 3]]), **LOCAL)
+    for rows, expected in ((strict, [(10, 1, "ON_TIME")]), (lenient, [(0, 1, "LATE"), (10, 1, "ON_TIME")])):
+        assert [(r.window_start.micros // 10**6, r.n, r.pane_timing) for r in true_panes(rows)] == expected
+
+
+def test_the_last_lot_of_a_bundle_is_not_held_back():
+    histogram = beam.WindowInto(FixedWindows(10)) | ldp_beam.Histogram("v", SURE_BOOL)
+    rows = run(histogram, stream([0, [1], 50, [51]], "single records"), **LOCAL)
+    assert [(r.window_start.micros // 10**6, r.n) for r in true_panes(rows)] == [(0, 1), (50, 1)]
+
+
+def test_late_reports_survive_being_stabilised_in_windows():
+    windows = beam.WindowInto(FixedWindows(10), trigger=LATE, accumulation_mode=ACC, allowed_lateness=60)
+    job = windows | ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL})) | ldp_beam.Histogram("v", SURE_BOOL)
+    rows = run(job, stream([0, [1], 20, [2]], "single records"), **LOCAL)
+    assert [(r.window_start.micros, r.n, r.pane_timing) for r in true_panes(rows)] == [
+        (0, 1, "ON_TIME"),
+        (0, 2, "LATE"),
+    ]
+
+
+@pytest.mark.parametrize("trigger", [AfterWatermark(), EARLY, AfterCount(1)])
+def test_triggers_that_would_lose_records_are_refused_when_built(trigger):
+    """Beam's own rule: a trigger that can finish while records may still come."""
+    events = beam.Pipeline("FnApiRunner") | beam.Create([batch([1])])
+    with pytest.raises(ValueError, match="Unsafe trigger"):
+        _ = events | ldp_beam.Histogram("v", SURE_BOOL, **options(trigger, 20, None))
+
+
+# ---- means
+
+DOMAIN = (0.0, 10.0)
+MEANS = {
+    "one bit": OneBitMean(DOMAIN, epsilon=1.0),
+    "piecewise, epsilon 6": Piecewise(DOMAIN, epsilon=6.0),
+    "hybrid": Hybrid(DOMAIN, epsilon=1.0),
+    "square wave": SquareWave(DOMAIN, epsilon=2.0, buckets=60),
+    "rounding, OUE": StochasticRounding(DOMAIN, epsilon=2.0, buckets=9),
+}
+HYBRID = MEANS["hybrid"]
+_rng = np.random.default_rng(0)
+NUMBERS, SIDE = _rng.uniform(0, 10, N), _rng.choice(["x", "y"], N)
+EVENTS = pa.table({"v": NUMBERS, "t": TIME, "k": SIDE, "id": np.arange(N)})
+
+
+def reports_of(m):
+    """What Polars makes of the numbers."""
+    return pl.DataFrame({"v": NUMBERS}).select(ldp_polars.perturb("v", m))["v"].to_arrow()
+
+
+@pytest.mark.parametrize(("name", "single"), [("hybrid", True), ("rounding, OUE", False)])
+def test_means_by_windows_and_keys(name, single):
+    """One row for each window and key, of the core's estimate."""
+    m, reports = MEANS[name], reports_of(MEANS[name])
+    events = EVENTS.set_column(0, "v", reports)
+    elements = events.to_pylist() if single else events.to_batches(max_chunksize=1000)
+    rows = run(ldp_beam.Mean("v", m, window="5m", event_time="t", by=["k"]), elements)
+    found = {(r.window_start.micros / 1e6, r.window_end.micros / 1e6, *r.key.values()): r for r in rows}
+    expected = places(300, k=SIDE)
+    assert len(found) == len(rows)
+    assert set(found) == set(expected)
+    for place, records in expected.items():
+        mean, row = m.mean(m.tally(reports.filter(pa.array(records)))), found[place]
+        assert (row.mean, row.standard_error) == pytest.approx((mean.mean, mean.standard_error))
+        assert (row.low, row.high) == pytest.approx((mean.low, mean.high))
+        assert (row.n, row.confidence, row.epsilon) == (mean.n, 0.95, m.epsilon)
+        assert (row.column, row.fingerprint, row.pane_index) == ("v", m.fingerprint, 0)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_private_means(keyed):
+    private = partial(ldp_beam.PrivateMean, "v", HYBRID, by="k")
+    if keyed:
+        private = partial(private, key=Secret.generate(), id="id")
+    rows, again = run(All([private(), private()]), [EVENTS])
+    assert sorted(r.key["k"] for r in rows) == ["x", "y"]
+    for row in rows:
+        mine = np.equal(SIDE, row.key["k"])
+        assert row.n == mine.sum()
+        assert abs(row.mean - NUMBERS[mine].mean()) < 6 * math.sqrt(HYBRID.variance(row.n))
+    assert (sorted(r.mean for r in rows) == sorted(r.mean for r in again)) == keyed
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_tallies_of_private_means(name):
+    """Fresh noise is right, keyed noise is the same again: as the pipelines above, for every mechanism."""
+    m = MEANS[name]
+    keyed = ldp_beam.PrivateMean("v", m, by="k", key=Secret.generate(), id="id")
+    for private, repeats in ((ldp_beam.PrivateMean("v", m, by="k"), False), (keyed, True)):
+        (found, _), (again, _) = (tallied(private, [EVENTS]) for _ in range(2))
+        assert sorted(key for _, _, key in found) == ["x", "y"]
+        for (_, _, key), tally in found.items():
+            mine = np.equal(SIDE, key)
+            assert tally.n == mine.sum()
+            # half of a bucket: the middles of the square wave's buckets
+            assert abs(m.mean(tally).mean - NUMBERS[mine].mean()) < 6 * math.sqrt(m.variance(tally.n)) + 10 / 60
+        assert (found == again) == repeats
+
+
+def test_half_of_the_noise_is_found():
+    """The check of the means has power: reports with another epsilon than the estimate's."""
+    m, other = MEANS["one bit"], OneBitMean(DOMAIN, epsilon=2.0)
+    numbers = np.full(N, 9.0)
+    (row,) = run(ldp_beam.Mean("v", m), [pa.table({"v": other.perturb(pa.array(numbers))})])
+    assert abs(row.mean - 9.0) > 6 * math.sqrt(m.variance(N))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_dead_letters_of_means(single):
+    numbers = pa.table({"v": [1.0, None, 11.0, 2.0]})
+    private = ldp_beam.PrivateMean("v", HYBRID).with_exception_handling()
+    found, letters = tallied(private, numbers.to_pylist() if single else [numbers])
+    assert [tally.n for tally in found.values()] == [2]
+    assert sorted(letters) == [("v", "not in the domain", 1), ("v", "null", 1)]
+    bad = pa.table({"v": pa.array([0, 255, 1], pa.uint8())})
+    found, letters = tallied(ldp_beam.Mean("v", HYBRID).with_exception_handling(), [bad])
+    assert ([tally.n for tally in found.values()], [letter.count for letter in letters]) == ([2], [1])
+
+
+# ---- distributions
+
+WAVE = SquareWave(DOMAIN, epsilon=2.0, buckets=64)
+DISTRIBUTIONS = {
+    "square wave": (WAVE, {"buckets": 5}),
+    "em": (WAVE, {"buckets": 4, "method": "em", "confidence": 0.8}),
+    "rounding": (MEANS["rounding, OUE"], {}),
+}
+
+
+def same(rows, expected) -> None:
+    """Rows of one pane are a distribution's buckets, in order."""
+    theirs = {
+        "left": expected.edges[:-1],
+        "right": expected.edges[1:],
+        "frequency": expected.frequencies,
+        "standard_error": expected.standard_errors,
+        "low": expected.low,
+        "high": expected.high,
+    }
+    for name, values in theirs.items():
+        np.testing.assert_allclose([getattr(row, name) for row in rows], values, rtol=1e-9, atol=1e-12)
+    assert {(row.n, row.confidence) for row in rows} == {(expected.n, expected.confidence)}
+
+
+@pytest.mark.parametrize(("name", "single"), [("square wave", True), ("em", False), ("rounding", False)])
+def test_distributions_by_windows_and_keys(name, single):
+    (m, how), columns = DISTRIBUTIONS[name], ["v", "t", "k"]
+    reports = reports_of(m)
+    events = EVENTS.set_column(0, "v", reports).select(columns)
+    elements = events.to_pylist() if single else events.to_batches(max_chunksize=1000)
+    rows = run(ldp_beam.Distribution("v", m, window="5m", event_time="t", by=["k"], **how), elements)
+    found = {}
+    for row in rows:
+        found.setdefault((row.window_start.micros / 1e6, row.window_end.micros / 1e6, row.key["k"]), []).append(row)
+    expected = places(300, k=SIDE)
+    assert set(found) == set(expected)
+    for place, records in expected.items():
+        same(found[place], m.distribution(m.tally(reports.filter(pa.array(records))), **how))
+        assert {(r.column, r.fingerprint, r.epsilon, r.pane_index) for r in found[place]} == {
+            ("v", m.fingerprint, 2.0, 0)
+        }
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions_in_one_step_with_keyed_noise(name):
+    (m, how), secret = DISTRIBUTIONS[name], Secret.generate()
+    private = partial(ldp_beam.PrivateDistribution, "v", m, **how)
+    rows, fresh = run(All([private(key=secret, id="id"), private()]), [EVENTS[1000:], EVENTS[:1000]])
+    assert rows != fresh
+    reports = pl.from_arrow(EVENTS).select(ldp_polars.perturb("v", m, key=secret, id="id"))["v"].to_arrow()
+    same(rows, m.distribution(m.tally(reports), **how))
+
+
+def test_numbers_that_cannot_be_used_are_dead_letters():
+    private = ldp_beam.PrivateDistribution("v", MEANS["rounding, OUE"]).with_exception_handling()
+    rows, letters = run(private, [{"v": 1.0}, {"v": None}])
+    assert {row.n for row in rows} == {1}
+    assert [(d.column, d.reason, d.count) for d in letters] == [("v", "null", 1)]
+
+
+def test_rows_begin_and_end_alike():
+    for kind in (ldp_beam.MeanRow, ldp_beam.DistributionRow):
+        assert kind._fields[:8] == ldp_beam.HistogramRow._fields[:8]
+        assert isinstance(beam.coders.registry.get_coder(kind), beam.coders.RowCoder)
+    assert ldp_beam.DistributionRow._fields[-7:] == ldp_beam.HistogramRow._fields[-7:]
+
+
+# ---- what is refused at construction
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"confidence": 1.0},
+        {"confidence": None},
+        {"by": ["v"]},
+        {"by": ["k", "k"]},
+        {"by": [3]},
+        {"event_time": "v", "window": 5},
+        {"event_time": 3, "window": 5},
+        {"window": 0},
+        {"allowed_lateness": -1, "window": 5},
+        {"allowed_lateness": "soon", "window": 5},
+        {"allowed_lateness": 5},
+        {"accumulation_mode": DISC},
+        {"accumulation_mode": "x", "window": 5},
+        {"trigger": "x", "window": 5},
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_options(bad, kind):
+    with pytest.raises(ParameterError):
+        kind("v", SURE, **bad)
+
+
+NO_HISTOGRAM = {
+    "number": Hybrid((0, 100), epsilon=1.0),
+    "word": HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32),
+    "page": Rappor("str", bits=16, hashes=2, cohorts=4, f=0.25, p=0.25, q=0.75),
+    "name": HeavyHitters(Prefixes("abc", 2), epsilon=2.0, rows=4, width=64),
+}
+
+
+@pytest.mark.parametrize("column", NO_HISTOGRAM)
+def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
+    with pytest.raises(ParameterError, match=r"numbers have a mean, .*HeavyHitters has .*sketch\.over"):
+        ldp_beam.Histogram(column, NO_HISTOGRAM[column])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mechanism_is_needed(kind):
+    with pytest.raises(ParameterError):
+        kind("v", "rr")
+    with pytest.raises(TypeError):
+        kind("v", SURE, 5)  # options are named
+
+
+def test_bad_arguments_of_means():
+    for bad in (RandomizedResponse(epsilon=1.0), "hybrid", None):
+        with pytest.raises(ParameterError):
+            ldp_beam.Mean("v", bad)
+    for options in ({"confidence": 1}, {"by": ["v"]}, {"window": -1}):
+        with pytest.raises(ParameterError):
+            ldp_beam.Mean("v", HYBRID, **options)
+    sliding = beam.Pipeline("FnApiRunner") | beam.Create([{"v": 1.0}]) | beam.WindowInto(SlidingWindows(10, 5))
+    with pytest.raises(ParameterError):
+        _ = sliding | ldp_beam.PrivateMean("v", HYBRID)
+    with pytest.raises(ParameterError):
+        ldp_beam.PrivateMean("v", HYBRID, key=Secret.generate())
+
+
+@pytest.mark.parametrize("kind", [ldp_beam.Distribution, ldp_beam.PrivateDistribution])
+def test_bad_arguments_of_distributions(kind):
+    for bad in (RandomizedResponse(epsilon=1.0), Hybrid((0, 1), epsilon=1.0), "square_wave", None):
+        with pytest.raises(ParameterError, match="SquareWave or StochasticRounding"):
+            kind("v", bad)
+    for options in ({"confidence": 1}, {"by": ["v"]}, {"window": -1}, {"buckets": 65}, {"method": "mle"}):
+        with pytest.raises(ParameterError):
+            kind("v", WAVE, **options)
+    with pytest.raises(TypeError, match="buckets"):
+        kind("v", MEANS["rounding, OUE"], buckets=4)
