@@ -21,7 +21,8 @@ import pytest
 from ldp_core import InputError, LdpError, ParameterError
 from pipelines.local import flink
 from pipelines.local.flink import FlinkCluster
-from tests.beam.flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
+
+from .flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
 
 FLINK = ["flink-local", "flink-loopback", "flink-external"]
 ENGINES = ["job-service-loopback", "job-service-external", *(pytest.param(e, marks=pytest.mark.flink) for e in FLINK)]
