@@ -504,7 +504,7 @@ NO_HISTOGRAM = {
 
 @pytest.mark.parametrize("column", NO_HISTOGRAM)
 def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
-    with pytest.raises(ParameterError, match=r"numbers have a mean, .*HeavyHitters has .*sketch\.over"):
+    with pytest.raises(ParameterError, match=r"a histogram needs a frequency oracle, .*HeavyHitters .*sketch\.over"):
         ldp_beam.Histogram(column, NO_HISTOGRAM[column])
 
 
