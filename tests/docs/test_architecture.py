@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from ldp_core import Domain, DomainError, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse
+import ldp_core
+from ldp_core import (
+    Domain,
+    DomainError,
+    Mechanism,
+    ParameterError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+)
+from ldp_polars.perturbing import Perturb
 
 from ..beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
 
@@ -47,3 +58,30 @@ def test_the_recipes_run(names, capsys):
             type(mine)(["ios", "web"], epsilon=epsilon)
     with pytest.raises(DomainError, match="keep or draw"):
         type(mine)(Domain(["ios", "web"], unmatched="none"), epsilon=1.0)
+
+
+def test_the_walk_names_the_files_that_a_value_goes_through(monkeypatch):
+    root, went = Path(ldp_core.__file__).parents[1], set()
+
+    def follow(frame, event, argument):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(root) and path.parts[len(root.parts)].startswith("ldp_"):
+            went.add(path.relative_to(root).as_posix())
+
+    def followed(function):
+        def call(*arguments, **options):
+            sys.setprofile(follow)  # (of this thread alone)
+            try:
+                return function(*arguments, **options)
+            finally:
+                sys.setprofile(None)
+
+        return call
+
+    monkeypatch.setattr(Perturb, "__call__", followed(Perturb.__call__))
+    m = followed(UnaryEncoding)(["ios", "android", "web"], epsilon=1.0)
+    pl.DataFrame({"os": ["ios", "web"]}).select(followed(lambda: pl.col("os").ldp.unary_encode(m))())
+    steps = PAGE[PAGE.index("1. **Making `m`**") : PAGE.index("The way back")]
+    named = [f"/{name}" for name in re.findall(r"`([a-z_/]+\.py)`", steps)]
+    assert {path for path in went if not f"/{path}".endswith(tuple(named))} == set()
+    assert [name for name in named if not any(f"/{path}".endswith(name) for path in went)] == []
