@@ -1,0 +1,348 @@
+"""What the transforms of Beam YAML do in a pipeline of plain text, in batch and streaming."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml as pyyaml
+from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.test_stream import TestStream as Stream
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.typehints.schemas import named_fields_from_element_type
+from apache_beam.yaml.yaml_provider import load_providers, merge_providers
+from apache_beam.yaml.yaml_transform import YamlTransform
+
+import ldp_beam
+from ldp_beam.yaml import (
+    PROVIDERS,
+    LdpDeduplicate,
+    LdpPerturb,
+    LdpPrivateHeavyHitters,
+    LdpPrivateHistogram,
+    LdpPrivateMean,
+    LdpReadParquet,
+)
+from ldp_core import InputError, Mechanism, PrivacyPlan, Secret
+
+from ..helpers import Collector, table
+from .spec import BITS, COIN, NUMBER, OS, TWICE, WIDE, WORD, create, expand, lines
+
+SECRET_ENV = "LDP_TEST_YAML_SECRET"
+
+
+def ns_and_counts(rows):
+    return {
+        place: {value: (round(row.count, 6), row.n) for value, row in values.items() if round(row.count, 6)}
+        for place, values in table(rows).items()
+    }
+
+
+WHOLE = (beam.utils.timestamp.MIN_TIMESTAMP.micros / 1e6, beam.utils.timestamp.MAX_TIMESTAMP.micros / 1e6)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_reports_are_rows_that_histograms_read(packed):
+    # value 63 sets the top bit of a word, which a Beam schema can only say as a negative number
+    plan = {"keep": ["t"], "columns": {"v": WIDE, "c": COIN}}
+    rows = [{"v": v, "c": v > 64, "t": 1.0 * v, "user": f"u{v}"} for v in (0, 1, 63, 63, 64, 69)]
+    perturb = {"type": "LdpPerturb", "config": {"plan": plan, "packed": packed}}
+    reports = expand([create(rows), perturb])
+    assert {tuple(sorted(r._asdict() if hasattr(r, "_asdict") else r.as_dict())) for r in reports} == {("c", "t", "v")}
+    if packed:
+        assert sorted(tuple(r.v) for r in reports) == sorted(
+            [(1, 0), (2, 0), (-(2**63), 0), (-(2**63), 0), (0, 1), (0, 32)]
+        )
+    else:
+        assert {len(r.v) for r in reports} == {70}
+        assert all(type(bit) is bool for r in reports for bit in r.v)
+    histogram = {"type": "LdpHistogram", "config": {"column": "v", "mechanism": WIDE}}
+    found = ns_and_counts(expand([create(rows), perturb, histogram]))
+    assert found == {WHOLE: {"0": (1, 6), "1": (1, 6), "63": (2, 6), "64": (1, 6), "69": (1, 6)}}
+    histogram = {"type": "LdpHistogram", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}}
+    found = ns_and_counts(expand([create(rows), perturb, histogram]))
+    assert found == {(0, 64): {"false": (4, 4)}, (64, 128): {"false": (1, 2), "true": (1, 2)}}
+
+
+def test_reports_have_the_schema_of_the_plan():
+    domain = ["a", "b"]
+    plan = PrivacyPlan.from_dict(
+        {
+            "keep": ["t"],
+            "columns": {
+                "bits": {**BITS, "domain": domain},
+                "text": {"mechanism": "randomized_response", "epsilon": 1.0, "domain": domain},
+                "number": {"mechanism": "randomized_response", "epsilon": 1.0, "domain": [1, 2]},
+                "coin": COIN,
+                "mean": {"mechanism": "piecewise", "epsilon": 1.0, "domain": {"low": 0, "high": 1}},
+                "word": WORD,
+            },
+        }
+    )
+    p = beam.Pipeline("FnApiRunner")
+    rows = p | beam.Create([beam.Row(bits="a", text="a", number=1, coin=True, mean=0.5, word="rome", t=1.0)])
+    for packed, word in ((True, np.int64), (False, bool)):
+        out = rows | f"{packed}" >> LdpPerturb(plan=plan.to_dict(), packed=packed)
+        assert isinstance(out.element_type, RowTypeConstraint)
+        fields = dict(named_fields_from_element_type(out.element_type))
+        assert list(fields) == ["bits", "text", "number", "coin", "mean", "word", "t"]
+        assert fields["mean"] == fields["word"] == np.int64
+        assert fields["bits"].__args__ == (word,)
+        assert [fields[name] for name in ("text", "number", "coin", "t")] == [str, np.int64, bool, np.float64]
+    out = rows | LdpPrivateHistogram(column="coin", mechanism=COIN)
+    assert out.element_type is ldp_beam.HistogramRow
+    assert (rows | LdpPrivateHeavyHitters(column="word", mechanism=WORD, k=1)).element_type is ldp_beam.HistogramRow
+    assert (rows | LdpPrivateMean(column="mean", plan=plan.to_dict())).element_type is ldp_beam.MeanRow
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {WHOLE: {"ios": (3, 4), "web": (1, 4)}}),
+        (
+            {"window": 10, "event_time": "t"},
+            {(0, 10): {"ios": (2, 2)}, (10, 20): {"web": (1, 1)}, (20, 30): {"ios": (1, 1)}},
+        ),
+        (
+            {"window": "10s", "event_time": "t", "by": ["c"]},
+            {
+                (0, 10, "fr"): {"ios": (1, 1)},
+                (0, 10, "it"): {"ios": (1, 1)},
+                (10, 20, "it"): {"web": (1, 1)},
+                (20, 30, "fr"): {"ios": (1, 1)},
+            },
+        ),
+        (
+            {"window": {"type": "sliding", "size": "20s", "period": "10s"}, "event_time": "t"},
+            {
+                (-10, 10): {"ios": (2, 2)},
+                (0, 20): {"ios": (2, 3), "web": (1, 3)},
+                (10, 30): {"ios": (1, 2), "web": (1, 2)},
+                (20, 40): {"ios": (1, 1)},
+            },
+        ),
+        (
+            {"window": {"type": "sessions", "gap": 9}, "event_time": "t"},
+            {(1, 21): {"ios": (2, 3), "web": (1, 3)}, (25, 34): {"ios": (1, 1)}},
+        ),
+        (
+            {"window": {"type": "fixed", "size": 15}, "event_time": "t", "fill": [0, "1970-01-01T00:00:46+00:00"]},
+            {(0, 15): {"ios": (2, 3), "web": (1, 3)}, (15, 30): {"ios": (1, 1)}, (30, 45): {}, (45, 60): {}},
+        ),
+    ],
+    ids=["whole", "fixed", "by", "sliding", "sessions", "fill"],
+)
+def test_private_histograms_of_rows(options, expected):
+    rows = [
+        {"os": os, "t": t, "c": c}
+        for os, t, c in [("ios", 1, "fr"), ("ios", 9, "it"), ("web", 12, "it"), ("ios", 25, "fr")]
+    ]
+    histogram = {"type": "LdpPrivateHistogram", "config": {"column": "os", "mechanism": OS, **options}}
+    assert ns_and_counts(expand([create(rows), histogram])) == expected
+
+
+NUMBERS = [{"x": x, "t": t, "c": c} for x, t, c in [(0.0, 1, "fr"), (10.0, 9, "it"), (10.0, 12, "it"), (0.0, 19, "it")]]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_means(direct):
+    options = {"column": "x", "mechanism": NUMBER, "window": "10s", "event_time": "t", "by": ["c"], "confidence": 0.9}
+    plan = {"keep": ["t", "c"], "columns": {"x": NUMBER}}
+    steps = [{"type": "LdpPrivateMean", "config": options}]
+    if not direct:
+        steps = [{"type": "LdpPerturb", "config": {"plan": plan}}, {"type": "LdpMean", "config": options}]
+    fields = {"mean": "mean", "n": "n", "wide": "high - low > 0", "confidence": "confidence"}
+    start = {"callable": "lambda row: row.window_start.micros // 10**6 if row.key['c'] == 'it' else -1"}
+    fields = {"language": "python", "fields": {**fields, "start": start}}
+    rows = expand([create(NUMBERS), *steps, {"type": "MapToFields", "config": fields}])
+    found = [(round(row.mean, 6), row.n, row.wide, row.confidence, row.start) for row in rows]
+    assert sorted(found) == [(0.0, 1, True, 0.9, -1), (5.0, 2, True, 0.9, 10), (10.0, 1, True, 0.9, 0)]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_distributions(direct):
+    wave = {"mechanism": "square_wave", "epsilon": 50.0, "domain": {"low": 0, "high": 10}, "buckets": 2}
+    options = {"column": "x", "mechanism": wave, "buckets": 2, "method": "em", "confidence": 0.9}
+    steps = [{"type": "LdpPrivateDistribution", "config": options}]
+    if not direct:
+        perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": wave}}}}
+        steps = [perturb, {"type": "LdpDistribution", "config": options}]
+    rows = expand([create(NUMBERS), *steps])
+    found = [(row.left, row.right, round(row.frequency, 6), row.n, row.confidence) for row in rows]
+    assert sorted(found) == [(0.0, 5.0, 0.5, 4, 0.9), (5.0, 10.0, 0.5, 4, 0.9)]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_heavy_hitters(direct):
+    words = [{"x": word} for word in ["rome"] * 750 + ["oslo"] * 500 + ["bern"]]
+    config = {"column": "x", "mechanism": WORD, "k": 5, "confidence": 0.999999}
+    steps = [{"type": "LdpPrivateHeavyHitters", "config": config}]
+    if not direct:
+        config = {"column": "x", "plan": {"columns": {"x": WORD}}, "k": 5, "threshold": 250}
+        perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": WORD}}}}
+        steps = [perturb, {"type": "LdpHeavyHitters", "config": config}]
+    rows = expand([create(words), *steps])
+    # 250 are 3.5 standard errors and more (p = 0.74, q = 1 / 53, about half of the reports at a level)
+    assert [(row.value, row.n) for row in rows] == [("rome", 1251), ("oslo", 1251)]
+    for row, true in zip(rows, (750, 500), strict=True):
+        assert abs(row.count - true) < 6.5 * row.standard_error < 450  # 1e-10
+
+
+PEOPLE = [
+    {"user": user, "os": os, "t": t} for user, os, t in [(1, "ios", 1), (1, "web", 2), (1, "ios", 61), (2, "ios", 3)]
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "expected"),
+    [
+        (
+            "LdpBoundContributions",
+            {"per_window": 1, "window": "1m", "event_time": "t"},
+            {(1, 1): 1, (1, 61): 1, (2, 3): 1},
+        ),
+        ("LdpBoundContributions", {"per_window": 1, "window": {"type": "global"}}, {1: 1, 2: 1}),
+        ("LdpDeduplicate", {"within": "1m", "event_time": "t"}, {(1, 1): 1, (1, 61): 1, (2, 3): 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": "3/2"}, {1: 3, 2: 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 1}, {1: 2, 2: 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 0.5, "per": "1m", "event_time": "t"}, {1: 2, 2: 1}),
+    ],
+)
+def test_limits_of_persons(kind, config, expected):
+    passed = expand([create(PEOPLE), {"type": kind, "config": {"id": "user", "drop_id": False, **config}}])
+    by_time = any(isinstance(key, tuple) for key in expected)
+    found = [(row.user, row.t) if by_time else row.user for row in passed]
+    assert {key: found.count(key) for key in found} == expected
+
+
+def test_limits_drop_the_id_and_count_what_they_drop():
+    config = {"id": "user", "per_window": 1, "error_handling": {"output": "over"}}
+    limit = {"type": "LdpBoundContributions", "name": "Limit", "input": "Create", "config": config}
+    perturb = {
+        "type": "LdpPerturb",
+        "name": "Perturb",
+        "input": "Limit.good",
+        "config": {"plan": {"columns": {"os": OS}}},
+    }
+    found = expand([create(PEOPLE), limit, perturb], good="Perturb", over="Limit.over")
+    assert len(found["good"]) == 2
+    assert [tuple(letter) for letter in found["over"]] == [("user", "over the limit", 2)]
+    p = beam.Pipeline("FnApiRunner")
+    rows = p | beam.Create([beam.Row(**row) for row in PEOPLE])
+    out = rows | LdpDeduplicate(id="user", within="1h")
+    assert dict(named_fields_from_element_type(out.element_type)) == {"os": str, "t": np.int64}
+    out = rows | "Kept" >> LdpDeduplicate(id="user", within="1h", drop_id=False)
+    assert list(dict(named_fields_from_element_type(out.element_type))) == ["user", "os", "t"]
+
+
+def test_unusable_rows_are_counted_in_an_output_of_their_own():
+    rows = [{"os": "ios"}, {"os": "symbian"}, {"os": None}, {"os": "ios"}, {"os": "symbian"}]
+    for kind in ("LdpPerturb", "LdpPrivateHistogram"):
+        what = {"plan": {"columns": {"os": OS}}} if kind == "LdpPerturb" else {"column": "os", "mechanism": OS}
+        job = {"type": kind, "name": "Ldp", "input": "Create", "config": {**what, "error_handling": {"output": "bad"}}}
+        found = expand([create(rows), job], good="Ldp.good", bad="Ldp.bad")
+        assert sorted(map(tuple, found["bad"])) == [("os", "not in the domain", 2), ("os", "null", 1)]
+        if kind == "LdpPerturb":
+            assert len(found["good"]) == 2
+        else:
+            assert ns_and_counts(found["good"]) == {WHOLE: {"ios": (2, 2)}}
+
+
+def test_files_get_what_comes_at_the_end_of_a_bundle(tmp_path):
+    """Beam 2.77 loses what a DoFn puts out in ``finish_bundle`` on its way into a DoFn with ``process_batch``."""
+    rows = [{"crashed": True}, {"crashed": False}, {"crashed": None}]
+    config = {"plan": {"columns": {"crashed": COIN}}, "stabilize": False, "error_handling": {"output": "bad"}}
+    perturb = {"type": "LdpPerturb", "name": "Ldp", "input": "Create", "config": config}
+    write = [
+        {"type": "WriteToJson", "name": name, "input": f"Ldp.{name}", "config": {"path": str(tmp_path / name)}}
+        for name in ("good", "bad")
+    ]
+    expand([create(rows), perturb, *write], good="Ldp.good")
+    assert sorted(row["crashed"] for row in lines(tmp_path, "good*")) == [False, True]
+    assert lines(tmp_path, "bad*") == [{"column": "crashed", "reason": "null", "count": 1}]
+
+
+def a_secret() -> Secret:
+    return Secret(bytes(range(32)))
+
+
+def test_keyed_noise_is_that_of_the_secret_which_does_not_travel(tmp_path, monkeypatch):
+    plan = {"columns": {"os": {**OS, "epsilon": 1.0}}}
+    rows = [{"os": ["ios", "android", "web"][i % 3], "user": f"user {i}"} for i in range(200)]
+    mechanism = Mechanism.from_dict(plan["columns"]["os"])
+    batch = pa.RecordBatch.from_pylist(rows)
+    reports = PrivacyPlan({"os": mechanism}).perturb(batch, packed=True, key=a_secret(), id=batch["user"])
+    expected = sorted(tuple(words) for words in reports["os"].to_pylist())
+    text = bytes(range(32)).hex()
+    monkeypatch.setenv(SECRET_ENV, text)
+    (tmp_path / "secret").write_bytes(bytes(range(32)))
+    for secret in ({"env": SECRET_ENV}, {"file": str(tmp_path / "secret")}, {"function": f"{__name__}.a_secret"}):
+        config = {"plan": plan, "packed": True, "key": secret, "id": "user"}
+        found = expand([create(rows), {"type": "LdpPerturb", "config": config}])
+        assert sorted(tuple(report.os) for report in found) == expected
+        travels = cloudpickle.dumps(LdpPerturb(**config))
+        assert bytes(range(32)) not in travels
+        assert text.encode() not in travels
+
+
+def test_reports_of_batches_stay_batches(tmp_path):
+    with pytest.raises(InputError, match="no files"):
+        LdpReadParquet(path=str(tmp_path / "*.parquet"))
+    pq.write_table(pa.table({"os": ["ios"]}), tmp_path / "e.parquet")
+    p = beam.Pipeline("FnApiRunner")
+    tables = p | LdpReadParquet(path=str(tmp_path / "*.parquet"), columns=["os"])
+    assert (tables | LdpPerturb(plan={"columns": {"os": OS}})).element_type is pa.RecordBatch
+
+
+# ---- streaming
+
+
+def test_panes_and_lateness_in_a_stream():
+    """Window [0, 10): two rows in time, one late, one after the allowed lateness."""
+    config = {"column": "os", "mechanism": OS, "window": "10s", "event_time": "t", "allowed_lateness": "20s"}
+    for mode, ns in (("accumulating", [2, 3]), ("discarding", [2, 1])):
+        source = Stream().advance_watermark_to(0)
+        for at, watermark in ((1, None), (2, 12), (5, 100), (6, None)):
+            source.add_elements([TimestampedValue(beam.Row(os="ios", t=at), at)])
+            if watermark:
+                source.advance_watermark_to(watermark)
+        source.advance_watermark_to_infinity()
+        p = beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions(["--streaming"]))
+        job = {"type": "LdpPrivateHistogram", "config": {**config, "accumulation_mode": mode}}
+        providers = merge_providers(load_providers(str(PROVIDERS)))
+        rows = (
+            p
+            | source
+            | beam.Map(lambda row: row).with_output_types(RowTypeConstraint.from_fields([("os", str), ("t", int)]))
+        )
+        collector = Collector()
+        _ = rows | YamlTransform(pyyaml.safe_dump({"type": "chain", "transforms": [job]}), providers) | "C" >> collector
+        p.run().wait_until_finish()
+        panes = [(row.pane_timing, row.n, round(row.count, 6)) for row in collector.elements if row.value == "ios"]
+        assert panes == [("ON_TIME", ns[0], ns[0]), ("LATE", ns[1], ns[1])]
+
+
+# ---- what is known of them
+
+
+def test_the_providers_describe_their_arguments():
+    (provider,) = load_providers(str(PROVIDERS))
+    assert set(provider.provided_transforms()) == {
+        *("LdpPerturb", "LdpReadParquet", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
+        *("LdpHistogram", "LdpMean", "LdpDistribution", "LdpHeavyHitters"),
+        *("LdpPrivateHistogram", "LdpPrivateMean", "LdpPrivateDistribution", "LdpPrivateHeavyHitters"),
+    }
+    for name in provider.provided_transforms():
+        assert provider.description(name)
+        assert provider.requires_inputs(name, {}) == (name != "LdpReadParquet")
+        fields = {field.name: field for field in provider.config_schema(name).fields}
+        assert all(field.description for field in fields.values())
+        assert name == "LdpReadParquet" or "error_handling" in fields
+        if "column" in fields:
+            assert {"column", "mechanism", "plan", "window", "event_time", "by", "confidence"} <= set(fields)
+            assert fields["column"].type.atomic_type == beam.portability.api.schema_pb2.STRING
+        assert ("key" in fields) == ("id" in fields)
