@@ -163,7 +163,7 @@ class SummationHistogramEncoding(FrequencyOracle):
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """The same for every true count."""
-        return n * self.rates.a[0] + 0 * count
+        return n * float(self.rates.a[0]) + 0 * count
 
     @cached_property
     @override
