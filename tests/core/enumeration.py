@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -66,31 +66,33 @@ class Every:
         self._sizes[lane], self._cases[lane] = size, (outcome + size * places, chances)
         return outcome
 
-    def _parts(self) -> Iterator[tuple[Fraction, Any]]:
-        """Records of one probability, and it."""
-        cases = [self._cases[lane] for lane in self.outcomes]
-        even = math.prod(chances for _, chances in cases if isinstance(chances, Fraction))
-        uneven = [(case, chances) for case, chances in cases if not isinstance(chances, Fraction)]
-        which = np.ravel_multi_index([case for case, _ in uneven], [len(chances) for _, chances in uneven])
-        order = np.argsort(which, kind="stable")
-        for records in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
-            yield even * math.prod(chances[case[records[0]]] for case, chances in uneven), records
+    def _weights(self) -> tuple[Any, int]:
+        """The probability of each record: integers, and the number that they are parts of."""
+        weights, whole = np.ones(self.n, object), 1
+        for lane in self.outcomes:
+            case, chances = self._cases[lane]
+            if isinstance(chances, Fraction):
+                whole *= chances.denominator
+            else:
+                parts = math.lcm(*(chance.denominator for chance in chances))
+                weights *= np.array([int(chance * parts) for chance in chances], object)[case]
+                whole *= parts
+        return weights, whole
 
     def mean(self, values: Any) -> Fraction:
         """Of values, one a record; of Booleans, the probability that they are true."""
-        values = np.asarray(values, object)
-        return sum((weight * values[part].sum() for weight, part in self._parts()), Fraction(0))
+        weights, whole = self._weights()
+        return Fraction((weights * np.asarray(values, object)).sum()) / whole
 
     @property
     def table(self) -> Table:
         """The probability of each report, a number or a tuple of numbers."""
-        table: Table = defaultdict(Fraction)
-        for weight, part in self._parts():
-            reports, counts = np.unique(self.reports[part], axis=0, return_counts=True)
-            for report, count in zip(reports.tolist(), counts.tolist(), strict=True):
-                table[tuple(report) if isinstance(report, list) else report] += weight * count
-        assert sum(table.values()) == 1
-        return dict(table)
+        weights, whole = self._weights()
+        table: dict[Any, int] = defaultdict(int)
+        for report, weight in zip(self.reports.tolist(), weights.tolist(), strict=True):
+            table[tuple(report) if isinstance(report, list) else report] += weight
+        assert sum(table.values()) == whole
+        return {report: Fraction(weight, whole) for report, weight in table.items()}
 
 
 class _Lanes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
@@ -157,6 +157,7 @@ def tallies(draw):
     return m, n, support
 
 
+@settings(max_examples=50)
 @given(tallies())
 def test_properties(drawn):
     m, n, support = drawn
@@ -182,6 +183,7 @@ def test_properties(drawn):
                 np.testing.assert_allclose(again, c, rtol=1e-7, atol=1e-7 * n, err_msg=method)
 
 
+@settings(max_examples=50)
 @given(tallies())
 def test_the_order_of_the_values_does_not_matter(drawn):
     m, n, support = drawn

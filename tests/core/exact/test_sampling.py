@@ -23,7 +23,7 @@ PROBABILITIES = {
     "1/2": Fraction(1, 2),
     "0.3": Fraction(3, 10),
 }
-DECISIONS = 2 * 10**8
+DECISIONS = 10**8
 thresholds = st.one_of(
     st.integers(1, ONE - 1),
     st.builds(lambda odd, shift: (2 * odd + 1) << shift & (ONE - 1) or 1, st.integers(0, ONE), st.integers(0, 63)),
@@ -39,12 +39,12 @@ def test_bernoulli_bits_are_binomial_and_independent(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBABILITIES)
-def test_bernoulli_bits_at_a_hundred_times_as_many_decisions(name):
+def test_bernoulli_bits_at_two_hundred_times_as_many_decisions(name):
     threshold = floor_threshold(PROBABILITIES[name])
     total, stream = 0, Keystream()
-    for _ in range(100):
+    for _ in range(200):
         total += int(np.bitwise_count(bernoulli_bits(threshold, DECISIONS // 8, stream)).sum(dtype=np.int64))
-    check_binomial(total, 100 * DECISIONS, Fraction(threshold, ONE))
+    check_binomial(total, 200 * DECISIONS, Fraction(threshold, ONE))
 
 
 @given(thresholds, st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([0.5, 0.9, 0.97, 1.0]))

@@ -146,7 +146,7 @@ def test_every_width_of_integer(dtype, labels):
         assert domain.encode(pa.array([*values, None], dtype)).tolist() == [*expected, len(labels)]
 
 
-@pytest.mark.parametrize("d", [254, 255, 256, 257, 65_535, 65_536, 70_000])
+@pytest.mark.parametrize("d", [255, 256, 257, 65_535, 65_536, 65_537])
 @pytest.mark.parametrize("unmatched", ["error", "other", "none"])
 def test_sizes_around_the_edges_of_code_types(d, unmatched):
     labels = [f"v{k}" for k in range(d)]

@@ -165,7 +165,7 @@ def test_keyed_noise_has_the_same_marginals():
 @pytest.mark.parametrize("n", [50, 1000])
 def test_intervals_of_means_cover(name, n):
     for numbers in (np.array([-1.0, -0.9, 0.4]), np.array([1.0])):
-        assert 0.93 <= coverage(SYMBOLS[name], numbers, 8000, n) <= 0.985
+        assert 0.93 <= coverage(SYMBOLS[name], numbers, 4000, n) <= 0.985
 
 
 @pytest.mark.parametrize("kind", [OneBitMean, Piecewise, Hybrid, StochasticRounding])
@@ -193,28 +193,19 @@ def test_error_bars_that_are_too_short_are_found(monkeypatch):
 
 
 @each
-def test_tallies_merge_and_layouts_agree(name):
+def test_means_of_several_tallies_are_those_of_each(name):
+    """To what rounding leaves of the width of the interval: a mean may be 0."""
     m = ALL[name]
-    numbers = np.random.default_rng(1).uniform(-1, 1, 5000)
-    reports = m.perturb(pa.array(numbers))
-    assert reports.type == m.reports.arrow_type()
-    whole = m.tally(reports)
-    assert Tally.merge([m.tally(reports[:1234]), m.tally(reports[1234:])]) == whole
-    assert (
-        whole
-        == m.tally(m.reports.to_numpy(m.reports.from_arrow(reports)))
-        == m.tally(pa.chunked_array([reports[:7], reports[7:]]))
-    )
-    groups = np.arange(5000) % 3
-    native = m.reports.from_arrow(reports)
-    grouped = m.count_reports(native, groups, 3)
+    reports = m.perturb_codes(m.inputs.encode(np.random.default_rng(1).uniform(-1, 1, 5000)), Keystream())
+    counts, n = m.count_reports(reports, np.arange(5000) % 3, 3), np.array([1667, 1667, 1666])
+    if name in SYMBOLS:  # as many of each symbol, so that the mean is 0
+        counts[0], n[0] = 10, 10 * m.symbols
+    together = m.means(n, counts)
     for g in range(3):
-        np.testing.assert_array_equal(grouped[g], m.count_reports(native[groups == g], groups[groups == g] * 0, 1)[0])
-    n = np.bincount(groups)
-    together = m.means(n, grouped)
-    alone = [m.mean(Tally(int(n[g]), grouped[g], m.fingerprint)) for g in range(3)]
-    np.testing.assert_allclose(together[0], [a.mean for a in alone])
-    np.testing.assert_allclose(together[3], [a.high for a in alone])
+        alone = m.mean(Tally(int(n[g]), counts[g], m.fingerprint))
+        expected = alone.mean, alone.standard_error, alone.low, alone.high
+        np.testing.assert_allclose([part[g] for part in together], expected, rtol=1e-9, atol=2e-12)
+    assert name not in SYMBOLS or abs(together[0][0]) < 1e-12
 
 
 @each

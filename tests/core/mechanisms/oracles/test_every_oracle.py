@@ -26,7 +26,7 @@ from ...checks import FALSE_ALARM, check_rows_independent
 from ...examples import ORACLES
 from .helpers import FORMS, KINDS, PURE, RANDOMIZED, check_reports, supported, table_of
 
-RUNS, N = 1000, 300
+RUNS, N = 600, 300
 COMMON = 90  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
 
 

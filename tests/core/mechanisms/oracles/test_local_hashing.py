@@ -168,11 +168,11 @@ def slow_support(m, reports, d):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (30, 1.0), (65, 2.0), (130, 5.0)])
-@pytest.mark.parametrize("n_groups", [1, 3, 500])
+@pytest.mark.parametrize(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (65, 2.0), (130, 5.0)])
+@pytest.mark.parametrize("n_groups", [1, 500])
 def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
     m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
-    n = 40_000 if d < 10 else 3000
+    n = 20_000 if d < 10 else 3000
     reports = m.perturb(np.arange(n) % d)
     groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), n)
     expected = slow_support(m, reports, d)

@@ -18,7 +18,7 @@ from ldp_core.exact import projective
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
-from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
+from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp, slow
 from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
 from .helpers import check_moments, domain, estimates_of, some_codes, values_for
@@ -92,7 +92,7 @@ def test_published_errors(epsilon, field, mean, error):
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
-@pytest.mark.parametrize("d", [2, 16, 128, 1024, 22000])
+@pytest.mark.parametrize("d", [2, 16, 128, 1024, slow(22_000)])
 def test_the_field_chosen_is_nearly_as_good_as_the_optimum(epsilon, d):
     """The price of a prime: at most 2.5 % above OUE."""
     m = PGR(range(d), epsilon=epsilon)
