@@ -23,7 +23,6 @@ from ldp_beam.elements.records import (
     RecordsTransform,
     refuse_sliding,
 )
-from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.stable import Stable
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
@@ -101,10 +100,7 @@ class Perturb(RecordsTransform):
             reports |= "Flushed" >> FlushedAtOnce()
         arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
         reports.element_type = pa.RecordBatch if arrow else Any  # a type hint inside was for the coder
-        if dead_letters is None:
-            return reports
-        dead_letters.element_type = DeadLetter
-        return reports, dead_letters
+        return reports if dead_letters is None else (reports, dead_letters)
 
     @override
     def display_data(self) -> dict[str, Any]:
@@ -214,20 +210,18 @@ def _mechanism(
         ParameterError: both, or not enough.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
-    policy = {} if unmatched == "error" else {"unmatched": unmatched}
     if mechanism is not None:
         if not isinstance(mechanism, cls):
             raise ParameterError(f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}")
-        names = [*given, *policy, *([] if domain is None else ["domain"])]
+        names = [*given, *(["domain"] if domain is not None else []), *(["unmatched"] if unmatched != "error" else [])]
         if names:
             raise ParameterError(f"pass a mechanism or {' and '.join(names)}, not both: the mechanism has its own")
         return mechanism
     if domain is None or "epsilon" not in given:
         raise ParameterError("pass a mechanism, or domain and epsilon")
-    if isinstance(domain, Domain) and policy:
-        raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
-    made: Any = cls  # both take their domain, and then their parameters by name
-    return made(domain if isinstance(domain, Domain) else Domain(domain, **policy), **given)  # type: ignore
+    make: Any = cls  # both take their domain, and then their parameters by name
+    made: Mechanism = make(Domain.of(domain, unmatched), **given)
+    return made
 
 
 def _single(reports: Any) -> list[Any]:

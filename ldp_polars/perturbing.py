@@ -178,11 +178,8 @@ def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, An
     if "epsilon" not in given:
         raise ParameterError("pass a mechanism, or epsilon in (0, inf)")
     domain, unmatched = given.pop("domain", None), given.pop("unmatched", "error")
-    if isinstance(domain, Domain) and unmatched != "error":
-        raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
     if domain is not None:
-        declared = domain if isinstance(domain, Domain) else Domain(domain, unmatched=unmatched)
-        return perturb(expr, kind(declared, **given), **options)
+        return perturb(expr, kind(Domain.of(domain, unmatched), **given), **options)
     make = partial(_perturb_declared, kind=kind, unmatched=unmatched, parameters=given, options=options)
     make(as_expr(expr), pl.Boolean())  # bad arguments are refused now, not when planned
     return at_plan_time(as_expr(expr), make)

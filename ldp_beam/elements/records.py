@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from ldp_beam.elements.batches import Batch, Lot, Part, Record
 from ldp_beam.elements.faults import OTHER_PLAN, Faults
+from ldp_beam.elements.rows import DeadLetter
 from ldp_core import (
     DomainError,
     DtypeError,
@@ -148,8 +149,9 @@ def refuse_sliding(pcoll: PCollection[Any]) -> None:
 class FlushedAtOnce(beam.PTransform[Any, Any]):
     """The same elements. Put after what emits when a bundle ends, in front of steps that are not known.
 
-    Beam 2.77 flushes a step with ``process_batch`` before its upstream step has finished its bundle: what that emits
-    then, of the last lot of single records, would be lost. A step between that works element by element saves it.
+    Beam 2.77 flushes a step with ``process_batch``, as WriteToJson and its like begin with, before its upstream step
+    has finished its bundle (`DoOperation.finish`): what that emits then, of the last lot of single records, would be
+    lost. A step between that works element by element saves it.
     """
 
     @override
@@ -179,11 +181,12 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         other._main_tag, other._dead_letter_tag = main_tag, dead_letter_tag
         return other
 
-    def _outputs(self, pcoll: PCollection[Any], label: str, fn: RecordsDoFn, output_type: Any) -> tuple[Any, Any]:
-        """Apply ``fn``: its main output, and its dead letters or None."""
+    def _outputs(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any) -> tuple[Any, Any]:
+        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
         pardo = beam.ParDo(fn).with_output_types(output_type)
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
         dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> FlushedAtOnce()
+        dead_letters.element_type = DeadLetter
         return outputs[self._main_tag], dead_letters

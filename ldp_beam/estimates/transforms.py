@@ -21,7 +21,7 @@ from typing_extensions import override
 import ldp_core
 from ldp_beam.elements.ids import KeyLike, noise_key
 from ldp_beam.elements.records import RecordsTransform, refuse_sliding
-from ldp_beam.elements.rows import DeadLetter, DistributionRow, HistogramRow, MeanRow
+from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
@@ -194,10 +194,7 @@ class Estimate(RecordsTransform):
         tallies = partials | "Sum" >> beam.CombinePerKey(TallyCombineFn(self._mechanism)).with_output_types(KeyedTally)
         rows_of = _RowsOf(self._column, self._by, self._mechanism, self._estimate)
         rows = tallies | "Estimate" >> beam.ParDo(rows_of).with_output_types(_ROWS[type(self._estimate)][0])
-        if dead_letters is None:
-            return rows
-        dead_letters.element_type = DeadLetter
-        return rows, dead_letters
+        return rows if dead_letters is None else (rows, dead_letters)
 
     @override
     def display_data(self) -> dict[str, Any]:

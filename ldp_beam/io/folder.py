@@ -15,7 +15,6 @@ from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.windows import seconds
 from ldp_beam.io._files import ReadFileDoFn, file_format
 from ldp_core import ParameterError
@@ -92,12 +91,9 @@ class WatchFolder(RecordsTransform):
             | "Path" >> beam.Values().with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
-        fn: Any = ReadFileDoFn(self._schema, self._dead_letter_tag)
+        fn = ReadFileDoFn(self._schema, self._dead_letter_tag)
         batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        if dead_letters is None:
-            return batches
-        dead_letters.element_type = DeadLetter
-        return batches, dead_letters
+        return batches if dead_letters is None else (batches, dead_letters)
 
     @override
     def display_data(self) -> dict[str, Any]:

@@ -206,12 +206,9 @@ class DecodeMessages(RecordsTransform):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        fn: Any = _DecodeDoFn(self._decoder, self._dead_letter_tag)
+        fn = _DecodeDoFn(self._decoder, self._dead_letter_tag)
         batches, dead_letters = self._outputs(pcoll, "Decode", fn, pa.RecordBatch)
-        if dead_letters is None:
-            return batches
-        dead_letters.element_type = DeadLetter
-        return batches, dead_letters
+        return batches if dead_letters is None else (batches, dead_letters)
 
 
 class _DecodeDoFn(beam.DoFn):

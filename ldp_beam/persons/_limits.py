@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import apache_beam as beam
 import numpy as np
@@ -236,19 +236,16 @@ class LimitOptions(TypedDict, total=False):
 
 
 class LimitTransform(RecordsTransform):
-    """Base of the transforms that let so many records of a person through.
+    """Base of the transforms that let so many records of a person through; see them for the arguments."""
 
-    Args:
-        id: see the subclasses; so are the others.
-    """
+    reason: ClassVar[str]
+    counter: ClassVar[str]
 
     def __init__(
         self,
         id: str,  # noqa: A002 (as in Perturb)
         *,
         records: int,
-        reason: str,
-        counter: str,
         window: WindowLike,
         event_time: str | None = None,
         drop_id: bool = True,
@@ -260,8 +257,8 @@ class LimitTransform(RecordsTransform):
         self._limit = Limit(
             IdHash(id, key.shared() if isinstance(key, Secret) else key),
             records,
-            reason,
-            counter,
+            self.reason,
+            self.counter,
             window_fn(window),
             event_time,
             seconds(allowed_lateness, name="allowed_lateness"),
@@ -285,17 +282,14 @@ class LimitTransform(RecordsTransform):
                 outcome._windowing = pcoll.windowing  # its elements are in these windows again, as after a Reshuffle
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
-        if over is None:
-            return good
-        dead_letters = (unusable, over) | "DeadLetters" >> beam.Flatten()
-        dead_letters.element_type = DeadLetter
-        return good, dead_letters
+        return good if over is None else (good, (unusable, over) | "DeadLetters" >> beam.Flatten())
 
     def _admit(self, pieces: PCollection[tuple[int, Piece]]) -> tuple[Any, Any]:
         pardo = beam.ParDo(AdmitFirst(self._limit, self._dead_letter_tag)).with_output_types(Any)
         if self._dead_letter_tag is None:
             return pieces | "AdmitFirst" >> pardo, None
         outputs = pieces | "AdmitFirst" >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
+        outputs[self._dead_letter_tag].element_type = DeadLetter
         return outputs[self._main_tag], outputs[self._dead_letter_tag]
 
     @override

@@ -63,6 +63,9 @@ class BoundContributions(LimitTransform):
     [0.0, 60.0, 120.0]
     """
 
+    reason = OVER_LIMIT
+    counter = "contributions_dropped"
+
     def __init__(
         self,
         id: str,  # noqa: A002 (as in Perturb)
@@ -71,14 +74,7 @@ class BoundContributions(LimitTransform):
         window: WindowLike = None,
         **options: Unpack[LimitOptions],
     ) -> None:
-        super().__init__(
-            id,
-            records=per_window,
-            reason=OVER_LIMIT,
-            counter="contributions_dropped",
-            window=window,
-            **options,
-        )
+        super().__init__(id, records=per_window, window=window, **options)
 
     def epsilon(self, plan: PrivacyPlan | float | Fraction) -> Fraction:
         """What a person's records of one window spend at most, exactly, if each is perturbed with ``plan``.
@@ -119,6 +115,9 @@ class Deduplicate(LimitTransform):
     {'os': 'ios', 'time': 5}
     """
 
+    reason = DUPLICATE
+    counter = "duplicates_dropped"
+
     def __init__(
         self,
         id: str,  # noqa: A002 (as in Perturb)
@@ -126,14 +125,7 @@ class Deduplicate(LimitTransform):
         within: WindowLike,
         **options: Unpack[LimitOptions],
     ) -> None:
-        super().__init__(
-            id,
-            records=1,
-            reason=DUPLICATE,
-            counter="duplicates_dropped",
-            window=within,
-            **options,
-        )
+        super().__init__(id, records=1, window=within, **options)
 
 
 class PrivacyLedger(LimitTransform):
@@ -170,6 +162,9 @@ class PrivacyLedger(LimitTransform):
     {'crashed': False}
     """
 
+    reason = BUDGET_SPENT
+    counter = "budget_dropped"
+
     def __init__(
         self,
         plan_or_epsilon: PrivacyPlan | Epsilon,
@@ -190,14 +185,7 @@ class PrivacyLedger(LimitTransform):
             )
         if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
-        super().__init__(
-            id,
-            records=self.records,
-            reason=BUDGET_SPENT,
-            counter="budget_dropped",
-            window=GlobalWindows() if per is None else per,
-            **options,
-        )
+        super().__init__(id, records=self.records, window=GlobalWindows() if per is None else per, **options)
 
 
 def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fraction:

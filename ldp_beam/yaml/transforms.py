@@ -31,8 +31,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.typehints.row_type import RowTypeConstraint
 from typing_extensions import override
 
-from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.estimates.transforms import (
     Distribution,
     HeavyHitters,
@@ -113,7 +112,6 @@ class _YamlTransform(_Described, beam.PTransform[Any, Any]):
     def _result(self, good: Any, dead_letters: Any) -> Any:
         if self._errors is None:
             return good
-        dead_letters |= "Dead letters" >> beam.Map(_same).with_output_types(DeadLetter)
         return {_GOOD: good, self._errors: dead_letters}
 
 
@@ -189,7 +187,7 @@ class LdpPerturb(_Keyed):
         reports, dead_letters = self._apply(pcoll)
         if not _rows.is_arrow(pcoll):
             words = tuple(name for name, reported in types.items() if _rows.is_words(reported))
-            reports |= "Rows" >> (beam.Map(_rows.signed, words) if words else beam.Map(_same))
+            reports |= "Rows" >> (beam.Map(_rows.signed, words) if words else FlushedAtOnce())
             kept = [(name, (fields or {})[name]) for name in self._plan.keep]
             made = [(name, _rows.python_type(types[name], m.reports.nullable)) for name, m in columns.items()]
             reports.element_type = RowTypeConstraint.from_fields([*made, *kept])
@@ -472,7 +470,7 @@ class _Limit(_YamlTransform):
             _rows.check_there([self.id, self.event_time], fields)
         passed, dead_letters = self._apply(pcoll)
         if not _rows.is_arrow(pcoll):
-            passed |= "Rows" >> beam.Map(_same)
+            passed |= "Rows" >> FlushedAtOnce()
             passed.element_type = pcoll.element_type
         if fields is not None and self.drop_id:
             rest = [(name, declared) for name, declared in fields.items() if name != self.id]
@@ -583,12 +581,3 @@ class LdpReadParquet(beam.PTransform[Any, Any]):
         tables = pbegin | "Read" >> self._read
         tables.element_type = pa.Table
         return tables
-
-
-def _same(row: Any) -> Any:
-    """The row.
-
-    A step after all that ends bundles with rows: what a DoFn puts out in ``finish_bundle``, Beam 2.77 loses on its way
-    into a DoFn with ``process_batch``, as WriteToJson and its like begin with (`DoOperation.finish` flushes first).
-    """
-    return row

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core.errors import DomainError, DtypeError, ReportError
+from ldp_core.errors import DomainError, DtypeError, ParameterError, ReportError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, filled_indices, null_count
 from ldp_core.inputs.base import Inputs
@@ -70,13 +70,16 @@ class Domain(Declared, Inputs):
         self._declare(labels=items, unmatched=unmatched, kind=kind)
 
     @classmethod
-    def of(cls, domain: Domain | Iterable[Label]) -> Domain:
-        """A mechanism's domain: ``domain`` itself, or a plain list of labels as one with ``unmatched="error"``.
+    def of(cls, domain: Domain | Iterable[Label], unmatched: Unmatched = "error") -> Domain:
+        """A mechanism's domain: ``domain`` itself, or a plain list of labels as one.
 
         Raises:
             DomainError: fewer than two values, of which a report could be any; or see `Domain`.
+            ParameterError: a `Domain`, and ``unmatched``.
         """
-        made = domain if isinstance(domain, Domain) else cls(domain)
+        if isinstance(domain, Domain) and unmatched != "error":
+            raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
+        made = domain if isinstance(domain, Domain) else cls(domain, unmatched=unmatched)
         if made.size < 2:
             raise DomainError(_TOO_FEW)
         return made
