@@ -13,7 +13,7 @@ import ldp_beam
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import WatchFolder, _files
-from ldp_beam.io.folder import Poll
+from ldp_beam.io.folder import Poll, _complete_files
 from ldp_core import InputError, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result
@@ -107,16 +107,18 @@ def test_compressed_text(tmp_path):
     assert (values(batches, "n"), dead) == ([1, 2], [])
 
 
-@pytest.mark.parametrize("name", [".a.ndjson", "_a.ndjson", "a.ndjson.tmp", "a.ndjson.part", "a.txt", ".a.ndjson.tmp"])
-def test_unfinished_files_are_never_read(tmp_path, name):
-    (tmp_path / name).write_bytes(b'{"n": 1}')
+UNFINISHED = [".a.ndjson", "_a.ndjson", "a.ndjson.tmp", "a.ndjson.part", "a.txt", ".a.ndjson.tmp"]
+
+
+def test_unfinished_files_are_never_read(tmp_path):
+    for name in UNFINISHED:
+        (tmp_path / name).write_bytes(b'{"n": 1}')
     put(tmp_path / "b.ndjson", b'{"n": 2}')
     (tmp_path / "folder.ndjson").mkdir()
+    assert list(_complete_files(str(tmp_path / "*"))) == [str(tmp_path / "b.ndjson")]
+    assert list(_complete_files(str(tmp_path / ".*"))) == []
     batches, dead = read(watched(tmp_path, "*", schema=SCHEMA))
-    batches_of_dots, _ = read(watched(tmp_path, ".*", schema=SCHEMA))
-    assert values(batches, "n") == [2]
-    assert batches_of_dots == []
-    assert dead == []
+    assert (values(batches, "n"), dead) == ([2], [])
 
 
 def test_files_that_come_later_are_read_and_each_once(tmp_path, monkeypatch):
@@ -168,15 +170,20 @@ CORRUPT = {
 }
 
 
-@pytest.mark.parametrize("name", CORRUPT)
-def test_files_that_cannot_be_read(tmp_path, name):
-    put(tmp_path / name, CORRUPT[name])
+def test_files_that_cannot_be_read(tmp_path):
+    for name, content in CORRUPT.items():
+        put(tmp_path / name, content)
     put(tmp_path / "good.ndjson", b'{"n": 1}')
     batches, dead = read(watched(tmp_path, schema=SCHEMA))
     assert values(batches, "n") == [1]
-    assert dead == [DeadLetter("", UNREADABLE, 1)]
+    assert dead == [DeadLetter("", UNREADABLE, 1)] * len(CORRUPT)
+
+
+@pytest.mark.parametrize("name", CORRUPT)
+def test_a_file_that_cannot_be_read_is_an_error_unless_handled(tmp_path, name):
+    put(tmp_path / name, CORRUPT[name])
     with pytest.raises(InputError, match=UNREADABLE) as caught:
-        run(beam.Map(lambda x: x), watched(tmp_path, schema=SCHEMA))
+        list(_files.ReadFileDoFn(SCHEMA, None).process(str(tmp_path / name)))
     assert_clean(everything_about(caught.value))
 
 

@@ -16,7 +16,7 @@ from ldp_beam.persons._limits import AdmitFirst, PieceCoder, SplitByPerson
 
 from ..helpers import drive, parted, values
 
-N = 600
+N = 400
 _rng = np.random.default_rng(0)
 EVENTS = pa.table(
     {

@@ -36,6 +36,7 @@ from ..raw_values import NUMBER, SECRET, assert_clean, everything_about
 from .driven import EVENTS, FORMS, RECORDS, Cell, Event, N, first, limited, numbers, placed, rows_of, total
 
 BOUND = BoundContributions("user", 3, window=10, event_time="time")
+FEW_SHARDS = BoundContributions("user", 3, window=10, event_time="time", shards=2)  # (a runner has work with each)
 FIRST = first(3, RECORDS)
 IN_A_STREAM = {"runner": "BundleBasedDirectRunner", "flags": ("--streaming",)}
 
@@ -312,7 +313,7 @@ def test_dead_letters_of_single_records_and_of_times():
 @pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
 @pytest.mark.parametrize("form", ["batches", "dicts"])
 def test_runners_let_the_first_k_pass(form, runner):
-    assert numbers(run(BOUND, FORMS[form](EVENTS), runner=runner)) == FIRST
+    assert numbers(run(FEW_SHARDS, FORMS[form](EVENTS), runner=runner)) == FIRST
 
 
 @pytest.mark.parametrize(("single", "runner"), [(False, "FnApiRunner"), (True, "BundleBasedDirectRunner")])
@@ -343,9 +344,9 @@ def test_windowed_aggregations_after_it_see_the_windows_of_the_input():
 def test_dropped_records_are_counted():
     dropped = N - len(FIRST)
     mixed = [*EVENTS[:300].to_batches(), *RECORDS[300:]]
-    _, result = run_with_result(BOUND, made(*mixed))
+    _, result = run_with_result(FEW_SHARDS, made(*mixed))
     assert counters(result) == {"records_read": N, "contributions_dropped": dropped}
-    (good, bad), result = run_with_result(BOUND.with_exception_handling(), made(*mixed))
+    (good, bad), result = run_with_result(FEW_SHARDS.with_exception_handling(), made(*mixed))
     assert counters(result) == {"records_read": N, "contributions_dropped": dropped, "dead_lettered": dropped}
     assert len(numbers(good.elements)) == N - dropped
     assert all(isinstance(letter, ldp_beam.DeadLetter) for letter in bad.elements)
@@ -355,11 +356,11 @@ def test_dropped_records_are_counted():
 @pytest.mark.parametrize("form", ["batches", "dicts"])
 def test_a_repeated_bundle_passes_the_same_records(form):
     """And so it is no duplicate, and is charged once."""
-    n, kept = 150, first(1, RECORDS[:150])
+    n, kept = 100, first(1, RECORDS[:100])
     limits = {
-        "Bound": BoundContributions("user", 1, window=10, event_time="time"),
-        "Once": Deduplicate("n", within="1h", event_time="time", drop_id=False),
-        "Paid": PrivacyLedger(1, id="user", budget=1, per=10, event_time="time"),
+        "Bound": BoundContributions("user", 1, window=10, event_time="time", shards=2),
+        "Once": Deduplicate("n", within="1h", event_time="time", drop_id=False, shards=2),
+        "Paid": PrivacyLedger(1, id="user", budget=1, per=10, event_time="time", shards=2),
     }
     expected = {"Bound": kept, "Once": list(range(n)), "Paid": kept}
     assert len(kept) < n
@@ -457,7 +458,7 @@ def test_two_worker_processes(tmp_path):
 
 def test_end_to_end():
     plan = PrivacyPlan({"os": SURE}, keep=["time"])
-    job = BOUND | ldp_beam.Perturb(plan) | ldp_beam.Histogram("os", SURE, window=10, event_time="time")
+    job = FEW_SHARDS | ldp_beam.Perturb(plan) | ldp_beam.Histogram("os", SURE, window=10, event_time="time")
     found = table(run(job, EVENTS.to_batches(max_chunksize=100)))
     expected = Counter((r["time"] // 10 * 10, r["os"]) for r in RECORDS if r["n"] in set(FIRST))
     counted = {(start, value): row.count for (start, _), rows in found.items() for value, row in rows.items()}

@@ -25,7 +25,8 @@ from pipelines.local.flink import FlinkCluster
 from .flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
 
 FLINK = ["flink-local", "flink-loopback", "flink-external"]
-ENGINES = ["job-service-loopback", "job-service-external", *(pytest.param(e, marks=pytest.mark.flink) for e in FLINK)]
+ON_FLINK = [pytest.param(engine, marks=pytest.mark.flink) for engine in FLINK]
+SLOW = [pytest.param(f"job-service-{where}", marks=pytest.mark.slow) for where in ("loopback", "external")]
 LOCAL = ["--runner=FnApiRunner"]
 JOB_SERVICE = ["--runner=PortableRunner", "--job_endpoint=embed"]
 
@@ -100,7 +101,7 @@ def engine(request):
     return request.getfixturevalue("cluster").pipeline_flags(environment)
 
 
-@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+@pytest.mark.parametrize("engine", ["job-service-loopback", SLOW[1], *ON_FLINK], indirect=True)
 def test_keyed_noise_gives_the_same_histograms_bit_for_bit(engine, events, tmp_path):
     expected = polars_keyed(events)
     assert {cell: n for cell, (_, n) in expected.items()} == {cell: n for cell, (_, n) in truth(events).items()}
@@ -111,14 +112,14 @@ def test_the_local_runner_gives_those_histograms_too(events, tmp_path):
     assert beam_keyed(events, tmp_path, LOCAL) == polars_keyed(events)
 
 
-@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+@pytest.mark.parametrize("engine", [*SLOW, *ON_FLINK], indirect=True)
 def test_the_telemetry_job_counts_every_record_and_estimates_within_sampling_error(engine, events, tmp_path):
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     here.mkdir()
     found, local = beam_telemetry(events, there, engine), beam_telemetry(events, here, LOCAL)
     true = truth(events)
-    beta = 1e-6 / (2 * len(true) * len(ENGINES))  # of a false alarm in any cell of any run
+    beta = 1e-9 / (2 * len(true))  # of a false alarm in a cell: 1e-9 in any of both runs
     for rows in (found, local):
         assert {cell: n for cell, (_, n) in rows.items()} == {cell: n for cell, (_, n) in true.items()}
         for cell, (estimate, n) in rows.items():
