@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -144,8 +145,9 @@ _SCHEMA = pa.schema([(name, pa.float64()) for name in ("left", "right", "frequen
 class Distributing(Protocol):
     """What a mechanism with distributions offers: `SquareWave`, `StochasticRounding`."""
 
-    def distribution(self, tally: Tally, *, confidence: float = 0.95, **options: Any) -> Distribution:
-        """Which share of the numbers lies in each bucket."""
+    @property
+    def distribution(self) -> Callable[..., Distribution]:
+        """Of a tally, a confidence and options of its own: which share of the numbers lies in each bucket."""
         ...
 
 

@@ -1,17 +1,89 @@
-"""Expected dtypes, in full."""
+"""What the tests of ldp_polars share: mechanisms, records, dtypes, processes."""
 
 from __future__ import annotations
 
-import polars as pl
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
 
-from ldp_core import Mechanism
+import numpy as np
+import polars as pl
+import pytest
+
+from ldp_core import Domain, Mechanism, RandomizedResponse, UnaryEncoding
+
+
+def some(params: Iterable[str], *default: str) -> list[Any]:
+    """Parameters, of which all but the ``default`` ones are slow."""
+    return [name if name in default else pytest.param(name, marks=pytest.mark.slow) for name in params]
+
+
+STRINGS = ["ios", "android", "web"]
+
+
+MECHANISMS = {
+    "rr bool": RandomizedResponse(epsilon=1.0),
+    "rr coins": RandomizedResponse.from_coins(truth=0.4, yes=0.3),
+    "rr bool other": RandomizedResponse(Domain([True, False], unmatched="other"), epsilon=1.0),
+    "rr str": RandomizedResponse(STRINGS, epsilon=2.0),
+    "rr str other": RandomizedResponse(Domain(STRINGS, unmatched="other"), epsilon=2.0),
+    "rr int": RandomizedResponse([7, -3, 2**40], epsilon=2.0),
+    "rr int other": RandomizedResponse(Domain([1, 2, 3], unmatched="other"), epsilon=2.0),
+    "oue str": UnaryEncoding(STRINGS, epsilon=1.0),
+    "sue bool": UnaryEncoding([False, True], epsilon=1.0, variant="symmetric"),
+    "oue int none": UnaryEncoding(Domain(range(70), unmatched="none"), epsilon=1.0),
+    "oue str other": UnaryEncoding(Domain(STRINGS, unmatched="other"), epsilon=1.0),
+    "ue p q": UnaryEncoding.from_probabilities(range(8), p=0.75, q=0.1),
+    "oue 1": UnaryEncoding(Domain(["x"], unmatched="other"), epsilon=1.0),
+}
+
+
+for d in (2, 3, 8, 9, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300):
+    MECHANISMS[f"rr d={d}"] = RandomizedResponse([f"v{i}" for i in range(d)], epsilon=3.0)
+    MECHANISMS[f"rr int other d={d + 1}"] = RandomizedResponse(Domain(range(d), unmatched="other"), epsilon=3.0)
+    MECHANISMS[f"oue d={d}"] = UnaryEncoding([f"v{i}" for i in range(d)], epsilon=3.0)
+
+
+FEW = ["rr coins", "rr str other", "rr int", "oue str", "oue int none"]
+
+
+def records(mechanism: Mechanism, n: int, seed: int = 0) -> pl.DataFrame:
+    """n records: a value column, a group, an order, a condition; unmatched values where the domain allows them."""
+    rng = np.random.default_rng(seed)
+    domain = mechanism.domain
+    labels = list(domain.labels) + ([None] if domain.unmatched != "error" else [])
+    return pl.DataFrame(
+        {
+            "x": [labels[i] for i in rng.integers(0, len(labels), n)],
+            "g": rng.integers(0, 3, n),
+            "i": np.arange(n),
+            "c": rng.random(n) < 0.5,
+        },
+        schema_overrides={"x": {"str": pl.String, "int": pl.Int64, "bool": pl.Boolean}[domain.kind]},
+    )
 
 
 def histogram_dtype(mechanism: Mechanism) -> pl.DataType:
-    """Of the entries: values as text, as they are tallied with an "other"."""
+    """Of an estimated histogram: values that are tallied with an "other" are text."""
     domain = mechanism.domain
-    value = (
-        pl.String if "other" in domain.values else {"str": pl.String, "int": pl.Int64, "bool": pl.Boolean}[domain.kind]
-    )
+    kinds = {"str": pl.String, "int": pl.Int64, "bool": pl.Boolean}
+    value = pl.String if "other" in domain.values else kinds[domain.kind]
     numbers = ("count", "frequency", "standard_error", "low", "high")
     return pl.List(pl.Struct({"value": value, **dict.fromkeys(numbers, pl.Float64)}))
+
+
+def child(code, *arguments, **environment):
+    """Run ``code`` in a fresh interpreter, in which cloudpickle cannot be imported; what it prints."""
+    preamble = "import sys; sys.modules['cloudpickle'] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

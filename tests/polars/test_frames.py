@@ -15,6 +15,8 @@ import ldp_polars
 from ldp_core import (
     Domain,
     DomainError,
+    HadamardCountMeanSketch,
+    Hybrid,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -262,3 +264,48 @@ def test_explain_tells_costs_errors_and_what_would_help():
     assert np.sqrt(m.variance(enough + 1, enough / 1000)) / (enough + 1) < 1 / 1000
     assert np.sqrt(m.variance(0.9 * enough, 0.9 * enough / 1000)) / (0.9 * enough) > 1 / 1000
     assert not any(line.startswith("yes: ") for line in text.splitlines())
+
+
+# ---- columns that have no histogram, and plans of drawn columns
+
+
+WORDS = ["rome", "oslo"]
+SKETCH = HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32)
+NUMBER = Hybrid((0, 100), epsilon=1.0)
+
+
+def mixed() -> pl.DataFrame:
+    return pl.DataFrame({"os": ["ios", "web"] * 50, "number": [1.0, 2.0] * 50, "word": WORDS * 50})
+
+
+def test_a_frame_without_any_histogram_says_what_to_do_instead():
+    plan = PrivacyPlan({"number": NUMBER, "word": SKETCH})
+    reports = mixed().ldp.perturb(plan)
+    for one in (reports, reports.lazy()):
+        with pytest.raises(PlanError, match=r"\['number', 'word'\] has a histogram: .*numbers have a mean.*candidates"):
+            one.ldp.histograms(plan)
+
+
+def test_columns_without_a_histogram_are_left_out_until_a_sketch_has_candidates():
+    columns = {"os": RandomizedResponse(["ios", "web"], epsilon=1.0), "number": NUMBER}
+    plan = PrivacyPlan({**columns, "word": SKETCH})
+    reports = mixed().ldp.perturb(plan)
+    assert set(reports.ldp.histograms(plan)["column"]) == {"os"}
+    tidy = reports.ldp.histograms(PrivacyPlan({**columns, "word": SKETCH.over(WORDS)}))
+    assert tidy.filter(pl.col("column") == "word")["value"].to_list() == WORDS
+
+
+@pytest.mark.parametrize("kind", [PrivacyPlan.sampled, PrivacyPlan.fake])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_plan_of_drawn_columns_perturbs_and_estimates(kind, typed):
+    plan = kind({"os": ["ios", "web"], "word": WORDS}, epsilon=2.0)
+    tidy = mixed().ldp.perturb(plan, typed=typed).ldp.histograms(plan)
+    assert tidy["n"].to_list() == [100] * 4
+
+
+def test_estimates_by_a_column_that_the_plan_did_not_keep_are_refused_at_once():
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    reports = mixed().lazy().ldp.perturb(plan)
+    for options in ({"by": "country"}, {"by": ["country"]}, {"window": "1d", "event_time": "time"}):
+        with pytest.raises(PlanError, match=r"\['(country|time)'\].*keep"):
+            reports.ldp.histograms(plan, **options)

@@ -1,22 +1,33 @@
-"""What is chosen when the plan is made: domains that a dtype declares; and that such plans travel by plain pickle."""
+"""What is chosen when the plan is made; and plans travel by plain pickle to where only Polars is imported."""
 
 from __future__ import annotations
 
 import datetime as dt
+import io
 import pickle
-import subprocess
 import sys
 
-import numpy as np
 import polars as pl
 import pytest
-from polars import selectors as cs
 
 import ldp_polars
-from ldp_core import Domain, DtypeError, ParameterError, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import (
+    Domain,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
+from ldp_polars import planned
+
+from .helpers import child
 
 N = 300
+
+
 LABELS = ["x", "y", "z"]
+
+
 FRAME = pl.DataFrame(
     {
         "e": pl.Series([LABELS[i % 3] for i in range(N)], dtype=pl.Enum(LABELS)),
@@ -28,153 +39,96 @@ FRAME = pl.DataFrame(
 )
 
 
-def test_an_enum_declares_its_domain(run):
-    """Categories that do not occur are values too."""
-    declared = run(FRAME, lambda f: f.select(pl.col("e", "b").ldp.randomized_response(epsilon=1.0, seed=1)))
-    for name, domain in (("e", LABELS), ("b", [False, True])):
-        said = FRAME.select(pl.col(name).ldp.randomized_response(domain=domain, epsilon=1.0, seed=1))
-        assert declared.select(name).equals(said)
-    bits = run(FRAME, lambda f: f.select(pl.col("e").ldp.unary_encode(epsilon=1.0, variant="symmetric", seed=1)))
-    m = UnaryEncoding(LABELS, epsilon=1.0, variant="symmetric")
-    assert bits.equals(FRAME.select(pl.col("e").ldp.unary_encode(m, seed=1)))
+MECHANISM = UnaryEncoding(LABELS, epsilon=1.0)
 
 
-def test_unmatched_goes_with_a_declared_domain():
-    with_null = FRAME.with_columns(pl.when(pl.col("i") > 3).then("e").alias("e"))
-    m = UnaryEncoding(Domain(LABELS, unmatched="other"), epsilon=1.0)
-    expected = with_null.select(pl.col("e").ldp.unary_encode(m, seed=1))
-    for domain in (None, LABELS):
-        got = with_null.select(pl.col("e").ldp.unary_encode(domain=domain, epsilon=1.0, unmatched="other", seed=1))
-        assert got.equals(expected)
-    answers = with_null.select(pl.col("e").ldp.randomized_response(epsilon=1.0, unmatched="other"))
-    assert answers.schema["e"] == pl.Enum([*LABELS, "other"])
-    with pytest.raises(ParameterError, match="not both"):
-        pl.col("e").ldp.unary_encode(domain=Domain(LABELS), epsilon=1.0, unmatched="other")
-    with pytest.raises(ParameterError, match="not both"):
-        pl.col("e").ldp.unary_encode(m, unmatched="other")
+@pytest.fixture
+def lazy(tmp_path):
+    FRAME.write_parquet(tmp_path / "in.parquet")
+    return pl.scan_parquet(tmp_path / "in.parquet")
 
 
-def test_dates_and_numbers_in_declared_bins(run, unlikely):
-    labels = ["old", "new"]
-    breaks = [dt.date(2026, 3, 1)]
-    binned = pl.col("day").bin_intervals(breaks, labels=labels)
-    got = run(FRAME, lambda f: f.select(binned.ldp.unary_encode(epsilon=50.0, unmatched="other")))
-    m = UnaryEncoding(Domain(labels, unmatched="other"), epsilon=50.0, variant="optimized")
-    support = m.tally(got["day"].to_arrow()).counters
-    assert not unlikely(support, [59, N - 60, 1], 0.5)  # OUE keeps a 1 with probability 1/2, and sets none at 50
-    ages = pl.DataFrame({"age": [3, 17, 18, 40, 65, 88] * 1000})
-    answers = ages.select(
-        pl.col("age").bin_intervals([18, 65], labels=["child", "adult", "old"]).ldp.randomized_response(epsilon=50.0)
-    )
-    assert answers["age"].value_counts(sort=True)["count"].to_list() == [2000] * 3
+@pytest.fixture
+def no_cloudpickle(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
 
 
-@pytest.mark.filterwarnings("ignore:`cut` is deprecated")
-def test_cut_is_binning_too():
-    cut = pl.col("i").cut([100, 200], labels=["low", "middle", "high"])
-    answers = FRAME.select(cut.ldp.randomized_response(epsilon=60.0))
-    assert answers["i"].value_counts(sort=True).sort("i")["count"].to_list() == [101, 100, 99]
-
-
-def test_bins_of_one_records_value_are_refused():
-    for select in (pl.Expr.first, pl.Expr.drop_nulls, lambda e: e.filter(pl.col("b"))):
-        with pytest.raises(ParameterError, match="one value a row"):
-            select(pl.col("i")).bin_intervals([18], labels=["a", "b"]).ldp.unary_encode(epsilon=1.0)
-    named = FRAME.rename({"i": 'i").bin_intervals()'})
-    with pytest.raises(ParameterError, match="one value a row"):
-        pl.col(named.columns[3]).first().ldp.unary_encode(epsilon=1.0)
-
-
-def test_columns_of_a_selector_have_noise_of_their_own(unlikely):
-    same = FRAME.with_columns(f="e")
-    reports = same.select(cs.by_dtype(pl.Enum).as_expr().ldp.randomized_response(epsilon=0.1))
-    agree = (reports["e"] == reports["f"]).sum()
-    m = RandomizedResponse(LABELS, epsilon=0.1)
-    assert not unlikely(agree, N, m.p**2 + 2 * m.q**2)
-
-
-def test_a_dtype_that_declares_nothing():
-    for build in (pl.col("i").ldp.unary_encode, pl.col("i").ldp.randomized_response):
-        lazy = FRAME.lazy().select(build(epsilon=1.0))
-        with pytest.raises(DtypeError, match="column 'i': pass domain="):
-            lazy.collect_schema()
-    for bad in (0, -1, float("nan")):
-        with pytest.raises(ParameterError, match="epsilon"):
-            pl.col("i").ldp.unary_encode(epsilon=bad)
-    with pytest.raises(ParameterError, match="one value a row"):
-        pl.col("e").first().ldp.unary_encode(epsilon=1.0)
-
-
-def test_large_domains():
-    """A report of 100,000 bits is 12.5 KB; an answer is a number. Both come back as they should."""
-    n, d = 400, 100_000
-    frame = pl.DataFrame({"x": np.arange(n) * (d // n)})
-    m = UnaryEncoding(range(d), epsilon=2.0)
-    reports = frame.lazy().select(pl.col("x").ldp.unary_encode(m, packed=True)).collect()
-    assert reports.schema["x"] == pl.Array(pl.UInt64, -(-d // 64))
-    support = np.array(reports.select(pl.col("x").ldp.tally(m)).item()["counters"])
-    held = np.zeros(d, bool)
-    held[frame["x"].to_numpy()] = True
-    total = int(support.sum())
-    mean, variance = n * (m.p + (d - 1) * m.q), n * (m.p * (1 - m.p) + (d - 1) * m.q * (1 - m.q))
-    assert abs(total - mean) < 7 * variance**0.5
-    own = int(support[held].sum())
-    mean = n * (m.p + (n - 1) * m.q)
-    assert abs(own - mean) < 7 * (n * (m.p * (1 - m.p) + (n - 1) * m.q * (1 - m.q))) ** 0.5
-    rr = RandomizedResponse(range(d), epsilon=30.0)
-    answers = frame.select(pl.col("x").ldp.randomized_response(rr))
-    assert answers.equals(frame)
-    histogram = answers.select(pl.col("x").ldp.histogram(rr)).explode("x").unnest("x")
-    assert histogram.height == d
-    assert round(histogram["count"].sum()) == n
+def queries(lazy, **noise):
+    """One for each way to say what is perturbed."""
+    e, typed = pl.col("e").ldp, pl.col("e").ldp.unary_encode(epsilon=1.0, typed=True, **noise)
+    drawn = PrivacyPlan.sampled({"e": LABELS, "b": [False, True]}, epsilon=1.0)
+    return {
+        "mechanism": lazy.select(e.unary_encode(MECHANISM, **noise)),
+        "declared": lazy.select(e.unary_encode(epsilon=1.0, **noise)),
+        "boolean": lazy.select(pl.col("b").ldp.randomized_response(epsilon=1.0, **noise)),
+        "typed": lazy.select(typed),
+        "estimates": lazy.select(typed).select(e.histogram(), tally=e.tally(), again=e.tally().ldp.estimate(MECHANISM)),
+        "plan": lazy.ldp.perturb(PrivacyPlan({"e": MECHANISM}, keep=["i"]), packed=True, **noise),
+        "drawn": lazy.ldp.perturb(drawn, **noise),
+    }
 
 
 CHILD = """
-import pickle, sys
-sys.modules["cloudpickle"] = None  # as where it is not installed
+import pickle
 for name in sys.argv[1:]:
     with open(name, "rb") as file:
-        plan = pickle.load(file)
-    plan.collect().write_parquet(name + ".out")
+        pickle.load(file).collect().write_parquet(name + ".out")
 """
 
 
-def test_plans_travel_without_cloudpickle_and_draw_anew(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    mechanism = UnaryEncoding(LABELS, epsilon=1.0)
-    path = tmp_path / "in.parquet"
-    FRAME.write_parquet(path)
-    lazy = pl.scan_parquet(path)
-    plans = {
-        "fresh": lazy.select(pl.col("e").ldp.unary_encode(mechanism)),
-        "declared": lazy.select(pl.col("e").ldp.unary_encode(epsilon=1.0)),
-        "boolean": lazy.select(pl.col("b").ldp.randomized_response(epsilon=1.0)),
-        "typed": lazy.select(pl.col("e").ldp.unary_encode(epsilon=1.0, typed=True)),
-        "histogram": lazy.select(pl.col("e").ldp.unary_encode(epsilon=1.0, typed=True)).select(
-            pl.col("e").ldp.histogram(), tally=pl.col("e").ldp.tally()
-        ),
-        "keyed": lazy.select(pl.col("e").ldp.unary_encode(epsilon=1.0, key=Secret(bytes(32)).shared(), id="i")),
-    }
-    with pytest.raises(pl.exceptions.ComputeError, match="serialization failed"):  # not by accident
-        pickle.dumps(lazy.select(pl.col("e").ldp.unary_encode(epsilon=1.0, key=Secret(bytes(32)), id="i")))
-    names = []
-    for name, plan in plans.items():
-        for copy in ("one", "two"):
-            file = tmp_path / f"{name}.{copy}"
-            file.write_bytes(pickle.dumps(plan))
-            names.append(str(file))
-    subprocess.run([sys.executable, "-c", CHILD, *names], check=True)
-    for name, plan in plans.items():
-        one, two = (pl.read_parquet(tmp_path / f"{name}.{copy}.out") for copy in ("one", "two"))
-        assert one.schema == plan.collect_schema()
-        assert one.equals(two) == (name == "keyed"), name
-    assert pl.read_parquet(tmp_path / "keyed.one.out").equals(plans["keyed"].collect())
+def collected(queries, folder):
+    """What a fresh interpreter makes of queries: unpickling finds ldp_polars by name."""
+    for name, query in queries.items():
+        (folder / name).write_bytes(pickle.dumps(query))
+    child(CHILD, *(folder / name for name in queries))
+    return {name: pl.read_parquet(folder / f"{name}.out") for name in queries}
+
+
+@pytest.mark.parametrize("noise", [{"seed": 1, "row_id": "i"}, {"key": Secret(bytes(32)).shared(), "id": "i"}], ids=str)
+def test_queries_travel_without_cloudpickle(noise, lazy, no_cloudpickle, tmp_path):
+    mine = queries(lazy, **noise)
+    theirs = collected(mine, tmp_path)
+    for name, query in mine.items():
+        assert theirs[name].equals(query.collect()), name
+
+
+@pytest.mark.fresh(false_alarms=1e-12)  # that 300 answers, each with a chance of 0.61, are equal; words of bits: less
+def test_copies_of_a_query_draw_anew(lazy, tmp_path):
+    mine = queries(lazy)
+    both = collected(mine | {f"{name} again": query for name, query in mine.items()}, tmp_path)
+    for name, query in mine.items():
+        assert both[name].schema == query.collect_schema()
+        assert not both[name].equals(both[f"{name} again"]), name
+
+
+def test_every_expression_serialises_without_cloudpickle(no_cloudpickle):
+    text = RandomizedResponse(Domain(["a"], unmatched="other"), epsilon=1.0)
+    bits = UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=1.0)
+    frame = pl.LazyFrame(schema={"x": pl.String})
+    for m in (text, bits):
+        for e in (
+            ldp_polars.perturb("x", m),
+            ldp_polars.tally("x", m),
+            ldp_polars.merge("x", m),
+            ldp_polars.estimate("x", m),
+            ldp_polars.histogram("x", m),
+        ):
+            for copy in (pickle.loads(pickle.dumps(e)), pl.Expr.deserialize(io.BytesIO(e.meta.serialize()))):
+                assert frame.select(copy).collect_schema() == frame.select(e).collect_schema()
+
+
+def test_a_closure_would_need_cloudpickle(lazy, no_cloudpickle):
+    """So the check has power: this is what a plan must not hold; nor a secret that is not shared."""
+    closure = pl.map_batches(["x"], lambda s, return_dtype=None: s[0], return_dtype=pl.Int64)
+    secret = pl.col("e").ldp.unary_encode(epsilon=1.0, key=Secret(bytes(32)), id="i")
+    for e in (closure, secret):
+        for dump in (pickle.dumps, lambda e: e.meta.serialize(), lambda e: pickle.dumps(lazy.select(e))):
+            with pytest.raises(Exception, match=r"serializ|pickle|cloudpickle"):
+                dump(e)
 
 
 def test_without_the_private_function_the_public_one_serves(monkeypatch):
     from polars import _plr
-
-    from ldp_polars import planned
 
     monkeypatch.delattr(_plr, "pipe_with_dtype")
     called = []

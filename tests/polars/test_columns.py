@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import ldp_beam
 import ldp_polars
 from ldp_core import (
     Domain,
@@ -20,6 +19,9 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
+
+from ..beam.helpers import run as run_beam
+from .helpers import some
 
 LABELS = ["ios", "android", "web"]
 MECHANISMS = {
@@ -33,7 +35,7 @@ MECHANISMS = {
 N = 600
 
 
-@pytest.fixture(params=MECHANISMS)
+@pytest.fixture(params=some(MECHANISMS, "bits", "text", "coins"))
 def mechanism(request):
     return MECHANISMS[request.param]
 
@@ -92,57 +94,66 @@ def test_the_type_survives_files_and_other_readers(mechanism, kind, tmp_path):
         assert mechanism.tally(plain) == mechanism.tally(back["x"].ext.storage().to_arrow())
 
 
-REGISTERED = """
-import sys
-import polars as pl, pyarrow as pa, pyarrow.parquet as pq
-import apache_beam as beam
-import ldp_beam, ldp_polars
-from ldp_core import Mechanism, MechanismMismatchError, RandomizedResponse
+class Registered(pa.ExtensionType):
+    """The type as another library might make it known to pyarrow."""
 
-class Report(pa.ExtensionType):
     def __init__(self, storage, metadata):
         self.metadata = metadata
         super().__init__(storage, "ldp.report")
+
     def __arrow_ext_serialize__(self):
         return self.metadata
+
     @classmethod
     def __arrow_ext_deserialize__(cls, storage, metadata):
         return cls(storage, metadata)
 
-if sys.argv[2] == "registered":
-    pa.register_extension_type(Report(pa.bool_(), b""))
-table = pq.read_table(sys.argv[1])
-assert isinstance(table.schema.field("x").type, Report) == (sys.argv[2] == "registered")
-frame = pl.read_parquet(sys.argv[1])
-mechanism = frame.schema["x"].mechanism
-for data in (table, frame.to_arrow(), pa.table(frame)):
-    back = pl.from_arrow(data)
-    assert back.schema == frame.schema and back.equals(frame)
-    assert mechanism.tally(data["x"]) == mechanism.tally(table["x"])
-    assert back.select(pl.col("x").ldp.tally()).item()["counters"] == mechanism.tally(table["x"]).counters.tolist()
-    with beam.Pipeline("FnApiRunner") as p:
-        rows = p | beam.Create(data.to_batches()) | ldp_beam.Histogram("x", mechanism)
-        rows | beam.combiners.ToList() | beam.Map(lambda rows: print(rows[0].n))
+
+@pytest.fixture(params=["registered", "unknown"])
+def known(request):
+    """Whether pyarrow knows the type."""
+    if request.param == "unknown":
+        yield False
+        return
+    pa.register_extension_type(Registered(pa.bool_(), b""))
     try:
-        with beam.Pipeline("FnApiRunner") as p:
-            p | beam.Create(data.to_batches()) | ldp_beam.Histogram("x", RandomizedResponse(epsilon=0.123))
-    except Exception as error:
-        assert "MechanismMismatchError" in str(error) or isinstance(error, MechanismMismatchError), error
-    else:
-        raise AssertionError("tallied with another mechanism")
-"""
+        yield True
+    finally:
+        pa.unregister_extension_type("ldp.report")
 
 
-@pytest.mark.parametrize("known", ["registered", "unknown"])
+def through_pyarrow(mechanism, known, path):
+    """Typed reports, and what pyarrow makes of them: read from a file, and by way of memory."""
+    path = path / "reports.parquet"
+    reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True))
+    reports.write_parquet(path)
+    table = pq.read_table(path)
+    assert isinstance(table.schema.field("x").type, Registered) is known
+    return reports, [table, reports.to_arrow(), pa.table(reports)]
+
+
 def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
-    """Whether or not pyarrow knows the type: there and back, tallied by the core and by Beam, and never mistaken."""
-    path = tmp_path / "reports.parquet"
-    frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True)).write_parquet(path)
-    done = subprocess.run(
-        [sys.executable, "-c", REGISTERED, str(path), known], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(N)] * 3
+    """Whether or not pyarrow knows the type: there and back, and tallied by the core."""
+    reports, tables = through_pyarrow(mechanism, known, tmp_path)
+    expected = reports.select(pl.col("x").ldp.tally()).item()
+    for data in tables:
+        back = pl.from_arrow(data)
+        assert back.schema == reports.schema
+        assert back.equals(reports)
+        tally = mechanism.tally(data["x"])
+        assert (tally.n, tally.counters.tolist()) == (N, expected["counters"])
+        assert back.select(pl.col("x").ldp.tally()).item() == expected
+
+
+@pytest.mark.parametrize("name", some(MECHANISMS, "bits"))
+def test_beam_reads_the_type(name, known, tmp_path):
+    mechanism = MECHANISMS[name]
+    _, tables = through_pyarrow(mechanism, known, tmp_path)
+    for data in tables:
+        [row, *_] = run_beam(ldp_beam.Histogram("x", mechanism), data.to_batches())
+        assert row.n == N
+        with pytest.raises(Exception, match="the reports were made by the mechanism"):
+            run_beam(ldp_beam.Histogram("x", RandomizedResponse(epsilon=0.123)), data.to_batches())
 
 
 def test_seeded_reports_say_so(mechanism):
@@ -190,3 +201,22 @@ def test_typed_plans_and_keyed_noise():
     assert typed["x"].ext.storage().equals(plain["x"])
     assert typed.ldp.histograms(plan, by="g").equals(plain.ldp.histograms(plan, by="g"))
     assert typed.select(pl.col("x").ldp.histogram()).equals(plain.select(pl.col("x").ldp.histogram(plan["x"])))
+
+
+WORDS = ["rome", "oslo"]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}),
+        PrivacyPlan.sampled({"os": ["ios", "web"], "word": WORDS}, epsilon=1.0),
+    ],
+)
+def test_typed_reports_are_not_perturbed_again(plan):
+    reports = pl.DataFrame({"os": ["ios", "web"] * 50, "word": WORDS * 50}).ldp.perturb(plan, typed=True)
+    for one in (reports, reports.lazy()):
+        with pytest.raises(MechanismMismatchError, match="hold reports already"):
+            one.ldp.perturb(plan)  # at once
+    with pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
+        reports.select(pl.col("os").ldp.perturb(RandomizedResponse(["ios", "web"], epsilon=1.0)))

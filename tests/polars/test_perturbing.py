@@ -1,0 +1,462 @@
+"""Perturbing expressions: arguments are checked while they are built, dtypes are known before anything runs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from polars import selectors as cs
+
+import ldp_polars
+from ldp_core import (
+    Domain,
+    DomainError,
+    DtypeError,
+    LdpError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    UnaryEncoding,
+)
+from ldp_core import errors as core_errors
+from ldp_polars import columns
+from ldp_polars.tallying import tally_dtype
+
+from .helpers import FEW, MECHANISMS, STRINGS, histogram_dtype, records, some
+
+LABELS = ["ios", "android"]
+RR, UE = RandomizedResponse(LABELS, epsilon=1.0), UnaryEncoding(LABELS, epsilon=1.0)
+X = pl.col("x")
+BAD_EPSILON = [0, 0.0, -1, -1e-300, math.nan, math.inf, -math.inf, "1", None, True, 1j, [1.0], 1e-30]
+
+
+@pytest.mark.parametrize("epsilon", BAD_EPSILON, ids=repr)
+def test_epsilon(epsilon):
+    for build in (
+        lambda: X.ldp.randomized_response(epsilon=epsilon),
+        lambda: X.ldp.randomized_response(domain=LABELS, epsilon=epsilon),
+        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon),
+        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon, variant="symmetric"),
+        lambda: ldp_polars.unary_encode("x", domain=LABELS, epsilon=epsilon),
+    ):
+        with pytest.raises(ParameterError, match="epsilon"):
+            build()
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [[], ["a"], ["a", "a"], ["a", 1], [True, 1], [1.0, 2.0], ["a", None], "ab", b"ab", [2**64, 1], [["a"], ["b"]]],
+    ids=repr,
+)
+def test_domain(domain):
+    for build in (
+        lambda: X.ldp.randomized_response(domain=domain, epsilon=1.0),
+        lambda: X.ldp.unary_encode(domain=domain, epsilon=1.0),
+    ):
+        with pytest.raises(DomainError):
+            build()
+
+
+def test_missing_parameters():
+    for build in (
+        X.ldp.randomized_response,
+        lambda: X.ldp.randomized_response(domain=LABELS),
+        X.ldp.unary_encode,
+        lambda: X.ldp.unary_encode(domain=LABELS),
+    ):
+        with pytest.raises(ParameterError, match="mechanism"):
+            build()
+    with pytest.raises(DomainError, match="none"):
+        X.ldp.randomized_response(domain=Domain(LABELS, unmatched="none"), epsilon=1.0)
+    with pytest.raises(ParameterError, match="variant"):
+        X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant="best")
+
+
+@pytest.mark.parametrize(
+    "extra", [{"epsilon": 1.0}, {"domain": LABELS}, {"domain": Domain(LABELS)}, {"domain": LABELS, "epsilon": 1.0}]
+)
+def test_a_mechanism_and_its_parameters(extra):
+    with pytest.raises(ParameterError, match="not both"):
+        X.ldp.randomized_response(RR, **extra)
+    with pytest.raises(ParameterError, match="not both"):
+        X.ldp.unary_encode(UE, **extra)
+    with pytest.raises(ParameterError, match="not both"):
+        X.ldp.unary_encode(UE, variant="symmetric")
+
+
+def test_wrong_mechanism():
+    for build in (
+        lambda: X.ldp.randomized_response(UE),
+        lambda: X.ldp.unary_encode(RR),
+        lambda: X.ldp.unary_encode(LABELS, epsilon=1.0),
+        lambda: X.ldp.randomized_response(1.0),
+    ):
+        with pytest.raises(ParameterError, match="expected a"):
+            build()
+
+
+@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "estimate", "histogram"])
+@pytest.mark.parametrize("wrong", [None, 1.0, "oue", LABELS, Domain(LABELS), UnaryEncoding, RR.to_dict()], ids=str)
+def test_what_is_no_mechanism(name, wrong):
+    if wrong is None and name in ("tally", "histogram"):  # there None is for typed reports
+        wrong = False
+    with pytest.raises(ParameterError, match="expected a mechanism"):
+        getattr(X.ldp, name)(wrong)
+
+
+@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "estimate", "histogram"])
+@pytest.mark.parametrize("wrong", [None, 1, pl.Series([True]), ["x"], np.array([1])], ids=str)
+def test_what_is_no_expression(name, wrong):
+    with pytest.raises(ParameterError, match="expected an expression"):
+        getattr(ldp_polars, name)(wrong, RR)
+
+
+def test_a_plan_in_the_place_of_a_mechanism_says_where_it_belongs():
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    with pytest.raises(ParameterError, match=r"df\.ldp\.perturb\(plan\)"):
+        pl.col("os").ldp.perturb(plan)
+
+
+def test_all_errors_are_ours_and_of_the_usual_kind():
+    with pytest.raises(LdpError):
+        X.ldp.unary_encode(domain=LABELS, epsilon=-1)
+    with pytest.raises(ValueError, match="epsilon"):
+        X.ldp.unary_encode(domain=LABELS, epsilon=-1)
+
+
+def test_variant_is_used(unlikely):
+    n = 20_000
+    df = pl.DataFrame({"x": ["ios"] * n})
+    for variant in ("optimized", "symmetric"):
+        m = UnaryEncoding(LABELS, epsilon=1.0, variant=variant)
+        bits = np.array(df.select(X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant=variant))["x"].to_list())
+        assert not unlikely(bits.sum(axis=0), n, [m.p, m.q])
+
+
+def test_names_are_kept_and_can_be_changed():
+    df = pl.DataFrame({"x": LABELS, "y": LABELS})
+    m = UE
+    assert df.select(pl.col("x", "y").ldp.perturb(m).name.suffix("_r")).columns == ["x_r", "y_r"]
+    out = df.select(pl.all().ldp.perturb(m)).select(pl.all().ldp.histogram(m))
+    assert out.columns == ["x", "y"]
+    for expr in (X.ldp.perturb(RR), X.ldp.tally(RR), X.ldp.merge(RR), X.ldp.estimate(RR), X.ldp.histogram(RR)):
+        assert expr.meta.output_name() == "x"
+        assert expr.meta.root_names() == ["x"]
+
+
+def test_every_way_to_say_it():
+    df = pl.DataFrame({"x": ["ios", "android"] * 50, "b": [True, False] * 50})
+    for expr, dtype in (
+        (X.ldp.randomized_response(RR), pl.Enum(LABELS)),
+        (X.ldp.randomized_response(domain=LABELS, epsilon=1.0), pl.Enum(LABELS)),
+        (pl.col("b").ldp.randomized_response(epsilon=1.0).alias("x"), pl.Boolean),
+        (ldp_polars.randomized_response("b", epsilon=1.0).alias("x"), pl.Boolean),
+        (X.ldp.unary_encode(UE), pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(UE, packed=True), pl.Array(pl.UInt64, 1)),
+        (X.ldp.perturb(UE), pl.Array(pl.Boolean, 2)),
+        (X.ldp.perturb(UE, packed=True), pl.Array(pl.UInt64, 1)),
+        (ldp_polars.perturb("x", UE, packed=True), pl.Array(pl.UInt64, 1)),
+        (ldp_polars.unary_encode("x", domain=Domain(LABELS, unmatched="none"), epsilon=1), pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(domain=(v for v in LABELS), epsilon=np.float64(1)), pl.Array(pl.Boolean, 2)),
+    ):
+        assert df.select(expr).schema["x"] == dtype
+
+
+# ---- dtypes of reports
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", some(MECHANISMS, *FEW, "rr bool", "rr int other", "oue d=65", "rr d=256"))
+def test_schema_is_known_without_running_and_right(name, packed, draws):
+    mechanism = MECHANISMS[name]
+    df = records(mechanism, 20)
+    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    query = df.lazy().with_columns(r=noise)
+    later = query.select(
+        "r",
+        t=pl.col("r").ldp.tally(mechanism),
+        m=pl.col("r").ldp.tally(mechanism).ldp.merge(mechanism),
+        h=pl.col("r").ldp.histogram(mechanism),
+    )
+    schema = later.collect_schema()
+    assert draws == []
+    assert schema == {
+        "r": columns.report_dtype(mechanism, packed=packed),
+        "t": tally_dtype(mechanism),
+        "m": tally_dtype(mechanism),
+        "h": histogram_dtype(mechanism),
+    }
+    for engine in ("in-memory", "streaming"):
+        out = later.collect(engine=engine)
+        assert out.schema == schema
+        assert out.height == 20
+        assert out["r"].null_count() == 0
+    assert df.with_columns(r=noise).schema["r"] == schema["r"]
+
+
+def test_report_dtypes():
+    """The dtypes in full, once."""
+    expected = {
+        "rr bool": pl.Boolean,
+        "rr bool other": pl.Enum(["true", "false", "other"]),
+        "rr str": pl.Enum(STRINGS),
+        "rr str other": pl.Enum([*STRINGS, "other"]),
+        "rr int": pl.Int64,
+        "rr int other": pl.Enum(["1", "2", "3", "other"]),
+        "oue str": pl.Array(pl.Boolean, 3),
+        "oue int none": pl.Array(pl.Boolean, 70),
+        "oue str other": pl.Array(pl.Boolean, 4),
+    }
+    for name, dtype in expected.items():
+        assert records(MECHANISMS[name], 5).select(ldp_polars.perturb("x", MECHANISMS[name])).schema["x"] == dtype
+    packed = ldp_polars.perturb("x", MECHANISMS["oue int none"], packed=True)
+    assert records(MECHANISMS["oue int none"], 5).select(packed).schema["x"] == pl.Array(pl.UInt64, 2)
+
+
+@pytest.mark.parametrize("unmatched", ["error", "other"])
+@pytest.mark.parametrize("labels", [255, 256, 257, 65535, 65537])
+def test_enum_codes_at_the_width_limits(labels, unmatched):
+    """Values survive the trip through codes: no noise at epsilon 100."""
+    domain = Domain([f"v{i}" for i in range(labels)], unmatched=unmatched)
+    mechanism = RandomizedResponse(domain, epsilon=100.0)
+    values = ["v0", f"v{labels - 1}", "v127", "v128", "v254"] + ([None, "zz"] if unmatched == "other" else [])
+    out = pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", mechanism))
+    assert out["x"].to_list() == [v if v in domain.labels else "other" for v in values]
+    assert out.select(ldp_polars.tally("x", mechanism)).item()["n"] == len(values)
+
+
+# ---- domains that a column's dtype declares
+
+
+N = 300
+
+
+XYZ = ["x", "y", "z"]
+
+
+FRAME = pl.DataFrame(
+    {
+        "e": pl.Series([XYZ[i % 3] for i in range(N)], dtype=pl.Enum(XYZ)),
+        "f": pl.Series([XYZ[i % 2] for i in range(N)], dtype=pl.Enum(XYZ)),
+        "b": [i % 2 == 0 for i in range(N)],
+        "i": list(range(N)),
+        "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(N - 1)] + [None],
+    }
+)
+
+
+def test_an_enum_declares_its_domain(run):
+    """Categories that do not occur are values too."""
+    declared = run(FRAME, lambda f: f.select(pl.col("e", "b").ldp.randomized_response(epsilon=1.0, seed=1)))
+    for name, domain in (("e", XYZ), ("b", [False, True])):
+        said = FRAME.select(pl.col(name).ldp.randomized_response(domain=domain, epsilon=1.0, seed=1))
+        assert declared.select(name).equals(said)
+    bits = run(FRAME, lambda f: f.select(pl.col("e").ldp.unary_encode(epsilon=1.0, variant="symmetric", seed=1)))
+    m = UnaryEncoding(XYZ, epsilon=1.0, variant="symmetric")
+    assert bits.equals(FRAME.select(pl.col("e").ldp.unary_encode(m, seed=1)))
+
+
+def test_unmatched_goes_with_a_declared_domain():
+    with_null = FRAME.with_columns(pl.when(pl.col("i") > 3).then("e").alias("e"))
+    m = UnaryEncoding(Domain(XYZ, unmatched="other"), epsilon=1.0)
+    expected = with_null.select(pl.col("e").ldp.unary_encode(m, seed=1))
+    for domain in (None, XYZ):
+        got = with_null.select(pl.col("e").ldp.unary_encode(domain=domain, epsilon=1.0, unmatched="other", seed=1))
+        assert got.equals(expected)
+    answers = with_null.select(pl.col("e").ldp.randomized_response(epsilon=1.0, unmatched="other"))
+    assert answers.schema["e"] == pl.Enum([*XYZ, "other"])
+    with pytest.raises(ParameterError, match="not both"):
+        pl.col("e").ldp.unary_encode(domain=Domain(XYZ), epsilon=1.0, unmatched="other")
+    with pytest.raises(ParameterError, match="not both"):
+        pl.col("e").ldp.unary_encode(m, unmatched="other")
+
+
+def test_dates_and_numbers_in_declared_bins(run, unlikely):
+    labels = ["old", "new"]
+    breaks = [dt.date(2026, 3, 1)]
+    binned = pl.col("day").bin_intervals(breaks, labels=labels)
+    got = run(FRAME, lambda f: f.select(binned.ldp.unary_encode(epsilon=50.0, unmatched="other")))
+    m = UnaryEncoding(Domain(labels, unmatched="other"), epsilon=50.0, variant="optimized")
+    support = m.tally(got["day"].to_arrow()).counters
+    assert not unlikely(support, [59, N - 60, 1], 0.5)  # OUE keeps a 1 with probability 1/2, and sets none at 50
+    ages = pl.DataFrame({"age": [3, 17, 18, 40, 65, 88] * 1000})
+    answers = ages.select(
+        pl.col("age").bin_intervals([18, 65], labels=["child", "adult", "old"]).ldp.randomized_response(epsilon=50.0)
+    )
+    assert answers["age"].value_counts(sort=True)["count"].to_list() == [2000] * 3
+
+
+@pytest.mark.filterwarnings("ignore:`cut` is deprecated")
+def test_cut_is_binning_too():
+    cut = pl.col("i").cut([100, 200], labels=["low", "middle", "high"])
+    answers = FRAME.select(cut.ldp.randomized_response(epsilon=60.0))
+    assert answers["i"].value_counts(sort=True).sort("i")["count"].to_list() == [101, 100, 99]
+
+
+def test_bins_of_one_records_value_are_refused():
+    for select in (pl.Expr.first, pl.Expr.drop_nulls, lambda e: e.filter(pl.col("b"))):
+        with pytest.raises(ParameterError, match="one value a row"):
+            select(pl.col("i")).bin_intervals([18], labels=["a", "b"]).ldp.unary_encode(epsilon=1.0)
+    named = FRAME.rename({"i": 'i").bin_intervals()'})
+    with pytest.raises(ParameterError, match="one value a row"):
+        pl.col(named.columns[3]).first().ldp.unary_encode(epsilon=1.0)
+
+
+def test_columns_of_a_selector_have_noise_of_their_own(unlikely):
+    same = FRAME.with_columns(f="e")
+    reports = same.select(cs.by_dtype(pl.Enum).as_expr().ldp.randomized_response(epsilon=0.1))
+    agree = (reports["e"] == reports["f"]).sum()
+    m = RandomizedResponse(XYZ, epsilon=0.1)
+    assert not unlikely(agree, N, m.p**2 + 2 * m.q**2)
+
+
+def test_a_dtype_that_declares_nothing():
+    for build in (pl.col("i").ldp.unary_encode, pl.col("i").ldp.randomized_response):
+        lazy = FRAME.lazy().select(build(epsilon=1.0))
+        with pytest.raises(DtypeError, match="column 'i': pass domain="):
+            lazy.collect_schema()
+    for bad in (0, -1, float("nan")):
+        with pytest.raises(ParameterError, match="epsilon"):
+            pl.col("i").ldp.unary_encode(epsilon=bad)
+    with pytest.raises(ParameterError, match="one value a row"):
+        pl.col("e").first().ldp.unary_encode(epsilon=1.0)
+
+
+def test_large_domains():
+    """A report of 100,000 bits is 12.5 KB; an answer is a number. Both come back as they should."""
+    n, d = 400, 100_000
+    frame = pl.DataFrame({"x": np.arange(n) * (d // n)})
+    m = UnaryEncoding(range(d), epsilon=2.0)
+    reports = frame.lazy().select(pl.col("x").ldp.unary_encode(m, packed=True)).collect()
+    assert reports.schema["x"] == pl.Array(pl.UInt64, -(-d // 64))
+    support = np.array(reports.select(pl.col("x").ldp.tally(m)).item()["counters"])
+    held = np.zeros(d, bool)
+    held[frame["x"].to_numpy()] = True
+    total = int(support.sum())
+    mean, variance = n * (m.p + (d - 1) * m.q), n * (m.p * (1 - m.p) + (d - 1) * m.q * (1 - m.q))
+    assert abs(total - mean) < 7 * variance**0.5
+    own = int(support[held].sum())
+    mean = n * (m.p + (n - 1) * m.q)
+    assert abs(own - mean) < 7 * (n * (m.p * (1 - m.p) + (n - 1) * m.q * (1 - m.q))) ** 0.5
+    rr = RandomizedResponse(range(d), epsilon=30.0)
+    answers = frame.select(pl.col("x").ldp.randomized_response(rr))
+    assert answers.equals(frame)
+    histogram = answers.select(pl.col("x").ldp.histogram(rr)).explode("x").unnest("x")
+    assert histogram.height == d
+    assert round(histogram["count"].sum()) == n
+
+
+# ---- errors
+
+
+CLASSES = [
+    LdpError,
+    ParameterError,
+    DomainError,
+    DtypeError,
+    ReportError,
+    MechanismMismatchError,
+    PlanError,
+    core_errors.InputError,
+]
+
+
+def test_every_error_class_can_be_built_from_one_string():
+    found = {c for c in vars(core_errors).values() if isinstance(c, type) and issubclass(c, LdpError)}
+    assert found == set(CLASSES)
+    for cls in CLASSES:
+        assert str(cls("text")) == "text"
+
+
+CONTEXTS = {
+    "select": lambda f, e: f.select(e),
+    "with_columns": lambda f, e: f.with_columns(z=e),
+    "filter": lambda f, e: f.filter(e == "a"),
+    "over": lambda f, e: f.select(e.over("g")),
+    "agg": lambda f, e: f.group_by("g").agg(e),
+    "dynamic": lambda f, e: f.group_by_dynamic("i", every="1i").agg(e),
+    "rolling": lambda f, e: f.rolling("i", period="2i").agg(e),
+}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("bad", [DomainError, DtypeError])
+def test_our_error_classes_survive(context, bad, run):
+    x = ["a", "b", "zz"] if bad is DomainError else [1.0, 2.0, 3.0]
+    df = pl.DataFrame({"x": x, "g": [0, 0, 1], "i": [0, 1, 2]})
+    noise = ldp_polars.perturb("x", RandomizedResponse(["a", "b"], epsilon=1.0))
+    with pytest.raises(bad, match="column '") as info:
+        run(df, lambda f: CONTEXTS[context](f, noise))
+    assert type(info.value) is bad
+    assert "zz" not in str(info.value)
+
+
+def test_an_error_class_of_two_arguments_would_not_survive(run):
+    class TwoArgumentsError(ValueError):
+        def __init__(self, value, domain):
+            super().__init__(f"{value} not in {domain}")
+
+    def fail(inputs, return_dtype=None):
+        raise TwoArgumentsError("z", "ab")
+
+    expr = pl.map_batches(["x"], fail, return_dtype=pl.Int64, is_elementwise=True)
+    with pytest.raises(TypeError, match="missing 1 required"):
+        run(pl.DataFrame({"x": [1]}), lambda f: f.select(expr))
+
+
+# ---- small and scattered frames
+
+
+@pytest.mark.parametrize("height", [0, 1, 2])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        RandomizedResponse(["a", "b"], epsilon=1.0),
+        UnaryEncoding(["a", "b", "c"], epsilon=1.0),
+        UnaryEncoding(Domain(["a"] + [str(i) for i in range(99)], unmatched="none"), epsilon=1.0, variant="symmetric"),
+    ],
+    ids=["rr", "ue3", "ue100"],
+)
+def test_frames_of_no_row_and_one_row(height, packed, mechanism, run):
+    df = pl.DataFrame({"x": ["a"] * height, "g": [0] * height}, schema={"x": pl.String, "g": pl.Int64})
+    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    for transform in (
+        lambda f: f.select(noise),
+        lambda f: f.with_columns(x=noise).filter(pl.col("g") == 0).select("x"),
+        lambda f: f.group_by("g").agg(noise).select("x").explode("x", empty_as_null=False),
+        lambda f: f.select(noise.over("g")),
+    ):
+        out = run(df, transform)
+        assert out.height == height
+        assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
+        assert out["x"].null_count() == 0
+    tally = run(df, lambda f: f.with_columns(x=noise).select(ldp_polars.tally("x", mechanism))).item()
+    assert tally["n"] == height
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum(["b", "a"])])
+def test_several_chunks(dtype, run, support):
+    mechanism = UnaryEncoding(["a", "b"], epsilon=1.0)
+    parts = [pl.DataFrame({"x": pl.Series(v, dtype=dtype)}) for v in (["a"], [], ["b", "a"], ["b"] * 17)]
+    df = pl.concat(parts, rechunk=False)
+    assert df["x"].n_chunks() > 2
+    reports = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism)))
+    assert reports.height == 20
+    chunked = pl.concat([reports[:7], reports[7:8], reports[8:]], rechunk=False)
+    tally = run(chunked, lambda f: f.select(ldp_polars.tally("x", mechanism))).item()
+    assert tally["counters"] == support(reports["x"], mechanism).tolist()
+
+
+def test_values_of_several_chunks_keep_their_rows(run):
+    mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
+    values = [["a"], ["c", "b"], [], ["b"] * 9 + ["c"]]
+    df = pl.concat([pl.DataFrame({"x": v}, schema={"x": pl.String}) for v in values], rechunk=False)
+    out = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism)))
+    assert out["x"].to_list() == [v for part in values for v in part]
