@@ -75,7 +75,8 @@ def _support(reports: pl.Series, mechanism: Mechanism) -> np.ndarray:
     if reports.dtype == pl.Array:
         rows = reports.to_numpy()
         if reports.dtype.inner == pl.UInt64:
-            rows = (rows[:, :, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)).reshape(len(rows), 64 * reports.dtype.size)
+            bits = rows[:, :, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
+            rows = bits.reshape(len(rows), 64 * reports.dtype.size)
             assert not rows[:, d:].any(), "padding bits are set"
         return rows[:, :d].sum(axis=0, dtype=int)
     texts = reports.cast(pl.String).to_list()
