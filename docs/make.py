@@ -34,6 +34,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "mechanisms consistency privacy",
             "Mechanism Tally Histogram Mean Distribution consistent",
         ),
+        "What is asked of a tally": (
+            "mechanisms numbers heavy_hitters",
+            "HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate",
+        ),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),

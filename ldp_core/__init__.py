@@ -14,9 +14,10 @@ from ldp_core.errors import (
     ReportError,
 )
 from ldp_core.estimates.consistency import consistent
-from ldp_core.estimates.distribution import Distribution
-from ldp_core.estimates.histogram import Histogram
-from ldp_core.estimates.mean import Mean
+from ldp_core.estimates.distribution import Distribution, DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
+from ldp_core.estimates.histogram import Histogram, HistogramEstimate
+from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -66,6 +67,7 @@ __all__ = [
     "CountMeanSketch",
     "DBitFlip",
     "Distribution",
+    "DistributionEstimate",
     "Domain",
     "DomainError",
     "DtypeError",
@@ -73,7 +75,9 @@ __all__ = [
     "HadamardCountMeanSketch",
     "HadamardResponse",
     "HeavyHitters",
+    "HeavyHittersEstimate",
     "Histogram",
+    "HistogramEstimate",
     "Hybrid",
     "HybridProjectiveGeometryResponse",
     "InputError",
@@ -85,6 +89,7 @@ __all__ = [
     "LongitudinalRandomizedResponse",
     "LongitudinalUnaryEncoding",
     "Mean",
+    "MeanEstimate",
     "Mechanism",
     "MechanismMismatchError",
     "Numeric",

@@ -303,7 +303,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "heavy hitters",
         "heavy_hitters",
         _FREQUENT,
-        lambda: {"heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=2, width=64)},
+        lambda: {"heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=64, width=4096)},
     ),
     Entry(Hybrid, "numbers", "numbers", _MEAN, lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)}),
     Entry(Piecewise, "numbers", "numbers", _MEAN, lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)}),
