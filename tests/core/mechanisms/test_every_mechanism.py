@@ -204,6 +204,44 @@ def test_a_bad_parameter_is_named_and_what_is_permitted_said(name, parameter):
             Mechanism.from_dict({**data, parameter: value})
 
 
+FIELDS = [0, 1, 4, 9, 2.0, 32_771, 2**31 - 1]
+BEYOND = [
+    ("SS", "k", [0, 5, 1.0]),
+    ("THE", "theta", [0.49, 1.01]),
+    ("BHR", "blocks", [0, 41, 2.0]),
+    ("HPGR", "blocks", [0, 41, 2.0]),
+    ("PGR", "field", FIELDS),
+    ("HPGR", "field", FIELDS),
+    ("SHE", "unit", [0, 65, 1.0]),
+    *((name, "hashes", [0, 2.0, 1 << 30]) for name in ("a sketch", "a Hadamard sketch")),
+    *((name, "width", [1, 3, 100, 1 << 17, 64.0]) for name in ("a sketch", "a Hadamard sketch")),
+    ("a sketch", "salt", [1 << 64]),
+    ("RAPPOR", "bits", [1, 65_537, 16.0]),
+    ("RAPPOR", "hashes", [0, 17]),
+    ("RAPPOR", "cohorts", [0, 65_537]),
+    ("RAPPOR", "f", [1.0, -0.1]),
+    ("RAPPOR", "p", [0.75, 0.8]),
+    ("RAPPOR", "q", [1.1]),
+    ("L-GRR", "epsilon_1", [2.0, 3.0, 1e-25]),
+    ("dBitFlipPM", "bits", [0, 41]),
+    ("LOLOHA, linear", "g", [1, 2.5, 1 << 16]),
+    ("square wave", "buckets", [0, 1, 2.0, 10**6]),
+    ("stochastic rounding", "buckets", [0, 1, 2.0, 10**6]),
+    ("heavy hitters", "levels", [(), (2,), (2, 2, 4), (4, 2), (0, 4), (2.0, 4)]),
+    ("heavy hitters", "rows", [0, 257]),
+    ("heavy hitters", "width", [63, 1 << 15]),
+    ("sampled", "columns", [1, 1 << 16]),
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "values"), BEYOND)
+def test_what_is_just_beyond_the_permitted_is_refused(name, parameter, values):
+    data = EVERY[name].to_dict()
+    for value in values:
+        with pytest.raises(ParameterError):
+            Mechanism.from_dict({**data, parameter: value})
+
+
 @each
 def test_what_to_expect_is_in_numbers_and_their_unit(name):
     """Shares fall as 1 / sqrt(n); they are shown to a tenth of a per cent."""

@@ -225,23 +225,6 @@ def test_bits_of_a_vector_are_independent():
     assert np.abs(correlation).max() * np.sqrt(MANY) < stats.norm.isf(FALSE_ALARM / (2 * len(correlation)))
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_marginals_over_ids_are_p_and_q(name):
-    m = MECHANISMS[name]
-    p, q = m.expected_parts()
-    n = 300_000
-    for code in {0, m.domain.size - 1, m.domain.unmatched_code if m.domain.unmatched == "none" else 0}:
-        native = m.perturb_codes(
-            np.full(n, code, m.domain.code_dtype),
-            Keyed(Secret.generate(), np.arange(n), column="c").bind(
-                m.fingerprint, np.full(n, code, m.domain.code_dtype)
-            ),
-        )
-        support = m.count_reports(native, np.zeros(n, np.int64), 1)[0]
-        expected = [float(p[v] if v == code else q[v]) for v in range(m.domain.size)]
-        check_binomial(support, n, np.array(expected))
-
-
 def test_a_tie_in_the_leading_byte_is_settled_exactly():
     """q just above a multiple of 1/256: almost all of it is decided by ties."""
     q = (5 << 56) + (ONE >> 10)

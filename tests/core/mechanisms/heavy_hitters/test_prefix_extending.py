@@ -219,30 +219,6 @@ def test_default_levels_are_few():
     assert HeavyHitters(Prefixes(None, 63), epsilon=1.0).levels[-1] == 63
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"epsilon": 0.0},
-        {"epsilon": float("nan")},
-        {"epsilon": 1e-30},
-        {"levels": ()},
-        {"levels": (2,)},
-        {"levels": (2, 2, 4)},
-        {"levels": (4, 2)},
-        {"levels": (0, 4)},
-        {"levels": (2.0, 4)},
-        {"rows": 0},
-        {"rows": 257},
-        {"rows": True},
-        {"width": 63},
-        {"width": 1 << 15},
-    ],
-)
-def test_bad_parameters(options):
-    with pytest.raises(ParameterError):
-        small(**options)
-
-
 def test_levels_too_far_apart_and_other_domains():
     with pytest.raises(ParameterError, match="too far apart"):
         HeavyHitters(Prefixes(LETTERS, 12), epsilon=1.0, levels=(12,))

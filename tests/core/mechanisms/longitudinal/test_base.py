@@ -261,28 +261,11 @@ def test_blocks_do_not_show(monkeypatch):
 
 
 BAD = [
-    lambda: grr(3, 1.0, 1.0),
-    lambda: grr(3, 1.0, 2.0),
-    lambda: grr(3, 0.0, -1.0),
-    lambda: grr(3, math.inf, 1.0),
-    lambda: grr(3, 1.0, math.nan),
-    lambda: grr(3, "2", 1.0),
-    lambda: grr(3, 1.0, 1e-25),
     lambda: ue(3, "OUE", 2.0, 1.9),
     lambda: ue(3, "SOUE", 2.0, 1.9),
-    lambda: ue(3, "optimized"),
     lambda: ue(3, "OSUE", 1.0, 1e-17),
     lambda: ue(3, "OSUE", 1.0, 1.0),
-    lambda: loloha(3, 1),
-    lambda: loloha(3, 2.5),
-    lambda: loloha(3, True),
-    lambda: loloha(3, "best"),
-    lambda: loloha(3, 1 << 16),
     lambda: loloha(3, 2, 1.0, 1.0),
-    lambda: flip(3, 0),
-    lambda: flip(3, 4),
-    lambda: flip(3, True),
-    lambda: flip(3, 1, 0.0),
     lambda: flip(3, 2, 1e-25),
     lambda: Mechanism.from_dict({"mechanism": "loloha", "domain": [1, 2], "epsilon_infinity": 1}),
     lambda: Mechanism.from_dict({"mechanism": "d_bit_flip", "domain": [1, 2], "epsilon_infinity": 1, "bits": 9}),
@@ -314,14 +297,8 @@ def test_what_is_no_report():
     for bad in ([2, 3], [2, 18], [17, 16]):
         with pytest.raises(ReportError, match="1 of 2 reports are not of 2 different buckets"):
             m.tally(np.array([[0, 17], bad], np.uint16))
-    for reports in (
-        pa.array([1, 2]),
-        pa.array([[1, 2]]),
-        pa.array([None, [1, 4]], m.reports.arrow_type()),
-        pa.array(["x"]),
-    ):
-        with pytest.raises(ReportError):
-            m.tally(reports)
+    with pytest.raises(ReportError):
+        m.tally(pa.array([None, [1, 4]], m.reports.arrow_type()))
     for counters in (np.zeros(18, int), np.full(18, 1), np.r_[2, 2, np.zeros(16, int)]):
         with pytest.raises(ReportError):
             m.estimate(Tally(2, counters, m.fingerprint))

@@ -131,6 +131,3 @@ def test_what_is_no_report():
     m = HadamardResponse(range(9), epsilon=1)
     with pytest.raises(ReportError, match="1 of 2 reports"):
         m.tally(np.array([15, 16], np.uint64))
-    for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
-        with pytest.raises(ReportError):
-            m.tally(reports)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Keyed, MechanismMismatchError, ParameterError, ReportError, Tally, UnaryEncoding
+from ldp_core import Keyed, ParameterError, ReportError, Tally, UnaryEncoding
 from ldp_core.exact import projective
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
@@ -212,19 +212,9 @@ def test_keyed_reports_are_those_of_the_reference(name):
 # ---- value objects and errors
 
 
-@pytest.mark.parametrize("field", [0, 1, 4, 9, -3, 2.0, True, "3", 32771, 2**31 - 1])
-def test_bad_fields(field):
-    for kind in (PGR, HPGR):
-        with pytest.raises(ParameterError, match="field"):
-            kind(range(4), epsilon=1, field=field)
-
-
 def test_spaces_that_are_too_large():
     with pytest.raises(ParameterError, match=r"2\*\*31"):
         PGR(range(40_000), epsilon=1, field=32749)
-    for blocks in (0, 5, 1.5, True):
-        with pytest.raises(ParameterError, match="blocks"):
-            HPGR(range(4), epsilon=1, blocks=blocks)
 
 
 @each
@@ -233,10 +223,5 @@ def test_what_is_no_report(name):
     cells = m.space.points if isinstance(m, PGR) else m.points
     with pytest.raises(ReportError, match="1 of 2 reports"):
         m.tally(np.array([cells - 1, cells], np.uint64))
-    for reports in (pa.array([1, 2]), pa.array([None], pa.uint64()), pa.array(["x"]), pa.array([[True]])):
-        with pytest.raises(ReportError):
-            m.tally(reports)
     with pytest.raises(ReportError):
         m.estimate(Tally(1, np.full(m.counters, 2), m.fingerprint))
-    with pytest.raises(MechanismMismatchError):
-        m.estimate(Tally(1, np.zeros(m.counters + 1, int), m.fingerprint))

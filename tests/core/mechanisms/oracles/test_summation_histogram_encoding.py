@@ -334,12 +334,6 @@ def test_entries_take_as_few_bytes_as_they_need():
         assert m.reports.arrow_type() == m.reports.arrow_type(packed=True) == kind
 
 
-@pytest.mark.parametrize("unit", [0, 65, -1, 1.0, True, "1"])
-def test_bad_unit(unit):
-    with pytest.raises(ParameterError, match="unit"):
-        SHE(range(4), epsilon=1, unit=unit)
-
-
 def test_what_is_no_report():
     m = MECHANISMS["d=3"]
     with pytest.raises(ReportError, match=r"entries must be in \[-43, 44\]"):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ldp_core import (
-    ParameterError,
     ThresholdHistogramEncoding,
 )
 from ldp_core.exact.sampling import ONE
@@ -121,9 +120,3 @@ def test_p_and_q_of_another_theta_are_found(monkeypatch):
     monkeypatch.setitem(m.__dict__, "thresholds", other.thresholds)
     with pytest.raises(AssertionError, match="probability"):
         check_marginals(codes, m.perturb(codes), expected)
-
-
-@pytest.mark.parametrize("theta", [0.49, 1.01])
-def test_bad_theta(theta):
-    with pytest.raises(ParameterError):
-        ThresholdHistogramEncoding(range(4), epsilon=1, theta=theta)
