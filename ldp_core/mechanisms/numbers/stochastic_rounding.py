@@ -185,6 +185,12 @@ class StochasticRounding(Numeric):
     def is_possible(self, n: int, counts: I64) -> bool:
         return self.oracle.is_possible(n, counts)
 
+    @property
+    @override
+    def block_size(self) -> int:
+        """So many records, whatever the oracle's reports are: it has blocks of its own."""
+        return self.chunk
+
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """The oracle's reports of the points."""

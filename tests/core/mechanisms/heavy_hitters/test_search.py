@@ -1,8 +1,7 @@
-"""The search for heavy hitters: points and hashes, estimates against closed forms, false alarms and planted faults."""
+"""The search for heavy hitters: estimates against closed forms, false alarms and planted faults."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -11,89 +10,10 @@ import pytest
 from scipy import stats
 
 from ldp_core import HeavyHitters, Keystream, Prefixes
-from ldp_core.exact import multiply_shift
-from ldp_core.exact.multiply_shift import MultiplyShift
-from ldp_core.exact.projective import PointsAndZero
 from ldp_core.mechanisms.heavy_hitters import _search as pe
 
 from ...checks import FALSE_ALARM, check_binomial, exact_exp
-from .helpers import SMALL, orthogonal, report_vectors, small, spread, vector, words
-
-
-def channel(points: PointsAndZero, p: Fraction) -> list[list[Fraction]]:
-    """Pr[point | bucket], from what `PointsAndZero.draw` makes of every tail."""
-    tails = np.arange(points.buckets, dtype=np.uint16)
-    out = []
-    for bucket in range(points.buckets):
-        row = [Fraction(0)] * points.size
-        for agree, probability in ((1, p), (0, 1 - p)):
-            made = points.draw(np.full(len(tails), bucket), np.full(len(tails), agree, np.uint8), tails)
-            for point in made.tolist():
-                row[point] += probability / points.buckets
-        out.append(row)
-    return out
-
-
-@pytest.mark.parametrize(("g", "m"), [(2, 3), (3, 2), (5, 2), (7, 2)])
-def test_p_q_and_the_ratio_by_enumeration(g, m):
-    points, p = PointsAndZero(g, m), Fraction(2, 3)
-    assert points.size == (g ** (m + 1) - 1) // (g - 1) + 1
-    rows = channel(points, p)
-    assert all(sum(row) == 1 for row in rows)
-    vectors = [vector(int(v), g, m + 1) for v in report_vectors(g, m)]
-    multiples = [{tuple(c * x % g for x in y) for c in range(1, g)} for y in vectors]
-    assert not any(a & b for i, a in enumerate(multiples) for b in multiples[:i])  # one number a point
-    supports = [[orthogonal(y, vector(v, g, m), g) for v in range(g**m)] for y in vectors]
-    for v, w in product(range(g**m), repeat=2):
-        supported = sum(row for row, support in zip(rows[v], supports, strict=True) if support[w])
-        assert supported == (p if v == w else Fraction(1, g))
-    columns = list(zip(*rows, strict=True))
-    assert max(max(column) / min(column) for column in columns) == p * (g - 1) / (1 - p)
-
-
-@pytest.mark.parametrize(("g", "m"), [(2, 4), (3, 3), (13, 2)])
-def test_support_counts_of_buckets(g, m):
-    points = PointsAndZero(g, m)
-    counts = np.random.default_rng(0).integers(0, 50, (3, points.size))
-    vectors = [vector(int(y), g, m + 1) for y in report_vectors(g, m)]
-    for v in range(0, points.buckets, 5):
-        there = [orthogonal(y, vector(v, g, m), g) for y in vectors]
-        assert points.supporters(counts)[:, v].tolist() == counts[:, there].sum(axis=1).tolist()
-    huge = np.zeros((1, points.size), np.int64)
-    huge[0, :2] = 2**40 + 1, 3  # beyond float32
-    assert points.supporters(huge).max() == 2**40 + 4
-
-
-# ---- the hash functions
-
-
-def test_hashes_are_those_of_the_formula_and_collide_as_often_as_it_says():
-    hashes = MultiplyShift(30_000, 49)
-    pairs = np.array([[0, 1], [5, 5 << 32], [2**63, 3], [77, 78]], np.uint64)
-    functions = np.arange(30_000)
-    for x, y in pairs:
-        of_x = hashes.at(functions, np.full(30_000, x))
-        same = of_x == hashes.at(functions, np.full(30_000, y))
-        check_binomial(int(same.sum()), 30_000, float(hashes.collision))
-        check_binomial(np.bincount(of_x, minlength=49), 30_000, 1 / 49)
-    a0, a1, b = (int(part[7]) for part in (hashes._low, hashes._high, hashes._added))
-    x = 0x123456789ABCDEF
-    expected = ((a1 * (x >> 32) + a0 * (x % 2**32) + b) % 2**64 >> 32) * 49 >> 32
-    assert hashes.at(7, np.array([x], np.uint64)).tolist() == [expected]
-    sizes = np.diff([-(-(i << 32) // 49) for i in range(50)])
-    assert sum(Fraction(int(s), 1 << 32) ** 2 for s in sizes) == hashes.collision
-
-
-def test_sums_over_rows_are_of_the_buckets_that_the_formula_gives():
-    hashes = MultiplyShift(7, 49)
-    table = np.random.default_rng(3).integers(0, 1000, (4, 49)).astype(float)
-    short = np.arange(2**20, 2**20 + multiply_shift._BLOCK + 5, dtype=np.uint64)
-    for prefixes in (short, short << np.uint64(40) | short):  # (the last block is not full; the second has both halves)
-        expected = [sum(table[j][hashes.at(3 + j, prefixes[[i]])[0]] for j in range(4)) for i in (0, 77, -1)]
-        assert hashes.sums(table, 3, prefixes)[[0, 77, -1]].tolist() == expected
-    assert (hashes.sums(table, 3, short) != hashes.sums(table, 3, short << np.uint64(40) | short)).mean() > 0.9
-    assert len(hashes.sums(table, 3, short[:0])) == 0
-
+from .helpers import SMALL, small, spread, words
 
 # ---- estimates
 

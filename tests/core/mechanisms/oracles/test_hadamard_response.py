@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import linalg
 
 from ldp_core import HadamardResponse, Keyed, ReportError
-from ldp_core.mechanisms.oracles.hadamard_response import walsh_hadamard
 
 from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
 from ...enumeration import check_oracle
@@ -54,12 +53,6 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon):
 
 
 # ---- counting
-
-
-@pytest.mark.parametrize("k", [1, 2, 8, 64])
-def test_the_transform_is_the_product_with_the_matrix(k):
-    counts = np.random.default_rng(k).integers(0, 1000, (3, k))
-    np.testing.assert_array_equal(walsh_hadamard(counts), counts @ linalg.hadamard(k))
 
 
 @pytest.mark.parametrize("d", [2, 7, 8, 100])

@@ -364,7 +364,7 @@ def test_accuracy_holds_whatever_the_values_are(kind):
 
 @each
 def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
-    m = kind("int", epsilon=1.0, hashes=4, width=16)
+    m = kind("int", epsilon=1.0, hashes=4, width=128)
     reports = m.perturb(np.arange(3000))
     groups = np.random.default_rng(0).integers(0, 5, 3000)
     grouped = m.count_reports(reports, groups, 6)
