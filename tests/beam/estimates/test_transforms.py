@@ -7,6 +7,7 @@ partial tallies that they start from are tested in `test_partials`.
 from __future__ import annotations
 
 import math
+import pickle
 from functools import partial
 
 import apache_beam as beam
@@ -43,6 +44,8 @@ from ldp_core import (
     SquareWave,
     StochasticRounding,
 )
+from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.mean import MeanEstimate
 
 from ..helpers import (
     SURE,
@@ -459,8 +462,25 @@ def test_numbers_that_cannot_be_used_are_dead_letters():
     assert [(d.column, d.reason, d.count) for d in letters] == [("v", "null", 1)]
 
 
+def test_any_estimate_by_itself():
+    how = HistogramEstimate(0.9, consistency="norm-sub")
+    options = {"confidence": 0.9, "consistency": "norm-sub"}
+    events = [{"v": value, "k": 1} for value in "abb"]
+    assert run(ldp_beam.Estimate("v", SURE, how), events) == run(ldp_beam.Histogram("v", SURE, **options), events)
+    own = run(ldp_beam.Estimate("v", SURE, how, private=True, key=Secret(bytes(32)), id="k"), events)
+    assert own == run(ldp_beam.PrivateHistogram("v", SURE, key=Secret(bytes(32)), id="k", **options), events)
+    for bad in (
+        lambda: ldp_beam.Estimate("v", SURE, {"confidence": 0.9}),
+        lambda: ldp_beam.Estimate("v", SURE, MeanEstimate()),
+        lambda: ldp_beam.Estimate("v", SURE, how, key=Secret(bytes(32)), id="k"),  # reports have their noise
+    ):
+        with pytest.raises(ParameterError):
+            bad()
+
+
 def test_rows_begin_and_end_alike():
     for kind in (ldp_beam.MeanRow, ldp_beam.DistributionRow):
+        assert pickle.loads(pickle.dumps(kind)) is kind
         assert kind._fields[:8] == ldp_beam.HistogramRow._fields[:8]
         assert isinstance(beam.coders.registry.get_coder(kind), beam.coders.RowCoder)
     assert ldp_beam.DistributionRow._fields[-7:] == ldp_beam.HistogramRow._fields[-7:]
