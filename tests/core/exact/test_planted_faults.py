@@ -23,7 +23,7 @@ from ..checks import (
     fails,
 )
 
-N = 10**8 // 8 * 4
+N = 25_000_000
 THIRD = floor_threshold(Fraction(3, 10))
 
 
@@ -78,7 +78,7 @@ class Reused:
 
 
 def test_bytes_that_are_reused_for_the_next_block():
-    fails(check_bits, bernoulli_bits(ONE // 2, N // 8, Reused(1)), Fraction(1, 2))
+    fails(check_bits, bernoulli_bits(ONE // 2, N // 4, Reused(1)), Fraction(1, 2))
 
 
 def test_bytes_that_are_reused_within_a_request():

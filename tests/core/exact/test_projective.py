@@ -1,7 +1,4 @@
-"""Points of a projective space as reports about buckets, by enumeration of all vectors.
-
-(`ProjectiveSpace` itself is tested with its mechanism, in `test_projective_geometry_response`.)
-"""
+"""Projective spaces: points, hyperplanes and reports about buckets, against vectors that are enumerated."""
 
 from __future__ import annotations
 
@@ -11,9 +8,43 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ldp_core.exact.projective import PointsAndZero
+from ldp_core.exact import projective
+from ldp_core.exact.projective import PointsAndZero, ProjectiveSpace
 
-from ..mechanisms.heavy_hitters.helpers import orthogonal, report_vectors, vector
+from .helpers import incidence, orthogonal, report_vectors, vector
+
+SPACES = [(2, 2), (3, 2), (11, 2), (2, 3), (3, 3), (5, 3), (2, 5), (3, 4), (5, 4)]
+
+
+@pytest.mark.parametrize(("field", "t"), SPACES)
+def test_supports_and_their_intersections(field, t):
+    space, supports = ProjectiveSpace(field, t), incidence(field, t)
+    assert supports.shape == (space.points, space.points)
+    assert set(supports.sum(axis=1)) == {space.support}
+    common = supports.astype(int) @ supports.T.astype(int)
+    assert set(common[~np.eye(space.points, dtype=bool)]) == {space.intersection}
+
+
+@pytest.mark.parametrize(("field", "t"), SPACES)
+def test_each_draw_is_another_point_of_the_right_set(field, t):
+    space, supports = ProjectiveSpace(field, t), incidence(field, t)
+    inside, outside = space.support, space.points - space.support
+    for code in range(space.points):
+        for count, agrees in ((inside, True), (outside, False)):
+            draws = np.arange(count, dtype=np.uint32)
+            drawn = space.draw(np.full(count, code, np.uint16), np.full(count, agrees), draws % inside, draws)
+            assert sorted(drawn.tolist()) == np.flatnonzero(supports[code] == agrees).tolist()
+
+
+@pytest.mark.parametrize(("field", "t"), SPACES)
+@pytest.mark.parametrize("block", [1, 1 << 15])
+def test_the_transform_is_the_product_with_the_matrix(monkeypatch, field, t, block):
+    monkeypatch.setattr(projective, "_BLOCK", block)
+    space = ProjectiveSpace(field, t)
+    counts = np.random.default_rng(t).integers(0, 1000, (3, space.points))
+    expected = counts @ incidence(field, t).T
+    for d in {1, 2, space.points // 2, field ** (t - 1), space.points}:
+        np.testing.assert_array_equal(space.supporters(counts, d), expected[:, :d])
 
 
 def channel(points: PointsAndZero, p: Fraction) -> list[list[Fraction]]:

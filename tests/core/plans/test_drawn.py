@@ -233,7 +233,7 @@ def test_consistent_estimates():
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_tallies_merge_and_travel(name, packed):
-    plan, n = PLANS[name], 3000
+    plan, n = PLANS[name], 1500
     values = {c: [m.domain.labels[i % len(m.domain.labels)] for i in range(n)] for c, m in plan.columns.items()}
     reports = plan.perturb(pa.record_batch(values), packed=packed)
     for c, m in plan.columns.items():

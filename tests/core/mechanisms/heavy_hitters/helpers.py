@@ -1,4 +1,4 @@
-"""A small space of texts, values in it, and vectors of its points."""
+"""A small space of texts, and values in it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,6 @@ def spread(n: int) -> pa.Array:
     return pa.array(SMALL.values(codes[np.arange(n) % len(codes)]))
 
 
-# ---- the channel of a row, by enumeration
-
-
-def vector(number: int, g: int, m: int) -> tuple[int, ...]:
-    return tuple(number // g**i % g for i in reversed(range(m)))
-
-
-def orthogonal(y, v, g) -> bool:
-    return sum(a * b for a, b in zip(y, (1, *v), strict=True)) % g == 0
-
-
 # ---- the search
 
 POPULATION = {"bead": 9000, "cafe": 6000, "a": 5000, "gag": 4000, "beef": 3000, "dad": 2500}
@@ -43,8 +32,3 @@ POPULATION = {"bead": 9000, "cafe": 6000, "a": 5000, "gag": 4000, "beef": 3000, 
 
 def population(n: int = 20_000) -> pa.Array:
     return pa.concat_arrays([words(**POPULATION), spread(n)])
-
-
-def report_vectors(g: int, m: int) -> list[int]:
-    """The vector of each report as a number to the base g: 0, and those whose highest digit that is not 0 is 1."""
-    return [0, *(v for k in range(m + 1) for v in range(g**k, 2 * g**k))]

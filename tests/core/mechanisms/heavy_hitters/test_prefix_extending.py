@@ -27,8 +27,9 @@ from ldp_core.exact.probability import fraction
 
 from ...acceptance import ACCEPTANCE
 from ...checks import check_binomial, exact_exp
+from ...exact.helpers import orthogonal, report_vectors, vector
 from ...examples import LETTERS
-from .helpers import POPULATION, SMALL, orthogonal, population, report_vectors, small, vector, words
+from .helpers import POPULATION, SMALL, population, small, words
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])

@@ -1,8 +1,7 @@
-"""Projective spaces by enumeration, for the tests of both projective geometry responses."""
+"""Examples of both projective geometry responses, and what their reports say."""
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -11,28 +10,9 @@ import pytest
 from ldp_core import Domain, HybridProjectiveGeometryResponse, ProjectiveGeometryResponse
 
 from ...enumeration import Every
+from ...exact.helpers import incidence
 
 PGR, HPGR = ProjectiveGeometryResponse, HybridProjectiveGeometryResponse
-
-
-# ---- the geometry, slowly
-
-
-def reports_of(field: int, t: int) -> list[tuple[int, ...]]:
-    """Vectors whose last digit that is not 0 is 1, in the order of the numbers that they are, lowest digit first."""
-    vectors = [v for v in itertools.product(range(field), repeat=t) if any(v) and [x for x in v if x][-1] == 1]
-    return sorted(vectors, key=lambda v: v[::-1])
-
-
-def values_of(field: int, t: int) -> list[tuple[int, ...]]:
-    """Vectors whose first digit that is not 0 is 1: those with the earliest 1 first, then in order of the rest."""
-    vectors = [v for v in itertools.product(range(field), repeat=t) if any(v) and next(x for x in v if x) == 1]
-    return sorted(vectors, key=lambda v: (v.index(1), v[::-1]))
-
-
-def incidence(field: int, t: int) -> np.ndarray:
-    """bool[values, reports]: <v, y> = 0 modulo the field."""
-    return np.array(values_of(field, t)) @ np.array(reports_of(field, t)).T % field == 0
 
 
 def channel(m, code: int) -> list[Fraction]:

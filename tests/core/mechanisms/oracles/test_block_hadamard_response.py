@@ -203,7 +203,7 @@ def marginals(m) -> np.ndarray:
 def test_marginals(name):
     """And rows or blocks of other values are found."""
     m = MECHANISMS[name]
-    codes = some_codes(m, 300_000)
+    codes = some_codes(m, 100_000)
     reports = m.reports.from_arrow(m.perturb(values_for(m, codes))).astype(int)
     supports = scores(m).T == 1
     check_marginals(codes, supports[reports], marginals(m))

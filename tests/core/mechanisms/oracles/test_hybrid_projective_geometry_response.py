@@ -10,8 +10,9 @@ import pytest
 
 from ...checks import check_marginals
 from ...enumeration import check_ratio, codes_of
+from ...exact.helpers import incidence
 from .helpers import check_moments, domain, estimates_of, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, channel, incidence, supported
+from .projective_helpers import HPGR, MECHANISMS, channel, supported
 
 
 def test_published_error_of_the_hybrid():
@@ -47,7 +48,7 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
 @pytest.mark.parametrize("name", ["HPGR", "HPGR none", "HPGR one block"])
 def test_marginals_of_the_hybrid(name):
     m = MECHANISMS[name]
-    codes = some_codes(m, 300_000)
+    codes = some_codes(m, 100_000)
     check_marginals(codes, supported(m, m.reports.from_arrow(m.perturb(values_for(m, codes)))), hybrid_table(m))
 
 

@@ -1,7 +1,4 @@
-"""Projective geometry response and its hybrid: every point for every value, other people's numbers, the geometry.
-
-The geometry is checked against vectors that are enumerated here, in plain Python.
-"""
+"""Projective geometry response and its hybrid: every point for every value, other people's numbers."""
 
 from __future__ import annotations
 
@@ -14,55 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_core import Keyed, ParameterError, ReportError, Tally, UnaryEncoding
-from ldp_core.exact import projective
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
 from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp, slow
 from ...enumeration import Every, check_oracle
+from ...exact.helpers import incidence
 from ...keyed_reference import SECRET, block
 from .helpers import check_moments, domain, estimates_of, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, PGR, channel, each, incidence, supported
-
-SPACES = [(2, 2), (3, 2), (11, 2), (2, 3), (3, 3), (5, 3), (2, 5), (3, 4), (5, 4)]
-
-
-@pytest.mark.parametrize(("field", "t"), SPACES)
-def test_supports_and_their_intersections(field, t):
-    space, supports = ProjectiveSpace(field, t), incidence(field, t)
-    assert supports.shape == (space.points, space.points)
-    assert set(supports.sum(axis=1)) == {space.support}
-    common = supports.astype(int) @ supports.T.astype(int)
-    assert set(common[~np.eye(space.points, dtype=bool)]) == {space.intersection}
-
-
-@pytest.mark.parametrize(("field", "t"), SPACES)
-def test_each_draw_is_another_point_of_the_right_set(field, t):
-    space, supports = ProjectiveSpace(field, t), incidence(field, t)
-    inside, outside = space.support, space.points - space.support
-    for code in range(space.points):
-        for count, agrees in ((inside, True), (outside, False)):
-            draws = np.arange(count, dtype=np.uint32)
-            drawn = space.draw(np.full(count, code, np.uint16), np.full(count, agrees), draws % inside, draws)
-            assert sorted(drawn.tolist()) == np.flatnonzero(supports[code] == agrees).tolist()
-
-
-@pytest.mark.parametrize(("field", "t"), SPACES)
-@pytest.mark.parametrize("block", [1, 1 << 15])
-def test_the_transform_is_the_product_with_the_matrix(monkeypatch, field, t, block):
-    monkeypatch.setattr(projective, "_BLOCK", block)
-    space = ProjectiveSpace(field, t)
-    counts = np.random.default_rng(t).integers(0, 1000, (3, space.points))
-    expected = counts @ incidence(field, t).T
-    for d in {1, 2, space.points // 2, field ** (t - 1), space.points}:
-        np.testing.assert_array_equal(space.supporters(counts, d), expected[:, :d])
-
+from .projective_helpers import HPGR, MECHANISMS, PGR, channel, each, supported
 
 # ---- known answers
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 5.0])
-@pytest.mark.parametrize(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 22000)])
+@pytest.mark.parametrize(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 2000)])
 def test_closed_forms(epsilon, field, d):
     m = PGR(range(d), epsilon=epsilon, field=field)
     t = next(t for t in range(2, 20) if sum(field**k for k in range(t)) >= d)

@@ -1,4 +1,4 @@
-"""CMS and HCMS: every function and every report in rational arithmetic; the papers' estimators; collisions; samples."""
+"""Both sketches: every function and report in rational arithmetic, the papers' estimators, collisions, samples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from ldp_core import (
 )
 from ldp_core.exact import random_functions
 from ldp_core.exact.random_functions import RandomFunctions
-from ldp_core.mechanisms.sketches import _numbered_bits
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
 
 from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
@@ -360,19 +359,6 @@ def test_accuracy_holds_whatever_the_values_are(kind):
 
 
 # ---- tallies, reports, keys
-
-
-@each
-def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
-    m = kind("int", epsilon=1.0, hashes=4, width=128)
-    reports = m.perturb(np.arange(3000))
-    groups = np.random.default_rng(0).integers(0, 5, 3000)
-    grouped = m.count_reports(reports, groups, 6)
-    monkeypatch.setattr(_numbered_bits, "_ROWS", 700)  # in blocks, some of which
-    in_order = np.argsort(reports if reports.ndim == 1 else reports[:, 0])  # are all of one function
-    np.testing.assert_array_equal(m.count_reports(reports[in_order], groups[in_order], 6), grouped)
-    monkeypatch.setattr(_numbered_bits, "_LONG", 0)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, 6), grouped)
 
 
 @each
