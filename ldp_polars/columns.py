@@ -8,7 +8,7 @@ its extension types unstable, so this is opt-in.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import polars as pl
@@ -42,6 +42,7 @@ def check_mechanism(mechanism: Mechanism) -> Mechanism:
 # ---- dtypes
 
 
+@lru_cache(maxsize=256)
 def dtype_of(arrow_type: pa.DataType) -> pl.DataType:
     """What Polars makes of an Arrow type."""
     return pl.Series(pa.array([], arrow_type)).dtype
@@ -95,6 +96,8 @@ def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
 
 def spread(values: pl.Series, there: pl.Series) -> pl.Series:
     """``values``, in order, in the rows that are ``there``, and null in the others."""
+    if there.all():
+        return values
     position = there.cum_sum().cast(pl.Int64) - 1
     return values.gather(position.set(~there, None))
 

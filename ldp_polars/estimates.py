@@ -280,20 +280,20 @@ def _of_tallies(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) ->
     estimate.check(check_mechanism(mechanism))
     return pl.map_batches(
         [as_expr(expr)],
-        EstimateTallies(mechanism, estimate),
-        return_dtype=estimate_dtype(estimate, mechanism),
+        _EstimateTallies(mechanism, estimate),
+        return_dtype=_dtype(estimate, mechanism),
         is_elementwise=True,
     )
 
 
-def estimate_dtype(estimate: Estimate[Any], mechanism: Mechanism) -> pl.DataType:
+def _dtype(estimate: Estimate[Any], mechanism: Mechanism) -> pl.DataType:
     """Dtype of an estimate: a Struct of its columns, or a List of such Structs."""
-    row = pl.Struct({field.name: dtype_of(field.type) for field in estimate.schema(mechanism)})
+    row = dtype_of(pa.struct(list(estimate.schema(mechanism))))
     return row if estimate.single else pl.List(row)
 
 
 @dataclass(frozen=True)
-class EstimateTallies:
+class _EstimateTallies:
     """What Polars calls back."""
 
     mechanism: Mechanism
@@ -303,8 +303,8 @@ class EstimateTallies:
         """Tallies -> estimates, row by row but all at once; null -> null."""
         [tallies] = inputs
         table, lengths = self.estimate.table(self.mechanism, *counts(tallies.drop_nulls(), self.mechanism))
-        rows = pl.DataFrame(table).to_struct(tallies.name)
+        rows = table.to_struct_array().combine_chunks()
         if not self.estimate.single:
-            offsets = np.concatenate(([0], np.cumsum(lengths)))
-            rows = pl.Series(tallies.name, pa.LargeListArray.from_arrays(pa.array(offsets), rows.to_arrow()))
-        return spread(rows.cast(return_dtype), tallies.is_not_null())
+            offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
+            rows = pa.LargeListArray.from_arrays(offsets, rows)
+        return spread(pl.Series(tallies.name, rows).cast(return_dtype), tallies.is_not_null())

@@ -132,7 +132,7 @@ def histograms(
     """
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
-    check_reports(reports, plan)
+    _check_reports(reports, plan)
     if not plan.oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     lazy = reports.lazy()
@@ -207,7 +207,7 @@ def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, /, path: str | Path, plan
     ...     ldp_polars.read_plan(file.name) == plan
     True
     """
-    check_reports(reports, plan)
+    _check_reports(reports, plan)
     reports.lazy().sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
 
 
@@ -228,7 +228,7 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     return PrivacyPlan.from_metadata({k.encode(): v.encode() for k, v in pl.read_parquet_metadata(path).items()})
 
 
-def check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
+def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
     """Raise `PlanError` unless the planned columns are there with the dtypes of the plan's reports.
 
     Raises:

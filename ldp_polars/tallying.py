@@ -37,7 +37,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     """
     if mechanism is None:
         return of_typed(expr, tally)
-    return _aggregated(expr, TallyReports(check_mechanism(mechanism)))
+    return _aggregated(expr, _TallyReports(check_mechanism(mechanism)))
 
 
 def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
@@ -58,10 +58,10 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
     [1, 2]
     """
-    return _aggregated(expr, MergeTallies(check_mechanism(mechanism)))
+    return _aggregated(expr, _MergeTallies(check_mechanism(mechanism)))
 
 
-def _aggregated(expr: pl.Expr | str, function: TallyReports | MergeTallies) -> pl.Expr:
+def _aggregated(expr: pl.Expr | str, function: _TallyReports | _MergeTallies) -> pl.Expr:
     return pl.map_batches([as_expr(expr)], function, return_dtype=tally_dtype(function.mechanism), returns_scalar=True)
 
 
@@ -72,7 +72,7 @@ def tally_dtype(mechanism: Mechanism) -> pl.Struct:
 
 
 @dataclass(frozen=True)
-class TallyReports:
+class _TallyReports:
     """What Polars calls back for `tally`."""
 
     mechanism: Mechanism
@@ -85,7 +85,7 @@ class TallyReports:
 
 
 @dataclass(frozen=True)
-class MergeTallies:
+class _MergeTallies:
     """What Polars calls back for `merge`."""
 
     mechanism: Mechanism
