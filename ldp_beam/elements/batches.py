@@ -15,9 +15,10 @@ from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from ldp_beam.elements.faults import NO_TIME, Faults
-from ldp_core import DtypeError, InputError, Mechanism, PlanError, ReportError
+from ldp_core import DtypeError, InputError, PlanError, ReportError
 from ldp_core.exact.arrays import I64, Bools
 from ldp_core.exact.arrow import plain
+from ldp_core.reports import ReportFormat
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -85,7 +86,7 @@ class Batch:
             labels.append(None)
         return codes.to_numpy(zero_copy_only=False).astype(np.int64), ["null" if t is None else t for t in labels]
 
-    def reports(self, name: str, mechanism: Mechanism) -> pa.Array:
+    def reports(self, name: str, form: ReportFormat) -> pa.Array:
         """The column of reports; see `required`."""
         return self.required(name)
 
@@ -145,9 +146,9 @@ class Lot:
         codes = [numbers.setdefault(text, len(numbers)) for text in values]
         return np.array(codes, np.int64), list(numbers)
 
-    def reports(self, name: str, mechanism: Mechanism) -> pa.Array:
+    def reports(self, name: str, form: ReportFormat) -> pa.Array:
         """The reports of this name; see `as_reports`."""
-        return as_reports(self.column(name), mechanism, name)
+        return as_reports(self.column(name), form, name)
 
     def event_times(self, name: str) -> tuple[I64, Bools | None]:
         """Times as `_event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or seconds."""
@@ -280,28 +281,28 @@ def find_time_faults(part: Part, name: str | None, faults: Faults) -> None:
             faults.add(name, NO_TIME, missing)
 
 
-def as_reports(values: list[Any], mechanism: Mechanism, column: str) -> pa.Array:
+def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
     """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type.
 
     Args:
         values: n reports: a bool, an integer or a text each; or a sequence of d bits; or of packed words.
 
     Raises:
-        ReportError: they are not of the mechanism's type or width.
+        ReportError: they are not of the format's type or width.
     """
     array = None
     with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
-        array = _converted(values, mechanism)
+        array = _converted(values, form)
     if array is None:
         raise ReportError(
-            f"column {column!r}: reports must be of type {mechanism.reports.arrow_type()} or "
-            f"{mechanism.reports.arrow_type(packed=True)}, as the mechanism makes them"
+            f"column {column!r}: reports must be of type {form.arrow_type()} or "
+            f"{form.arrow_type(packed=True)}, as the mechanism makes them"
         )
     return array
 
 
-def _converted(values: list[Any], mechanism: Mechanism) -> pa.Array:
-    plain, packed = mechanism.reports.arrow_type(), mechanism.reports.arrow_type(packed=True)
+def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
+    plain, packed = form.arrow_type(), form.arrow_type(packed=True)
     if not (pa.types.is_fixed_size_list(plain) and pa.types.is_boolean(plain.value_type)):
         return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
     are_bits = [v is not None and len(v) == plain.list_size for v in values]

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.elements.rows import DeadLetter
-from ldp_core import Domain, DtypeError, FrequencyOracle, LdpError, Mechanism, PlanError
+from ldp_core import Domain, DtypeError, LdpError, PlanError
 from ldp_core.exact.arrays import Bools
 from ldp_core.exact.arrow import PYTHON_TYPES
 from ldp_core.inputs.base import Inputs
+from ldp_core.reports import Nullable, ReportFormat, Value
 
 # The reasons of a `DeadLetter`. Of a record:
 NULL = "null"
@@ -114,40 +115,40 @@ def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
     return [v if ok else None for v, ok in zip(values, right, strict=True)], ~np.array(right, bool)
 
 
-def check_reports(reports: pa.Array | None, mechanism: Mechanism, column: str, faults: Faults) -> None:
-    """Note which of n reports ``mechanism`` cannot read; None if there is no such column."""
+def check_reports(reports: pa.Array | None, form: ReportFormat, column: str, faults: Faults) -> None:
+    """Note which of n reports are not of this format; None if there is no such column."""
     if reports is None:
         faults.add(column, NO_COLUMN)
         return
-    if not _readable(reports.slice(0, 0), mechanism):
+    if not _readable(reports.slice(0, 0), form):
         faults.add(column, WRONG_TYPE)
         return
     missing = reports.is_null().to_numpy(zero_copy_only=False)
-    if not mechanism.reports.nullable:
+    if not form.nullable:
         faults.add(column, NULL, missing)
-    # Where a report is a value: look it up.
-    if isinstance(mechanism, FrequencyOracle) and mechanism.reports.arrow_type() == mechanism.domain.report_type:
-        declared = Domain(mechanism.domain.arrow_values.to_pylist())
+    inner = form.inner if isinstance(form, Nullable) else form
+    if isinstance(inner, Value):  # look it up
+        declared = Domain(inner.domain.arrow_values.to_pylist())
         faults.add(column, NOT_A_REPORT, declared.refuses(reports) & ~missing)
         return
     unreadable = np.zeros(len(reports), bool)
-    unreadable[_unreadable(reports, 0, mechanism)] = True
+    unreadable[_unreadable(reports, 0, form)] = True
     faults.add(column, NOT_A_REPORT, unreadable)
 
 
-def _readable(reports: pa.Array, mechanism: Mechanism) -> bool:
+def _readable(reports: pa.Array, form: ReportFormat) -> bool:
     try:
-        mechanism.reports.from_arrow(reports)
+        form.from_arrow(reports)
     except LdpError:
         return False
     return True
 
 
-def _unreadable(reports: pa.Array, start: int, mechanism: Mechanism) -> list[int]:
-    """Positions of unreadable reports, by halving: only a mechanism knows what its reports look like."""
-    if not len(reports) or _readable(reports, mechanism):
+def _unreadable(reports: pa.Array, start: int, form: ReportFormat) -> list[int]:
+    """Positions of unreadable reports, by halving: only the format knows what its reports look like."""
+    if not len(reports) or _readable(reports, form):
         return []
     if len(reports) == 1:
         return [start]
     half = len(reports) // 2
-    return _unreadable(reports[:half], start, mechanism) + _unreadable(reports[half:], start + half, mechanism)
+    return _unreadable(reports[:half], start, form) + _unreadable(reports[half:], start + half, form)

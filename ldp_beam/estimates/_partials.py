@@ -141,7 +141,8 @@ class TallyReports(PartialTallies):
     @override
     def natives(self, part: Part) -> Native:
         self.check_schema(part.schema)
-        return self._mechanism.reports.from_arrow(part.reports(self._column, self._mechanism), column=self._column)
+        form = self._mechanism.reports
+        return form.from_arrow(part.reports(self._column, form), column=self._column)
 
     @override
     def check_schema(self, schema: pa.Schema) -> None:
@@ -172,13 +173,13 @@ class TallyReports(PartialTallies):
             unlike = np.array([not self._is_like_a_report(value) for value in reports], bool)
             faults.add(self._column, NOT_A_REPORT, unlike)
             likely = [None if odd else value for value, odd in zip(reports, unlike.tolist(), strict=True)]
-            reports = as_reports(likely, self._mechanism, self._column)
-        check_reports(reports, self._mechanism, self._column, faults)
+            reports = as_reports(likely, self._mechanism.reports, self._column)
+        check_reports(reports, self._mechanism.reports, self._column, faults)
         super().find_faults(part, faults)
 
     def _is_like_a_report(self, value: Any) -> bool:
         try:
-            as_reports([value], self._mechanism, self._column)
+            as_reports([value], self._mechanism.reports, self._column)
         except ReportError:
             return False
         return True

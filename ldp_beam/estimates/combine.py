@@ -113,7 +113,7 @@ class TallyCombineFn(beam.CombineFn):
             else:
                 single.append(element)
         if single:
-            accumulator.add(self._mechanism.tally(as_reports(single, self._mechanism, "reports")))
+            accumulator.add(self._mechanism.tally(as_reports(single, self._mechanism.reports, "reports")))
         return accumulator
 
     @override

@@ -296,7 +296,7 @@ def test_a_bad_report_does_not_make_unanswered_ones_dead_letters(column):
     unanswered = sum(r is None or r == [None] * 9 for r in reports)
     assert unanswered > 100
     faults = Faults(200)
-    check_reports(batch.column(column), plan[column], column, faults)
+    check_reports(batch.column(column), plan[column].reports, column, faults)
     assert faults.good.all()
     spoiled = {"os": "mainframe", "crashed": None, "level": [True, None] + [False] * 7}[column]
     if column == "crashed":  # any Boolean is a report
@@ -304,7 +304,7 @@ def test_a_bad_report_does_not_make_unanswered_ones_dead_letters(column):
     reports[answered] = spoiled
     kind = pa.string() if column == "os" else batch.column(column).type
     faults = Faults(200)
-    check_reports(pa.array(reports, kind), plan[column], column, faults)
+    check_reports(pa.array(reports, kind), plan[column].reports, column, faults)
     assert np.flatnonzero(~faults.good).tolist() == [answered]
 
 

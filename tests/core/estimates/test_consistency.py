@@ -207,7 +207,7 @@ def test_what_is_consistent_stays(counts):
 def test_norm_sub_is_never_farther_from_the_truth(name):
     """The projection onto a convex set that holds the truth: in every draw, not only on average."""
     m, true = SEVERAL[name], zipf(5000, 16, 1.2)
-    e = m.debias(5000, count_reports(np.random.default_rng(), m, true, 500))[0]
+    e = m.debias(5000, count_reports(np.random.default_rng(1), m, true, 500))[0]
     c = consistent(e, 5000, "norm-sub")
     assert np.all(((c - true) ** 2).sum(-1) <= ((e - true) ** 2).sum(-1) * (1 + 1e-12))
 
@@ -368,7 +368,7 @@ def any_left(make_threshold_of, repeats=20_000, d=64, n=200_000):
     m = UnaryEncoding(range(d), epsilon=1.0)
     true = np.zeros(d, int)
     true[0] = n
-    e = m.debias(n, count_reports(np.random.default_rng(), m, true, repeats))[0]
+    e = m.debias(n, count_reports(np.random.default_rng(1), m, true, repeats))[0]
     return int(np.count_nonzero(make_threshold_of(e, n, m)[:, 1:].any(-1))), repeats
 
 
