@@ -8,6 +8,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 import ldp_beam
 from ldp_core import PrivacyPlan, UnaryEncoding
@@ -20,11 +21,11 @@ RECORDS = [{"v": i % 64, "id": i} for i in range(30)]
 BATCHES = [pa.RecordBatch.from_pylist(RECORDS[i : i + 10]) for i in range(0, 30, 10)]
 
 
-def reports_seen(stabilize, elements):
+def reports_seen(stabilize, elements, windows):
     """What two consumers with side effects see: id -> the distinct reports of the record; and how many sightings."""
     p = beam.Pipeline("FnApiRunner", options=PipelineOptions(["--direct_runner_bundle_repeat=2"]))
     sinks = [Collector(), Collector()]
-    reports = p | beam.Create(elements) | ldp_beam.Perturb(PLAN, stabilize=stabilize)
+    reports = p | beam.Create(elements) | beam.WindowInto(windows) | ldp_beam.Perturb(PLAN, stabilize=stabilize)
     for i, sink in enumerate(sinks):
         _ = reports | f"Sink{i}" >> sink | f"Shuffle{i}" >> beam.Reshuffle()
     p.run().wait_until_finish()
@@ -37,16 +38,23 @@ def reports_seen(stabilize, elements):
     return distinct, sightings
 
 
-@pytest.mark.parametrize("elements", [RECORDS, BATCHES], ids=["single", "batches"])
-def test_a_repeated_bundle_shows_one_report_of_each_record(elements):
-    distinct, sightings = reports_seen(True, elements)
+forms = pytest.mark.parametrize(
+    ("elements", "windows"),
+    [(RECORDS, GlobalWindows()), (BATCHES, GlobalWindows()), (BATCHES, FixedWindows(10))],
+    ids=["single", "batches", "batches in windows"],
+)
+
+
+@forms
+def test_a_repeated_bundle_shows_one_report_of_each_record(elements, windows):
+    distinct, sightings = reports_seen(True, elements, windows)
     assert sightings > 60, "the bundles were not repeated: the test shows nothing"
     assert all(len(reports) == 1 for reports in distinct.values())
 
 
-@pytest.mark.parametrize("elements", [RECORDS, BATCHES], ids=["single", "batches"])
-def test_without_the_reshuffle_it_would_show_several(elements):
-    distinct, _ = reports_seen(False, elements)
+@forms
+def test_without_the_reshuffle_it_would_show_several(elements, windows):
+    distinct, _ = reports_seen(False, elements, windows)
     assert all(len(reports) > 1 for reports in distinct.values())
 
 

@@ -137,7 +137,7 @@ def test_a_message_that_the_server_does_not_deliver_once_is_seen(run_until, monk
             accept(self, *arguments)
 
     monkeypatch.setattr(PubSub, "_accept", accept_the_eighth)
-    monkeypatch.setattr(live, "_PATIENCE", 1.5)
+    monkeypatch.setattr(live, "_PATIENCE", 2.0)
     code, out = run_until(lambda text: closed_windows(text) >= 3)
     assert code == 1
     for sent, counted, late, dead in balances(out).values():
