@@ -105,6 +105,18 @@ def check_rows_independent(bits: np.ndarray, probabilities: np.ndarray) -> None:
         check_binomial((bits[:, :-1] & bits[:, 1:]).sum(axis=0), n, p[:-1] * p[1:])
 
 
+def check_moments(estimates, true, variance, sigmas: float = 3) -> None:
+    """Mean and variance of runs are so many standard errors near what they should be: for noise that is seeded.
+
+    ``estimates`` are float[runs] or float[runs, values]; their standard errors are those of the normal distribution.
+    """
+    runs, variance = len(estimates), np.asarray(variance, float)
+    bias = (estimates.mean(axis=0) - true) / np.sqrt(variance / runs)
+    assert np.abs(bias).max() < sigmas, f"mean: {np.abs(bias).max():.1f} standard errors"
+    spread = (estimates.var(axis=0, ddof=1) / variance - 1) / np.sqrt(2 / (runs - 1))
+    assert np.abs(spread).max() < sigmas, f"variance: {np.abs(spread).max():.1f} standard errors"
+
+
 def empirical_epsilon(reports_of: list[np.ndarray]) -> float:
     """A lower bound of epsilon from samples: the best ln(TPR_low / FPR_high) over pairs of inputs and outputs.
 

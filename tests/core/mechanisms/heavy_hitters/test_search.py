@@ -12,13 +12,14 @@ from scipy import stats
 from ldp_core import HeavyHitters, Keystream, Prefixes
 from ldp_core.mechanisms.heavy_hitters import _search as pe
 
-from ...checks import FALSE_ALARM, check_binomial, exact_exp
+from ...checks import FALSE_ALARM, check_binomial, check_moments, exact_exp
 from .helpers import SMALL, small, spread, words
 
 # ---- estimates
 
 N = 4000
 SHARES = (0.0, 0.3)
+TRUE = N * np.array(SHARES)
 
 
 def estimated(m: HeavyHitters, repeats: int, key: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,14 +42,6 @@ def estimated(m: HeavyHitters, repeats: int, key: int) -> tuple[np.ndarray, np.n
     return np.array(counts), np.array(errors)
 
 
-def check_estimates(counts: np.ndarray, variances: np.ndarray) -> None:
-    """Mean and variance within 3.5 of their standard errors of what they should be (seeded: no false alarm)."""
-    repeats = len(counts)
-    mean, variance = counts.mean(axis=0), counts.var(axis=0, ddof=1)
-    assert (np.abs(mean - np.array(SHARES) * N) < 3.5 * np.sqrt(variances / repeats)).all(), mean
-    assert (np.abs(variance / variances - 1) < 3.5 * np.sqrt(2 / repeats)).all(), variance / variances
-
-
 def expected_variances(m: HeavyHitters) -> np.ndarray:
     """Of counts of all N records estimated from those at the last level, a random part of them.
 
@@ -67,7 +60,7 @@ def test_estimates_are_unbiased_and_vary_as_the_formula_says(levels):
     m = small(3.0, levels=levels, rows=16, width=512)
     counts, errors = estimated(m, 150, key=5)
     expected = expected_variances(m)
-    check_estimates(counts, expected)
+    check_moments(counts, TRUE, expected, 3.5)
     np.testing.assert_allclose((errors**2).mean(axis=0), expected, rtol=0.1)
 
 
@@ -75,7 +68,7 @@ def test_a_debias_that_forgets_the_sampling_of_levels_is_found():
     m = small(3.0, rows=16, width=512)
     counts, _ = estimated(m, 50, key=5)
     with pytest.raises(AssertionError):
-        check_estimates(counts / len(m.levels), expected_variances(m))
+        check_moments(counts / len(m.levels), TRUE, expected_variances(m), 3.5)
 
 
 def estimated_slowly(level: pe.Level, table: np.ndarray, candidates: np.ndarray, passes: int) -> np.ndarray:

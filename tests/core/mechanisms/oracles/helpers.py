@@ -203,10 +203,3 @@ def estimates_of(m, shares: dict[int, float], n: int, repeats: int) -> np.ndarra
     reports = m.reports.from_arrow(m.perturb(pa.array(np.tile(codes, repeats)), randomness=noise))
     counts = m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats)
     return m.debias(n, counts)[0]
-
-
-def check_moments(estimates: np.ndarray, true: float, variance: float) -> None:
-    """Mean and variance within 3 standard errors (of the normal distribution); the noise is seeded."""
-    k = len(estimates)
-    assert abs(estimates.mean() - true) < 3 * math.sqrt(variance / k)
-    assert abs(estimates.var(ddof=1) / variance - 1) < 3 * math.sqrt(2 / k)

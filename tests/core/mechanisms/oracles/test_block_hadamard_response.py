@@ -24,10 +24,10 @@ from ldp_core import (
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
 
-from ...checks import check_marginals, exact_exp
+from ...checks import check_marginals, check_moments, exact_exp
 from ...enumeration import Every, check_ratio, codes_of
 from ...keyed_reference import SECRET, block
-from .helpers import check_moments, domain, estimates_of, some_codes, values_for
+from .helpers import domain, estimates_of, some_codes, values_for
 
 BHR = BlockHadamardResponse
 MECHANISMS = {

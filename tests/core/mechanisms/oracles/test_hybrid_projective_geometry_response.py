@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ...checks import check_marginals
+from ...checks import check_marginals, check_moments
 from ...enumeration import check_ratio, codes_of
 from ...exact.helpers import incidence
-from .helpers import check_moments, domain, estimates_of, some_codes, values_for
+from .helpers import domain, estimates_of, some_codes, values_for
 from .projective_helpers import HPGR, MECHANISMS, channel, supported
 
 

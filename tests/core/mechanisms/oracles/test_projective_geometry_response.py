@@ -14,11 +14,11 @@ from ldp_core import Keyed, ParameterError, ReportError, Tally, UnaryEncoding
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
-from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp, slow
+from ...checks import check_marginals, check_moments, check_rows_independent, check_uniform, exact_exp, slow
 from ...enumeration import Every, check_oracle
 from ...exact.helpers import incidence
 from ...keyed_reference import SECRET, block
-from .helpers import check_moments, domain, estimates_of, some_codes, values_for
+from .helpers import domain, estimates_of, some_codes, values_for
 from .projective_helpers import HPGR, MECHANISMS, PGR, channel, each, supported
 
 # ---- known answers
@@ -127,14 +127,6 @@ def test_a_product_of_the_wrong_digits_is_found(monkeypatch):
     monkeypatch.setattr(ProjectiveSpace, "_product", lambda self, a, b: real(self, a, b * 2))
     with pytest.raises(AssertionError, match="probability"):
         check_marginals(codes, supported(m, m.perturb(codes)), expected)
-
-
-@pytest.mark.parametrize("name", ["PGR", "PGR other"])
-def test_estimates_are_unbiased_with_the_stated_variance(name):
-    m = MECHANISMS[name]
-    estimates = estimates_of(m, {0: 0.3, 5: 0.7}, 500, 1000)
-    check_moments(estimates[:, 0], 150, m.variance(500, 150))
-    check_moments(estimates[:, 1], 0, m.variance(500, 0))
 
 
 def test_a_wrong_epsilon_is_found_in_the_moments():
