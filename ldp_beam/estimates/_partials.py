@@ -21,6 +21,7 @@ from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.elements.windows import Groups, group, slots
 from ldp_core import Keystream, Mechanism, MechanismMismatchError, ReportError, Tally
 from ldp_core.exact.arrays import I64
+from ldp_core.exact.transforms import some_groups
 from ldp_core.plans.plan import plan_of, refuse_reports
 from ldp_core.plans.provenance import check_made_by
 from ldp_core.reports import Native
@@ -110,18 +111,9 @@ class PartialTallies(RecordsDoFn):
 
     def _tallies(self, natives: Native, groups: Groups) -> Iterator[Tally]:
         """One tally for each group, of a bounded number of groups at a time."""
-        of_record, n_groups = groups.of_record, len(groups.key)
         at_once = max(_CELLS // self._mechanism.counters, 1)
-        if n_groups > at_once and np.any(of_record[1:] < of_record[:-1]):
-            order = np.argsort(of_record, kind="stable")
-            natives, of_record = natives.take(order, axis=0), of_record.take(order)
-        for first in range(0, n_groups, at_once):
-            last = min(first + at_once, n_groups)
-            some, numbers = natives, of_record
-            if n_groups > at_once:
-                start, stop = np.searchsorted(of_record, (first, last))
-                some, numbers = natives[start:stop], of_record[start:stop] - first
-            counts = self._mechanism.count_reports(some, numbers, last - first)
+        for first, last, some, of in some_groups(natives, groups.of_record, len(groups.key), at_once):
+            counts = self._mechanism.count_reports(some, of, last - first)
             for n, support in zip(groups.size[first:last].tolist(), counts, strict=True):
                 yield Tally(n, support, self._fingerprint)
 

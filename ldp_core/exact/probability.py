@@ -53,16 +53,29 @@ def ceil_threshold(probability: Fraction) -> int:
     return max(math.ceil(probability * ONE), 1)
 
 
-def agreement(epsilon: Fraction | float, symbols: int = 2) -> int:
-    """The threshold of e^epsilon / (e^epsilon + symbols - 1), rounded down.
+def agreement(epsilon: Fraction | float, symbols: int = 2, favoured: int = 1) -> int:
+    """The threshold of f e^epsilon / (f e^epsilon + symbols - f), rounded down, with f = ``favoured``.
 
-    So probable may one of the symbols be, if the others have equal probabilities.
+    So probable may it be to report one of the f symbols that a value favours, if all of these are equally probable and
+    all others are.
 
     >>> agreement(1.0) / ONE
     0.7310585786300049
     """
+    weight = favoured * exp_below(epsilon)
+    return floor_threshold(weight / (weight + symbols - favoured))
+
+
+def keeping(epsilon: Fraction | float, symbols: int) -> int:
+    """The threshold of (e^epsilon - 1) / (e^epsilon - 1 + symbols), rounded down.
+
+    So often may one of the symbols be kept, if otherwise one is drawn uniformly from all, this one included.
+
+    >>> keeping(1.0, 2) / ONE  # and half of the others agree by chance: see `agreement`
+    0.46211715726000974
+    """
     e = exp_below(epsilon)
-    return floor_threshold(e / (e - 1 + symbols))
+    return floor_threshold((e - 1) / (e - 1 + symbols))
 
 
 def fraction(threshold: int) -> Fraction:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ldp_core.exact.arrays import I64, Codes
 
@@ -29,18 +31,25 @@ def count_numbers(numbers: Codes, groups: I64, n_groups: int, k: int) -> I64:
     return out[None]
 
 
-def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
-    """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
-    step = max(_CELLS // k, 1)
+def some_groups(
+    values: npt.NDArray[Any], groups: I64, n_groups: int, step: int
+) -> Iterator[tuple[int, int, npt.NDArray[Any], I64]]:
+    """The rows of ``step`` groups at a time: (first, last, their values, the group of each, counted from ``first``)."""
     if n_groups > step and np.any(groups[1:] < groups[:-1]):
         order = np.argsort(groups, kind="stable")
-        cells, groups = cells[order], groups[order]
+        values, groups = values.take(order, axis=0), groups.take(order)
     for first in range(0, n_groups, step):
         last = min(first + step, n_groups)
-        some, of = cells, groups
+        some, of = values, groups
         if n_groups > step:
             start, stop = np.searchsorted(groups, (first, last))
-            some, of = cells[start:stop], groups[start:stop] - first
+            some, of = values[start:stop], groups[start:stop] - first
+        yield first, last, some, of
+
+
+def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
+    """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
+    for first, last, some, of in some_groups(cells, groups, n_groups, max(_CELLS // k, 1)):
         at = some if last == first + 1 else of * k + some
         yield first, last, np.bincount(at, minlength=(last - first) * k).reshape(-1, k)
 

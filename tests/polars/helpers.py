@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import subprocess
 import sys
@@ -18,6 +19,24 @@ from ldp_core import Domain, Mechanism, RandomizedResponse, UnaryEncoding
 def some(params: Iterable[str], *default: str) -> list[Any]:
     """Parameters, of which all but the ``default`` ones are slow."""
     return [name if name in default else pytest.param(name, marks=pytest.mark.slow) for name in params]
+
+
+N = 300
+
+
+XYZ = ["x", "y", "z"]
+
+
+FRAME = pl.DataFrame(
+    {
+        "e": pl.Series([XYZ[i % 3] for i in range(N)], dtype=pl.Enum(XYZ)),
+        "f": pl.Series([XYZ[i % 2] for i in range(N)], dtype=pl.Enum(XYZ)),
+        "b": [i % 2 == 0 for i in range(N)],
+        "i": list(range(N)),
+        "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(N - 1)] + [None],
+    }
+)
+"""Columns whose dtype declares a domain, and others."""
 
 
 STRINGS = ["ios", "android", "web"]

@@ -28,7 +28,7 @@ from ldp_core import errors as core_errors
 from ldp_polars import columns
 from ldp_polars.tallying import tally_dtype
 
-from .helpers import FEW, MECHANISMS, STRINGS, histogram_dtype, records, some
+from .helpers import FEW, FRAME, MECHANISMS, STRINGS, XYZ, N, histogram_dtype, records, some
 
 LABELS = ["ios", "android"]
 RR, UE = RandomizedResponse(LABELS, epsilon=1.0), UnaryEncoding(LABELS, epsilon=1.0)
@@ -232,23 +232,6 @@ def test_enum_codes_at_the_width_limits(labels, unmatched):
 
 
 # ---- domains that a column's dtype declares
-
-
-N = 300
-
-
-XYZ = ["x", "y", "z"]
-
-
-FRAME = pl.DataFrame(
-    {
-        "e": pl.Series([XYZ[i % 3] for i in range(N)], dtype=pl.Enum(XYZ)),
-        "f": pl.Series([XYZ[i % 2] for i in range(N)], dtype=pl.Enum(XYZ)),
-        "b": [i % 2 == 0 for i in range(N)],
-        "i": list(range(N)),
-        "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(N - 1)] + [None],
-    }
-)
 
 
 def test_an_enum_declares_its_domain(run):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import pickle
 import sys
@@ -20,26 +19,9 @@ from ldp_core import (
 )
 from ldp_polars import planned
 
-from .helpers import child
+from .helpers import FRAME, XYZ, child
 
-N = 300
-
-
-LABELS = ["x", "y", "z"]
-
-
-FRAME = pl.DataFrame(
-    {
-        "e": pl.Series([LABELS[i % 3] for i in range(N)], dtype=pl.Enum(LABELS)),
-        "f": pl.Series([LABELS[i % 2] for i in range(N)], dtype=pl.Enum(LABELS)),
-        "b": [i % 2 == 0 for i in range(N)],
-        "i": list(range(N)),
-        "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(N - 1)] + [None],
-    }
-)
-
-
-MECHANISM = UnaryEncoding(LABELS, epsilon=1.0)
+MECHANISM = UnaryEncoding(XYZ, epsilon=1.0)
 
 
 @pytest.fixture
@@ -56,7 +38,7 @@ def no_cloudpickle(monkeypatch):
 def queries(lazy, **noise):
     """One for each way to say what is perturbed."""
     e, typed = pl.col("e").ldp, pl.col("e").ldp.unary_encode(epsilon=1.0, typed=True, **noise)
-    drawn = PrivacyPlan.sampled({"e": LABELS, "b": [False, True]}, epsilon=1.0)
+    drawn = PrivacyPlan.sampled({"e": XYZ, "b": [False, True]}, epsilon=1.0)
     return {
         "mechanism": lazy.select(e.unary_encode(MECHANISM, **noise)),
         "declared": lazy.select(e.unary_encode(epsilon=1.0, **noise)),

@@ -32,7 +32,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
@@ -97,8 +97,7 @@ class BlockHadamardResponse(BlockReports):
     @cached_property
     def _force(self) -> int:
         """T as an integer over 2^64, rounded down."""
-        e = exp_below(self.epsilon)
-        return floor_threshold((e - 1) / (e - 1 + 2 * self.blocks))
+        return keeping(self.epsilon, 2 * self.blocks)
 
     @property
     @override

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
@@ -107,8 +107,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     @cached_property
     def _agree(self) -> int:
         """Probability of a point that supports the true value, as an integer over 2^64, rounded down."""
-        e, s = exp_below(self.epsilon), self.space.support
-        return floor_threshold(e * s / ((e - 1) * s + self.points))
+        return agreement(self.epsilon, self.points, self.space.support)
 
     @property
     @override

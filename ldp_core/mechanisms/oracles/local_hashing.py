@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes, select
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import check_resolved, exp_below, fraction, keeping
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
@@ -111,8 +111,7 @@ class LocalHashing(FrequencyOracle):
     @cached_property
     def _keep(self) -> int:
         """Integer threshold of keeping the bucket; otherwise it is drawn uniformly from all g, its own included."""
-        e = exp_below(self.epsilon)
-        return floor_threshold((e - 1) / (e - 1 + self.g))
+        return keeping(self.epsilon, self.g)
 
     @cached_property
     def _pair(self) -> tuple[Fraction, Fraction]:

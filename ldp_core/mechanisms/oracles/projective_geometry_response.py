@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.primes import primes_to
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
@@ -93,8 +93,7 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     @cached_property
     def _agree(self) -> int:
         """P as an integer over 2^64, rounded down."""
-        e, space = exp_below(self.epsilon), self.space
-        return floor_threshold(e * space.support / ((e - 1) * space.support + space.points))
+        return agreement(self.epsilon, self.space.points, self.space.support)
 
     @cached_property
     def _pair(self) -> tuple[Fraction, Fraction]:

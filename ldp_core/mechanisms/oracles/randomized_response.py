@@ -23,9 +23,9 @@ from ldp_core.exact.probability import (
     agreement,
     ceil_threshold,
     check_resolved,
-    exp_below,
     floor_threshold,
     fraction,
+    keeping,
     log_above,
 )
 from ldp_core.exact.sampling import ONE
@@ -102,8 +102,7 @@ class RandomizedResponse(FrequencyOracle):
         if d == 2:
             p = fraction(agreement(self.epsilon))
             return p, 1 - p
-        e = exp_below(self.epsilon)
-        keep = fraction(floor_threshold((e - 1) / (e - 1 + d)))
+        keep = fraction(keeping(self.epsilon, d))
         return keep + (1 - keep) / d, (1 - keep) / d
 
     @cached_property

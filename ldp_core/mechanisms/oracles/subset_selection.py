@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes, select
-from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
+from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
@@ -77,8 +77,7 @@ class SubsetSelection(FrequencyOracle):
     @cached_property
     def _include(self) -> int:
         """P as an integer over 2^64, rounded down."""
-        weight = self.k * exp_below(self.epsilon)
-        return floor_threshold(weight / (weight + self.domain.size - self.k))
+        return agreement(self.epsilon, self.domain.size, self.k)
 
     @cached_property
     def _start(self) -> int:

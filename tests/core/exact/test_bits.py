@@ -10,19 +10,7 @@ from hypothesis import strategies as st
 from ldp_core.exact import bits, sampling
 from ldp_core.reports.bits import clear_padding, row_bytes
 
-sizes = st.one_of(st.integers(1, 300), st.sampled_from([1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 256]))
-seeds = st.integers(0, 2**32)
-
-
-def random_rows(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A Boolean matrix and the same as rows of bytes."""
-    rng = np.random.default_rng(seed)
-    matrix = rng.random((n, d)) < rng.random()
-    return matrix, np.packbits(matrix, axis=1, bitorder="little")
-
-
-def unpacked(rows: np.ndarray, d: int) -> np.ndarray:
-    return np.unpackbits(rows, axis=1, bitorder="little", count=d).astype(bool)
+from ..bit_rows import random_rows, seeds, sizes, unpacked
 
 
 @given(sizes, st.integers(0, 3000), seeds)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from ldp_core import Domain, ReportError, UnaryEncoding
 from ldp_core.reports import Bits
 
+from ..bit_rows import random_rows, seeds, sizes, unpacked
+
 
 def refused(m, reports, *words):
     with pytest.raises(ReportError) as caught:
@@ -75,21 +77,6 @@ def test_reports_as_numpy_and_lists():
 
 
 # ---- layouts
-
-
-sizes = st.one_of(st.integers(1, 300), st.sampled_from([1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 256]))
-seeds = st.integers(0, 2**32)
-
-
-def random_rows(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A Boolean matrix and the same as rows of bytes."""
-    rng = np.random.default_rng(seed)
-    matrix = rng.random((n, d)) < rng.random()
-    return matrix, np.packbits(matrix, axis=1, bitorder="little")
-
-
-def unpacked(rows: np.ndarray, d: int) -> np.ndarray:
-    return np.unpackbits(rows, axis=1, bitorder="little", count=d).astype(bool)
 
 
 @given(sizes, st.integers(0, 40), seeds)
