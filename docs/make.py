@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "PrivacyPlan compare_plans",
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
+        "Clients that lie": ("mechanisms", "Influence"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Errors": (
             "",

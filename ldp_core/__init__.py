@@ -59,6 +59,7 @@ from ldp_core.plans.fake import FakeDataColumn as FakeDataColumn
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import expected_error, recommend, required_epsilon, required_n
 from ldp_core.plans.sampled import SampledColumn as SampledColumn
+from ldp_core.poisoning import Influence
 from ldp_core.tally import Tally
 
 # (What is imported ``as`` itself is for tests and for those who extend the library.)
@@ -80,6 +81,7 @@ __all__ = [
     "HistogramEstimate",
     "Hybrid",
     "HybridProjectiveGeometryResponse",
+    "Influence",
     "InputError",
     "Interval",
     "Keyed",

@@ -21,14 +21,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
-from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.exact.probability import log_above
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
-from ldp_core.parameters import Declared
+from ldp_core.parameters import Declared, check_open
+from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, ReportFormat
 from ldp_core.tally import Tally
 
@@ -223,6 +224,101 @@ class Mechanism(Declared, ABC):
                 f"column {column!r}: reports must be of type {self.reports.arrow_type()}, or a numpy array of it"
             )
         return array
+
+    # ---- what clients that lie can do; see `ldp_core.poisoning`
+
+    def influence(self) -> Influence:
+        """By how much one more report, whatever it says, moves estimates.
+
+        Of a frequency oracle: estimated counts, to which an honest report adds 1 on average. Exact, or a bound where
+        the mechanism says so.
+
+        Raises:
+            ParameterError: it is not known, or there is no bound.
+        """
+        raise ParameterError(f"{self.name} has no known bound of what one report moves")
+
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        """The most that the maximal gain attack adds to the estimated counts of ``targets`` values together.
+
+        (X. Cao, J. Jia, N. Gong, USENIX Security 2021.) For the values for which it is the most. As a share of n honest
+        reports and the fake ones it is this over n + ``fake``, less ``fake`` / (n + ``fake``) times what share of the
+        honest people holds the targets.
+
+        Args:
+            fake: number of fake reports.
+            targets: number of values whose counts are to be raised.
+
+        Raises:
+            ParameterError: a number that is not permitted; or what one report moves has no known bound.
+        """
+        raise ParameterError(f"{self.name} has no known bound of what fake reports gain")
+
+    def suspicious(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> Bools:
+        """Which reports an honest client hardly ever sends: their number of ones (or sum) is too small or too large.
+
+        This finds crude attacks only, such as vectors of all ones. Who sets as many ones as an honest client does is
+        not seen, wherever they are: `worst_gain` says what such reports can do with the ones that they have.
+
+        Args:
+            reports: what `perturb` returned, in either layout.
+            false_alarm: the most that the probability may be that an honest report, of whatever value, is suspicious;
+                in (0, 1).
+            column: what to call the reports in an error message.
+
+        Returns:
+            Boolean array, one a report.
+
+        Raises:
+            ReportError: see `tally`.
+            ParameterError: false_alarm outside (0, 1); or nothing of the kind is known of these reports.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> m = UnaryEncoding(range(40), epsilon=1.0)
+        >>> m.suspicious([[True] * 40, [True, False] * 20]).tolist()
+        [True, False]
+        """
+        check_open("false_alarm", false_alarm)
+        return self.unlikely(
+            self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column), false_alarm
+        )
+
+    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
+        """`suspicious`, of checked reports in the working layout."""
+        raise self._no_sums()
+
+    def plausible(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> bool:
+        """Whether the numbers of ones of all these reports together can be those of honest clients.
+
+        It sees what single reports do not show: many crafted reports that all have the same plausible number of ones,
+        as in the published attack. Who draws the number from its distribution is not seen.
+
+        Args:
+            reports: of different people, as in `suspicious`.
+            false_alarm: the most that the probability may be that honest reports are found implausible; in (0, 1).
+            column: what to call the reports in an error message.
+
+        Raises:
+            ReportError, ParameterError: see `suspicious`.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> m = UnaryEncoding(range(40), epsilon=1.0)
+        >>> m.plausible([[True] * 11 + [False] * 29] * 30)
+        False
+        """
+        check_open("false_alarm", false_alarm)
+        native = self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
+        return not self.unlikely_together(native, false_alarm)
+
+    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
+        """`plausible`, denied, of checked reports in the working layout."""
+        raise self._no_sums()
+
+    def _no_sums(self) -> ParameterError:
+        return ParameterError(
+            f"reports of {self.name} have no number of ones or sum that tells honest from crafted ones: what each of "
+            "them must be is checked when they are read"
+        )
 
     def explain(self, n: int) -> Outlook:
         """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from string import ascii_lowercase
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -61,6 +62,7 @@ class Choice:
         report_bytes: what a report takes in a column of many: its own bytes, without dictionary or offsets.
         server_operations: counters that a report adds to, or hashes to compute for it, in a tally.
         make: the mechanism for a domain and an epsilon.
+        supported: the most values that one report supports.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Choice:
     report_bytes: Callable[[int, float], int]
     server_operations: Callable[[int, float], int]
     make: Callable[[Domain, float], FrequencyOracle]
+    supported: Callable[[int, float], int] = lambda d, _: d
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class Entry:
         examples: small ones, by a short name: each stands for a way of working of its own. Tests ask of all of them
             whatever must hold for every mechanism.
         choices: for `recommend`.
+        sized: from a domain size d and an epsilon of one report the ones to compare, by name; of sketches for d
+            candidates. Numbers and heavy hitters do not depend on d.
     """
 
     mechanism: type[Mechanism]
@@ -90,6 +95,7 @@ class Entry:
     question: str | None
     examples: Callable[[], dict[str, Mechanism]]
     choices: tuple[Choice, ...] = ()
+    sized: Callable[[int, float], dict[str, Mechanism]] = field(kw_only=True)
 
 
 # ---- (p, q)
@@ -110,7 +116,7 @@ def _symmetric(d: int, epsilon: float) -> tuple[float, float]:
 
 
 def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
-    k = max(round(d / (math.exp(epsilon) + 1)), 1)
+    k = _subset(d, epsilon)
     p = k / (k + (d - k) * math.exp(-epsilon))
     return p, (k - p) / (d - 1)
 
@@ -136,6 +142,17 @@ def _projective(d: int, epsilon: float) -> tuple[float, float]:
 
 def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
     return 1 / (1 + math.exp(-epsilon)), 0.5
+
+
+# ---- the most values that a report supports
+
+
+def _subset(d: int, epsilon: float) -> int:
+    return max(round(d / (math.exp(epsilon) + 1)), 1)
+
+
+def _hyperplane(d: int, epsilon: float) -> int:
+    return projective_space(best_field(d, epsilon), d).most_supported(d)
 
 
 # ---- bytes of a report, operations on the server
@@ -176,6 +193,13 @@ _MEAN = "the mean of a number"
 _DISTRIBUTION = "the distribution of a number"
 _AGAIN = "the same people, again and again"
 
+
+def _rappor(epsilon: float) -> Rappor:
+    """Of basic settings, with which one report spends about epsilon."""
+    p = 1 / (1 + math.exp(epsilon / 4))
+    return Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=1 - p)
+
+
 CATALOGUE: tuple[Entry, ...] = (
     Entry(
         RandomizedResponse,
@@ -186,7 +210,8 @@ CATALOGUE: tuple[Entry, ...] = (
             "binary RR": RandomizedResponse(epsilon=1.0),
             "k-ary RR": RandomizedResponse(range(5), epsilon=1.0),
         },
-        (Choice("randomized response", _randomized_response, _code, _one, _make(RandomizedResponse)),),
+        (Choice("randomized response", _randomized_response, _code, _one, _make(RandomizedResponse), _one),),
+        sized=lambda d, e: {"randomized response": RandomizedResponse(range(d), epsilon=e)},
     ),
     Entry(
         UnaryEncoding,
@@ -203,6 +228,10 @@ CATALOGUE: tuple[Entry, ...] = (
                 "unary encoding, symmetric", _symmetric, _bits, _each_value, _make(UnaryEncoding, variant="symmetric")
             ),
         ),
+        sized=lambda d, e: {
+            "OUE": UnaryEncoding(range(d), epsilon=e),
+            "SUE": UnaryEncoding(range(d), epsilon=e, variant="symmetric"),
+        },
     ),
     Entry(
         SubsetSelection,
@@ -213,7 +242,8 @@ CATALOGUE: tuple[Entry, ...] = (
             "SS": SubsetSelection(range(5), epsilon=1.0),
             "SS wide": SubsetSelection(range(40), epsilon=1.0),
         },
-        (Choice("subset selection", _subset_selection, _bits, _each_value, _make(SubsetSelection)),),
+        (Choice("subset selection", _subset_selection, _bits, _each_value, _make(SubsetSelection), _subset),),
+        sized=lambda d, e: {"subset selection": SubsetSelection(range(d), epsilon=e)},
     ),
     Entry(
         ThresholdHistogramEncoding,
@@ -221,6 +251,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "mechanisms",
         None,
         lambda: {"THE": ThresholdHistogramEncoding(range(5), epsilon=1.0)},
+        sized=lambda d, e: {"THE": ThresholdHistogramEncoding(range(d), epsilon=e)},
     ),
     Entry(
         LocalHashing,
@@ -236,6 +267,10 @@ CATALOGUE: tuple[Entry, ...] = (
             Choice("local hashing, optimal", _local_hashing, _word, _each_value, _make(LocalHashing)),
             Choice("local hashing, fast", _fast_local_hashing, _word, _one, _make(LocalHashing, variant="fast")),
         ),
+        sized=lambda d, e: {
+            "OLH": LocalHashing(range(d), epsilon=e),
+            "FLH": LocalHashing(range(d), epsilon=e, variant="fast"),
+        },
     ),
     Entry(
         HadamardResponse,
@@ -244,6 +279,7 @@ CATALOGUE: tuple[Entry, ...] = (
         _MANY,
         lambda: {"HR": HadamardResponse(range(40), epsilon=1.0)},
         (Choice("Hadamard response", _hadamard, _word, _one, _make(HadamardResponse)),),
+        sized=lambda d, e: {"Hadamard response": HadamardResponse(range(d), epsilon=e)},
     ),
     Entry(
         BlockHadamardResponse,
@@ -254,6 +290,7 @@ CATALOGUE: tuple[Entry, ...] = (
             "BHR": BlockHadamardResponse(range(40), epsilon=1.0),  # one block
             "BHR, a value a block": BlockHadamardResponse(range(40), epsilon=3.0, blocks=40),
         },
+        sized=lambda d, e: {"BHR": BlockHadamardResponse(range(d), epsilon=e)},
     ),
     Entry(
         SummationHistogramEncoding,
@@ -261,6 +298,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "mechanisms",
         None,
         lambda: {"SHE": SummationHistogramEncoding(range(5), epsilon=1.0)},
+        sized=lambda d, e: {"SHE": SummationHistogramEncoding(range(d), epsilon=e)},
     ),
     Entry(
         ProjectiveGeometryResponse,
@@ -268,7 +306,12 @@ CATALOGUE: tuple[Entry, ...] = (
         "mechanisms",
         _MANY,
         lambda: {"PGR": ProjectiveGeometryResponse(range(40), epsilon=1.0)},
-        (Choice("projective geometry response", _projective, _word, _one, _make(ProjectiveGeometryResponse)),),
+        (
+            Choice(
+                "projective geometry response", _projective, _word, _one, _make(ProjectiveGeometryResponse), _hyperplane
+            ),
+        ),
+        sized=lambda d, e: {"PGR": ProjectiveGeometryResponse(range(d), epsilon=e)},
     ),
     Entry(
         HybridProjectiveGeometryResponse,
@@ -276,6 +319,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "mechanisms",
         None,
         lambda: {"HPGR": HybridProjectiveGeometryResponse(range(40), epsilon=1.0)},
+        sized=lambda d, e: {"HPGR": HybridProjectiveGeometryResponse(range(d), epsilon=e)},
     ),
     Entry(
         CountMeanSketch,
@@ -283,6 +327,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "sketches",
         _UNLISTED,
         lambda: {"CMS": CountMeanSketch("int", epsilon=1.0, hashes=64, width=64)},
+        sized=lambda d, e: {"CMS": CountMeanSketch("int", epsilon=e).over(range(d))},
     ),
     Entry(
         HadamardCountMeanSketch,
@@ -290,6 +335,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "sketches",
         _UNLISTED,
         lambda: {"HCMS": HadamardCountMeanSketch("int", epsilon=1.0, hashes=64, width=64)},
+        sized=lambda d, e: {"HCMS": HadamardCountMeanSketch("int", epsilon=e).over(range(d))},
     ),
     Entry(
         Rappor,
@@ -297,6 +343,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "rappor",
         _UNLISTED,
         lambda: {"RAPPOR": Rappor(bits=16, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75)},
+        sized=lambda d, e: {"RAPPOR": _rappor(e).over(range(d))},
     ),
     Entry(
         HeavyHitters,
@@ -304,17 +351,47 @@ CATALOGUE: tuple[Entry, ...] = (
         "heavy_hitters",
         _FREQUENT,
         lambda: {"heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=64, width=4096)},
+        sized=lambda d, e: {"heavy hitters, of 6 letters": HeavyHitters(Prefixes(ascii_lowercase, 6), epsilon=e)},
     ),
-    Entry(Hybrid, "numbers", "numbers", _MEAN, lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)}),
-    Entry(Piecewise, "numbers", "numbers", _MEAN, lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)}),
-    Entry(OneBitMean, "numbers", "numbers", _MEAN, lambda: {"one bit": OneBitMean((0, 10), epsilon=1.0)}),
-    Entry(SquareWave, "numbers", "numbers", _DISTRIBUTION, lambda: {"square wave": SquareWave((0, 1), epsilon=1.0)}),
+    Entry(
+        Hybrid,
+        "numbers",
+        "numbers",
+        _MEAN,
+        lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)},
+        sized=lambda d, e: {"hybrid, [0, 1]": Hybrid((0, 1), epsilon=e)},
+    ),
+    Entry(
+        Piecewise,
+        "numbers",
+        "numbers",
+        _MEAN,
+        lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)},
+        sized=lambda d, e: {"piecewise, [0, 1]": Piecewise((0, 1), epsilon=e)},
+    ),
+    Entry(
+        OneBitMean,
+        "numbers",
+        "numbers",
+        _MEAN,
+        lambda: {"one bit": OneBitMean((0, 10), epsilon=1.0)},
+        sized=lambda d, e: {"one bit, [0, 1]": OneBitMean((0, 1), epsilon=e)},
+    ),
+    Entry(
+        SquareWave,
+        "numbers",
+        "numbers",
+        _DISTRIBUTION,
+        lambda: {"square wave": SquareWave((0, 1), epsilon=1.0)},
+        sized=lambda d, e: {"square wave, [0, 1]": SquareWave((0, 1), epsilon=e)},
+    ),
     Entry(
         StochasticRounding,
         "numbers",
         "numbers",
         _DISTRIBUTION,
         lambda: {"stochastic rounding": StochasticRounding((0, 1), epsilon=1.0)},
+        sized=lambda d, e: {"stochastic rounding, [0, 1]": StochasticRounding((0, 1), epsilon=e)},
     ),
     Entry(
         LongitudinalRandomizedResponse,
@@ -322,6 +399,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "longitudinal",
         None,
         lambda: {"L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0)},
+        sized=lambda d, e: {"L-GRR": LongitudinalRandomizedResponse(range(d), epsilon_infinity=2 * e, epsilon_1=e)},
     ),
     Entry(
         LongitudinalUnaryEncoding,
@@ -332,6 +410,7 @@ CATALOGUE: tuple[Entry, ...] = (
             "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
             "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),
         },
+        sized=lambda d, e: {"L-OSUE": LongitudinalUnaryEncoding(range(d), epsilon_infinity=2 * e, epsilon_1=e)},
     ),
     Entry(
         Loloha,
@@ -342,6 +421,7 @@ CATALOGUE: tuple[Entry, ...] = (
             "LOLOHA": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0),
             "LOLOHA, linear": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0, g=3),
         },
+        sized=lambda d, e: {"LOLOHA": Loloha(range(d), epsilon_infinity=2 * e, epsilon_1=e)},
     ),
     Entry(
         DBitFlip,
@@ -349,6 +429,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "longitudinal",
         _AGAIN,
         lambda: {"dBitFlipPM": DBitFlip(range(40), epsilon_infinity=2.0, bits=4)},
+        sized=lambda d, e: {"dBitFlipPM, 4 bits": DBitFlip(range(d), epsilon_infinity=e, bits=4)},
     ),
 )
 

@@ -160,6 +160,12 @@ class FakeDataColumn(DrawnColumn):
             shares = [fraction(end - start) for start, end in pairwise(ends)]
         return [share * (pv - qv) + qv for share, pv, qv in zip(shares, p, q, strict=True)]
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """The inner mechanism's."""
+        return self.inner.supported
+
     @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
         """(p*, q*)."""

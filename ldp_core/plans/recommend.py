@@ -23,6 +23,7 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.catalogue import CHOICES, Choice, choice_named
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
+from ldp_core.poisoning import Influence
 
 Bound: TypeAlias = Literal["hoeffding", "normal"]
 """``"hoeffding"``: `FrequencyOracle.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
@@ -41,6 +42,7 @@ class Recommendation:
         margin: alpha with Pr[|error of a frequency| >= alpha] <= 0.05 for any one value: `FrequencyOracle.accuracy`.
         bytes_per_report: see `Choice`.
         server_operations: per report, see `Choice`.
+        influence: what one report moves at most, if clients may lie: `FrequencyOracle.influence`.
     """
 
     choice: Choice
@@ -52,6 +54,7 @@ class Recommendation:
     margin: float
     bytes_per_report: int
     server_operations: int
+    influence: Influence
 
     def mechanism(self, domain: Domain | Iterable[Label]) -> FrequencyOracle:
         """The mechanism itself.
@@ -71,11 +74,14 @@ class Recommendation:
             f"{100 * self.margin:.4g} %",
             f"{self.bytes_per_report:,}",
             f"{self.server_operations:,}",
+            *(f"{x:,.1f}" if x < _LONG else f"{x:.2e}" for x in (self.influence.one, self.influence.all)),
         )
 
 
-_ROW = "{:<28}{:>12}{:>12}{:>14}{:>14}"
-HEADER = _ROW.format("mechanism", "std.error", "95% within", "bytes/report", "ops/report")
+_LONG = 1e6
+
+_ROW = "{:<28}{:>12}{:>12}{:>14}{:>12}{:>13}{:>13}"
+HEADER = _ROW.format("mechanism", "std.error", "95% within", "bytes/report", "ops/report", "a lie: one", "all counts")
 """Names of the columns of a printed `Recommendation`."""
 
 
@@ -90,7 +96,8 @@ def recommend(
     r"""The mechanisms for so many values, such an epsilon and n reports, the best first.
 
     In order of the standard error of a typical value, to two digits; where these agree, of bytes per report, then of
-    operations per report on the server.
+    operations per report on the server. The last two columns are what a report that lies moves at most: one count, and
+    all of them together (an honest one adds 1 to its value on average); see `FrequencyOracle.influence`.
 
     Args:
         domain_size: number of values, d >= 2.
@@ -103,15 +110,15 @@ def recommend(
         ParameterError: an argument outside its interval, or no mechanism with reports this small.
 
     >>> print(HEADER, *recommend(16, 1.0, 100_000), sep="\n")
-    mechanism                      std.error  95% within  bytes/report    ops/report
-    subset selection                0.5644 %     1.787 %             2            16
-    projective geometry response    0.6032 %     2.065 %             8             1
-    unary encoding, optimized        0.612 %     1.859 %             2            16
-    local hashing, optimal          0.6138 %     1.906 %             8            16
-    local hashing, fast             0.6159 %     1.769 %             8             1
-    unary encoding, symmetric       0.6259 %     1.754 %             2            16
-    Hadamard response               0.6797 %     1.859 %             8             1
-    randomized response             0.7856 %     4.429 %             1             1
+    mechanism                      std.error  95% within  bytes/report  ops/report   a lie: one   all counts
+    subset selection                0.5644 %     1.787 %             2          16          3.2         24.5
+    projective geometry response    0.6032 %     2.065 %             8           1          3.9         29.4
+    unary encoding, optimized        0.612 %     1.859 %             2          16          3.2         50.6
+    local hashing, optimal          0.6138 %     1.906 %             8          16          3.3         53.2
+    local hashing, fast             0.6159 %     1.769 %             8           1          2.7         43.9
+    unary encoding, symmetric       0.6259 %     1.754 %             2          16          2.5         40.7
+    Hadamard response               0.6797 %     1.859 %             8           1          2.2         34.6
+    randomized response             0.7856 %     4.429 %             1           1          9.7         18.5
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
@@ -126,6 +133,7 @@ def recommend(
 
 def _recommendation(choice: Choice, d: int, epsilon: float, n: int, f: float) -> Recommendation:
     p, q = choice.probabilities(d, epsilon)
+    most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     return Recommendation(
         choice,
         d,
@@ -136,6 +144,7 @@ def _recommendation(choice: Choice, d: int, epsilon: float, n: int, f: float) ->
         _hoeffding(0.05) / (math.sqrt(n) * (p - q)),
         choice.report_bytes(d, epsilon),
         choice.server_operations(d, epsilon),
+        Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q)),
     )
 
 

@@ -30,6 +30,7 @@ from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, Nullable
 from ldp_core.tally import Tally
 
@@ -113,6 +114,21 @@ class SampledColumn(DrawnColumn):
         """Of one answer in D; the term in c^2, which makes the variance less, left out."""
         q, a, b, difference = self.inner.rates
         return Rates(q, self.columns * a, self.columns * (b + 1) - 1, difference)
+
+    @override
+    def extremes(self) -> list[F64]:
+        """D times the inner mechanism's, of values that few hold, where one record in D answers."""
+        return [self.columns * moves for moves in self.inner.extremes()]
+
+    @override
+    def influence(self) -> Influence:
+        """A bound, where one record in D answers, and estimated counts are at least 0 and add up to n at most.
+
+        One more answer also lowers the number of records that each stands for, and so all counts together by at most
+        D - 1.
+        """
+        one, whole = super().influence(), self.columns - 1
+        return Influence(one.one + whole, one.all + whole)
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """As of `FrequencyOracle`, for as many answers as one record in D gives: ``floor(n / D)``.

@@ -22,6 +22,7 @@ as in local hashing, so that g about e^eps + 1 has the variance of OUE, with g /
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -45,6 +46,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters._search import Search, check_levels
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Word
 from ldp_core.tally import Tally
 
@@ -188,6 +190,34 @@ class HeavyHitters(Mechanism):
     def is_possible(self, n: int, counts: I64) -> bool:
         """Each report counts once."""
         return super().is_possible(n, counts) and bool(counts.sum() == n)
+
+    # ---- what crafted reports can do
+
+    def _move(self, part: int) -> Fraction:
+        """What a report of the last level adds to a value's estimate at that level: part 1 if it supports it."""
+        c = self.hashes.collision
+        q = Fraction(1, self.g)
+        return ((part - q) / (fraction(self._agree) - q) - c) / (1 - c)
+
+    @override
+    def influence(self) -> Influence:
+        """Of any one estimated count between 0 and n, before what is found frequent is taken out of the table.
+
+        Where all L levels have as many reports, so that an estimate at the last one is taken times L. One more report
+        there also lowers the number of people that each stands for, by which a count falls by at most L - 1. Of all
+        values together there is no bound: the vector 0 supports every bucket of its row.
+        """
+        levels = len(self.levels)
+        return Influence(float(max(levels * self._move(1), levels * -self._move(0) + levels - 1)), math.inf)
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        """Of any ``targets`` values, by reports of the vector 0 at the last level; under the conditions of `influence`.
+
+        To be found, a value must also get through the levels before.
+        """
+        each = check_integer("targets", targets, 1) * len(self.levels) * self._move(1)
+        return float(check_fake(fake) * each)
 
     # ---- the search
 

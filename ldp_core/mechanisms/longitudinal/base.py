@@ -93,6 +93,12 @@ class Chain(Longitudinal):
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """The second round's."""
+        return self.instantaneous.supported
+
     @override
     def permanent_ratio(self) -> Fraction:
         return self.permanent.worst_ratio()

@@ -133,6 +133,13 @@ class DBitFlip(Longitudinal):
         less = float((1 - fraction(self._keep)) * (1 - self._rate))
         return -less, 1 - less
 
+    @override
+    def extremes(self) -> list[F64]:
+        """Reports of d times 1, and of d times 0; what a report is not about it does not move."""
+        p = fraction(self._keep)
+        moves = [float(part / self._rate / (2 * p - 1)) for part in (p, p - 1)]
+        return [np.where(np.arange(self.domain.size) < self.bits, move, 0.0) for move in moves]
+
     @cached_property
     @override
     def rates(self) -> Rates:

@@ -130,6 +130,12 @@ class Loloha(Longitudinal):
         own, other = (rates[0] for rates in self._rounds.expected_parts())
         return [own] * d, [own * c + other * (1 - c)] * d
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """All values: see `LocalHashing.supported`."""
+        return 0, self.domain.size
+
     @override
     def worst_ratio(self) -> Fraction:
         """The function does not depend on the value, the bucket is a randomized response."""

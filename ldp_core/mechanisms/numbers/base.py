@@ -32,7 +32,8 @@ from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Mechanism, Outlook
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_open, converted, parameter
+from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter
+from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Number, Symbol
 from ldp_core.tally import Tally
 
@@ -66,7 +67,32 @@ class Numeric(Mechanism):
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         """`means`, but of shares."""
 
+    @abstractmethod
+    def value_bounds(self) -> tuple[float, float]:
+        """The least and the greatest value of a report, as shares."""
+
     # ---- what follows from it
+
+    @override
+    def influence(self) -> Influence:
+        """The most by which a report's value differs from a number of the interval, in the numbers' own unit.
+
+        So much, at most, does a report move the estimated sum on average if it is sent in place of an honest one. Sent
+        besides n honest ones, it moves the estimated mean by at most this over n + 1, if that was in the interval.
+        """
+        low, high = self.value_bounds()
+        length = self.domain.high - self.domain.low
+        most = max(high, 1 - low) * length
+        return Influence(most, most)
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        """The most by which fake reports raise or lower the estimated sum, in the numbers' own unit: see `influence`.
+
+        ``targets`` must be 1: there is one sum.
+        """
+        check_integer("targets", targets, 1, 1)
+        return check_fake(fake) * self.influence().one
 
     def place(self, point: int) -> Fraction:
         """Where a point is, as a share."""
@@ -200,6 +226,11 @@ class Symbols(Numeric):
     def values(self) -> F64:
         """float64[M]: `symbol_values`."""
         return np.array(self.symbol_values(), float)
+
+    @override
+    def value_bounds(self) -> tuple[float, float]:
+        """Of the symbols."""
+        return float(self.values.min()), float(self.values.max())
 
     @property
     @override

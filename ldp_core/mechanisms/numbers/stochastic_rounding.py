@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
@@ -167,7 +167,25 @@ class StochasticRounding(Numeric):
         arrays = (frequencies, errors, low, high, edges, cumulative, cumulative_errors)
         return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased")
 
+    @override
+    def value_bounds(self) -> tuple[float, float]:
+        """The middle, and the sum over the supported points of how far each is from it, over p - q.
+
+        What a report moves in the distribution is ``oracle.influence()``.
+        """
+        low, high = self.oracle.sum_bounds(self.places - 0.5)
+        difference = self.oracle.rates.difference
+        return 0.5 + low / difference, 0.5 + high / difference
+
     # ---- reports: the oracle's
+
+    @override
+    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
+        return self.oracle.unlikely(reports, false_alarm)
+
+    @override
+    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
+        return self.oracle.unlikely_together(reports, false_alarm)
 
     @property
     @override

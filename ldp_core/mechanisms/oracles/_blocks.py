@@ -128,6 +128,25 @@ class BlockReports(FrequencyOracle):
         """Of X: of a report in the block that does not support the value, of one that does."""
         return -float(self._less), 1 - float(self._less)
 
+    @abstractmethod
+    def most_supported(self, values: int) -> int:
+        """The most values that one report supports, of a block of so many."""
+
+    @override
+    def extremes(self) -> list[F64]:
+        """Of blocks of each size, the report that supports most of its values.
+
+        Those in the block that it does not support count as much as c / s less than the values of other blocks.
+        """
+        low, high = self.parts
+        out = []
+        for size in np.unique(np.bincount(self.block_of)).tolist():
+            parts = np.zeros(self.domain.size)
+            parts[:size] = low
+            parts[: self.most_supported(size)] = high
+            out.append((parts - self.q) / self.rates.difference)
+        return out
+
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """The other records are spread evenly over the other values."""

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
@@ -28,7 +29,8 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Outlook
-from ldp_core.parameters import check_open
+from ldp_core.parameters import check_integer, check_open
+from ldp_core.poisoning import Influence, gain_of, influence_of
 from ldp_core.tally import Tally
 
 
@@ -73,6 +75,43 @@ class FrequencyOracle(Mechanism):
     def parts(self) -> tuple[float, float]:
         """The least and the greatest that one report adds to the number that is debiased."""
         return 0.0, 1.0
+
+    @property
+    def supported(self) -> tuple[int, int]:
+        """Bounds of how many values one report supports, least and most; any set of so many, unless more is said.
+
+        (0, d) here: what `influence` and `worst_gain` say is then an upper bound.
+        """
+        return 0, self.domain.size
+
+    def extremes(self) -> list[F64]:
+        """What those reports that do most add to the estimated counts: of each float64[d], in some order of the values.
+
+        (part - q) / (p - q). Values with the least q come first, and are supported: of the fewest and the most values
+        that a report may support, and of as many as it takes to move each of them by as much as can be.
+        """
+        low, high = self.parts
+        q, _, _, difference = self.rates
+        q = np.sort(np.broadcast_to(q, self.domain.size))
+        least, most = self.supported
+        gaining = int(np.count_nonzero(2 * q <= low + high))
+        sizes = {least, most, min(max(gaining, least), most)}
+        order = np.arange(len(q))
+        return [(np.where(order < size, high, low) - q) / difference for size in sorted(sizes)]
+
+    @override
+    def influence(self) -> Influence:
+        return influence_of(self.extremes())
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        return gain_of(self.extremes(), fake, check_integer("targets", targets, 1, self.domain.size))
+
+    def sum_bounds(self, weights: F64) -> tuple[float, float]:
+        """The least and the greatest sum of weights, float64[d], over the values that one report supports."""
+        d, (least, most) = len(weights), self.supported
+        sums = np.append(0.0, np.cumsum(np.sort(weights)))
+        return float(sums[least : most + 1].min()), float(sums[-1] - sums[d - most : d - least + 1].min())
 
     knows_sums: ClassVar[bool] = False
     """Whether there is a `sum_variance`."""

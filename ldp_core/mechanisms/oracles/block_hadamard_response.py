@@ -106,6 +106,11 @@ class BlockHadamardResponse(BlockReports):
         t = fraction(self._force)
         return t + (1 - t) / (2 * self.blocks)
 
+    @override
+    def most_supported(self, values: int) -> int:
+        """The block's column 0 supports all."""
+        return values
+
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n].
 

@@ -85,6 +85,12 @@ class HadamardResponse(FrequencyOracle):
         d = self.domain.size
         return [fraction(self._agree)] * d, [Fraction(1, 2)] * d
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """Column 0 supports all values; and as q is 1/2, each report moves all counts by as much in sum."""
+        return 0, self.domain.size
+
     @override
     def worst_ratio(self) -> Fraction:
         """A column has probability p or 1 - p, over K / 2 (1 / K for a value that is none)."""
@@ -121,12 +127,22 @@ class HadamardResponse(FrequencyOracle):
 
     knows_sums: ClassVar[bool] = True
 
+    @property
+    def _supports(self) -> I64:
+        """int64[K, d]: whether each column supports each value."""
+        return self.count_reports(np.arange(self.columns, dtype=np.uint64), np.arange(self.columns), self.columns)
+
+    @override
+    def sum_bounds(self, weights: F64) -> tuple[float, float]:
+        """Over all columns."""
+        sums = self._supports @ weights
+        return float(sums.min()), float(sums.max())
+
     @override
     def sum_variance(self, weights: F64) -> F64:
         """Over all columns: uniform among those that support x with p, else among the others."""
-        columns = self.columns
-        supports = self.count_reports(np.arange(columns, dtype=np.uint64), np.arange(columns), columns)
-        given = np.where(supports, self.p, 1 - self.p) * 2 / columns  # [column, x]
+        supports = self._supports
+        given = np.where(supports, self.p, 1 - self.p) * 2 / self.columns  # [column, x]
         sums = weights @ supports.T
         variances: F64 = sums**2 @ given - (sums @ given) ** 2
         return variances

@@ -114,6 +114,10 @@ class HybridProjectiveGeometryResponse(BlockReports):
     def own(self) -> Fraction:
         return fraction(self._agree)
 
+    @override
+    def most_supported(self, values: int) -> int:
+        return self.space.most_supported(values)
+
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of all others in all blocks."""
         n, space = len(codes), self.space

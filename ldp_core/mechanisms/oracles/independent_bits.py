@@ -6,6 +6,7 @@ from abc import abstractmethod
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 from typing_extensions import override
 
 from ldp_core.exact import bits
@@ -13,11 +14,12 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
+from ldp_core.poisoning import CountsOnes, ones_chances
 from ldp_core.reports import Bits, Native
 from ldp_core.reports.bits import clear_padding, row_bytes
 
 
-class IndependentBits(FrequencyOracle):
+class IndependentBits(CountsOnes, FrequencyOracle):
     """Bit vectors whose bits are independent: the true value's is 1 with probability p, any other with q."""
 
     chunk: ClassVar[int] = 1 << 19  # the random bits are still in a cache when the true one is drawn
@@ -57,6 +59,16 @@ class IndependentBits(FrequencyOracle):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    @override
+    def ones(self, reports: Native) -> I64:
+        return bits.row_weights(reports).astype(np.int64)
+
+    @override
+    def ones_chances(self) -> F64:
+        """One bit has probability p, or none if a value may be in no bit."""
+        p, q = self.p, self.q
+        return ones_chances(self.domain.size, [0, 1] if self.domain.unmatched == "none" else [1], p, q)
 
     knows_sums: ClassVar[bool] = True
 

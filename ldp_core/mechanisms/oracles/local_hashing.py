@@ -142,6 +142,12 @@ class LocalHashing(FrequencyOracle):
         own = self.family.hash(functions, codes)
         return select(keep, own, buckets) << BUCKET_SHIFT | functions
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """All values: both families have constant functions, as two values could not collide as often without them."""
+        return 0, self.domain.size
+
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values that its function hashes to its bucket."""

@@ -107,6 +107,12 @@ class ProjectiveGeometryResponse(FrequencyOracle):
         p, q = self._pair
         return [p] * self.domain.size, [q] * self.domain.size
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """At most as many of the values as lie in one hyperplane."""
+        return 0, self.space.most_supported(self.domain.size)
+
     @override
     def worst_ratio(self) -> Fraction:
         """A point has probability p over s, or 1 - p over K - s."""

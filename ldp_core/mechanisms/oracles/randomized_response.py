@@ -129,6 +129,12 @@ class RandomizedResponse(FrequencyOracle):
         p, q = self._pair
         return [p] * self.domain.size, [q] * self.domain.size
 
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """The value that it names."""
+        return 1, 1
+
     @override
     def worst_ratio(self) -> Fraction:
         """Over both answers of the coins, else p / q."""

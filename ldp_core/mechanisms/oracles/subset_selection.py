@@ -106,6 +106,12 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     @override
+    def supported(self) -> tuple[int, int]:
+        """K, which is checked when reports are read."""
+        return self.k, self.k
+
+    @property
+    @override
     def block_size(self) -> int:
         """Listed: words and tables stay in the L2 cache. Repaired: many rows share the calls of a step."""
         return 1 << 15 if self._is_listed else max((1 << 22) // row_bytes(self.domain.size), 1)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, NoReturn, get_args
 
 import numpy as np
 from typing_extensions import override
@@ -23,6 +23,13 @@ from ldp_core.parameters import check_choice, check_open, derived
 from ldp_core.tally import Tally
 
 
+def _refuse_influence() -> NoReturn:
+    raise ParameterError(
+        "RAPPOR's counts are a regression, which depends on the candidates and on the reports of each cohort: what one "
+        "report moves has no bound that holds for all of them; that of a count mean sketch has"
+    )
+
+
 class FilterSketch(Sketch):
     """A sketch of Bloom filters of which each bit is reported with noise: `Rappor`.
 
@@ -34,6 +41,16 @@ class FilterSketch(Sketch):
     @abstractmethod
     def design(self, codes: Codes, texts: Iterable[Label]) -> Design:
         """The filters of candidates, of their codes or texts, and the noise."""
+
+    @override
+    def influence(self) -> NoReturn:
+        """Refused: see the error."""
+        _refuse_influence()
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
+        """Refused: see the error."""
+        _refuse_influence()
 
     @override
     def over(self, candidates: Domain | Iterable[Label]) -> RapporCandidates:
@@ -102,6 +119,16 @@ class RapporCandidates(Candidates):
     def parts(self) -> tuple[float, float]:
         """Least squares have no bounds: few reports may give any share."""
         return -math.inf, math.inf
+
+    @override
+    def influence(self) -> NoReturn:
+        """Refused: see the error."""
+        _refuse_influence()
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
+        """Refused: see the error."""
+        _refuse_influence()
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:

@@ -7,6 +7,7 @@ reports and tallies, so that `.ldp.histogram` in Polars and `ldp_beam.Histogram`
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
-from ldp_core.parameters import parameter
+from ldp_core.parameters import check_integer, parameter
+from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, ReportFormat
 
 
@@ -83,6 +85,21 @@ class Sketch(Mechanism):
     def collision_error(self, beta: float) -> float:
         """The alpha with Pr[collisions move an estimated frequency by alpha or more] <= beta; here, 0."""
         return 0.0
+
+    @override
+    def influence(self) -> Influence:
+        """Of the count of any one candidate; of all together there is no bound, as one report may support any number.
+
+        Of a list of candidates it is that of ``over(candidates)``.
+        """
+        p, q = self.support_probability()
+        return Influence(float(max(1 - q, q) / (p - q)), math.inf)
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        """Of the counts of any ``targets`` candidates, all of which one report supports."""
+        p, q = self.support_probability()
+        return float(check_fake(fake) * check_integer("targets", targets, 1) * (1 - q) / (p - q))
 
     def over(self, candidates: Domain | Iterable[Label]) -> Candidates:
         """The frequency oracle over some candidates, one or more, which reads this sketch's reports and tallies."""
@@ -217,6 +234,14 @@ class Candidates(FrequencyOracle):
         return counts, np.sqrt(errors**2 + more), middle - half - skew, middle + half
 
     # ---- reports and counters: the sketch's
+
+    @override
+    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
+        return self.sketch.unlikely(reports, false_alarm)
+
+    @override
+    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
+        return self.sketch.unlikely_together(reports, false_alarm)
 
     @property
     @override

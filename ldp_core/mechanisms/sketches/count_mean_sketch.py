@@ -41,6 +41,7 @@ from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.poisoning import CountsOnes, ones_chances
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 
@@ -157,7 +158,7 @@ class CountMean(Sketch):
 
 
 @dataclass(frozen=True, init=False)
-class CountMeanSketch(CountMean):
+class CountMeanSketch(CountsOnes, CountMean):
     """Report the number of a hash function and m bits, of which that of the value's bucket is 1 with probability p'.
 
     Args:
@@ -258,6 +259,15 @@ class CountMeanSketch(CountMean):
         """The sums of the bits, for each function."""
         cells = self.reports.cells(reports, groups)
         return self.reports.sums(reports, cells, n_groups * self.hashes).reshape(n_groups, self.counters)
+
+    @override
+    def ones(self, reports: Native) -> I64:
+        return self.reports.ones(reports)
+
+    @override
+    def ones_chances(self) -> F64:
+        p, q = self.bucket_probability
+        return ones_chances(self.width, [1], float(p), float(q))
 
     @override
     def table(self, counters: I64) -> I64:

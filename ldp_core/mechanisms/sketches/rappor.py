@@ -29,7 +29,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bloom
-from ldp_core.exact.arrays import I64, U8, U32, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U8, U32, U64, Codes
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
@@ -40,6 +40,7 @@ from ldp_core.mechanisms.sketches._rappor_candidates import FilterSketch
 from ldp_core.mechanisms.sketches._regression import Design
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_choice, check_integer, check_share, converted, derived, parameter
+from ldp_core.poisoning import CountsOnes, ones_chances
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 
@@ -58,7 +59,7 @@ def _check_hashing(name: str, value: Hashing, domain: OpenDomain) -> Hashing:
 
 
 @dataclass(frozen=True, init=False)
-class Rappor(FilterSketch):
+class Rappor(CountsOnes, FilterSketch):
     """Report a cohort and k bits: the value's Bloom filter after a permanent and an instantaneous randomized response.
 
     It takes keyed noise only: a secret, and whose value each is.
@@ -279,6 +280,17 @@ class Rappor(FilterSketch):
         out[:, 0] = np.bincount(cells, minlength=n_cells)
         out[:, 1:] = form.sums(reports, cells, n_cells)
         return out.reshape(n_groups, self.counters)
+
+    @override
+    def ones(self, reports: Native) -> I64:
+        return self.reports.ones(reports)
+
+    @override
+    def ones_chances(self) -> F64:
+        """A filter has from one to h bits."""
+        p, q = self.bit_probabilities()
+        most = min(self.hashes, self.bits)
+        return ones_chances(self.bits, range(1, most + 1), float(q), float(p))
 
     @override
     def is_possible(self, n: int, counts: I64) -> bool:

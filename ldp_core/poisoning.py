@@ -1,0 +1,138 @@
+"""What crafted reports can do to estimates, and which reports an honest client hardly sends.
+
+An estimate is a sum over reports, and a client can send any report that the format has. Epsilon does not help against
+that: the smaller it is, the more one report weighs (A. Cheu, A. Smith, J. Ullman, "Manipulation Attacks in Local
+Differential Privacy", IEEE S&P 2021). A report adds x[v] = (part[v] - q) / (p - q) to the estimated count of v, with
+part[v] 1 if it supports v and 0 if not (other mechanisms have other parts). The *maximal gain attack* (X. Cao, J. Jia,
+N. Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021, section 4) takes the
+report whose sum of x[v] over its targets is the largest; k fake reports gain k times as much.
+
+What a mechanism must know is its extreme reports: the moves of all counts by those crafted reports that do most.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldp_core.exact.arrays import F64, I64, Bools
+from ldp_core.parameters import check_integer
+from ldp_core.reports import Native
+
+# ---- what crafted reports can do
+
+
+@dataclass(frozen=True)
+class Influence:
+    """By how much one more report, whatever it says, moves estimates; an honest one adds 1 to its value on average.
+
+    Attributes:
+        one: the most that it moves one estimated count, up or down. Of numbers: see `Numeric.influence`.
+        all: the most that it moves all estimated counts together: the sum of the absolute moves. Infinite for
+            sketches and heavy hitters, where there are as many counts as somebody asks for.
+
+    >>> from ldp_core import RandomizedResponse, UnaryEncoding
+    >>> both = [kind(range(16), epsilon=1.0).influence() for kind in (UnaryEncoding, RandomizedResponse)]
+    >>> [(round(influence.one, 1), round(influence.all, 1)) for influence in both]
+    [(3.2, 50.6), (9.7, 18.5)]
+    """
+
+    one: float
+    all: float
+
+
+def influence_of(extremes: Iterable[F64]) -> Influence:
+    """From the moves of all counts by each extreme report."""
+    moves = [np.abs(row) for row in extremes]
+    return Influence(max(float(row.max()) for row in moves), max(float(row.sum()) for row in moves))
+
+
+def gain_of(extremes: Iterable[F64], fake: int, targets: int) -> float:
+    """``fake`` times the largest sum of ``targets`` moves of one extreme report."""
+    return check_fake(fake) * max(float(np.sort(row)[-targets:].sum()) for row in extremes)
+
+
+def check_fake(fake: int) -> int:
+    """Return a number of fake reports; raise `ParameterError` if it is none."""
+    return check_integer("fake", fake, 0)
+
+
+# ---- which reports honest clients hardly send
+
+
+class CountsOnes(ABC):
+    """A mechanism of which the number of ones in an honest report has a known distribution.
+
+    It may be one of several, if before the noise some values have more ones than others.
+    """
+
+    @abstractmethod
+    def ones(self, reports: Native) -> I64:
+        """The number of ones in each report."""
+
+    @abstractmethod
+    def ones_chances(self) -> F64:
+        """The probability of each number of ones, from 0 on, in a row for each kind of value.
+
+        The first row is that of the values with the fewest ones before the noise, the last one of those with the most.
+        """
+
+    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
+        """Which reports have so few or so many ones as an honest one has with that probability at most."""
+        chances = self.ones_chances()
+        few = np.cumsum(chances[0]) * _ROUNDED <= false_alarm / 2
+        many = np.cumsum(chances[-1, ::-1])[::-1] * _ROUNDED <= false_alarm / 2
+        flagged: Bools = (few | many)[self.ones(reports)]
+        return flagged
+
+    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
+        """Whether some number of ones occurs in so many or so few reports as with that probability at most.
+
+        How many of n honest reports have j ones is a sum of independent Booleans. With r their mean probability, a
+        share of a or more (or, below r, of a or less) has a probability of at most exp(-n KL(a || r)) (W. Hoeffding,
+        JASA 58(301), 1963, Theorem 1). Each number of ones and each side has an equal part of the false alarms.
+        """
+        if not len(reports):
+            return False
+        chances = self.ones_chances()
+        share = np.bincount(self.ones(reports), minlength=chances.shape[1]) / len(reports)
+        nearest = share.clip(chances.min(axis=0) / _ROUNDED, np.minimum(chances.max(axis=0) * _ROUNDED, 1))
+        return bool(len(reports) * _divergence(share, nearest).max() >= math.log(2 * len(share) / false_alarm))
+
+
+_ROUNDED = 1 + 1e-6
+"""Chances are floats, made of sums of logarithms: what is at the edge is not suspicious."""
+
+
+def _divergence(a: F64, r: F64) -> F64:
+    """KL(a || r) of Booleans: a ln(a / r) + (1 - a) ln((1 - a) / (1 - r))."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # (0 ln 0 is 0)
+        one = np.where(a > 0, a * np.log(a / r), 0.0)
+        zero = np.where(a < 1, (1 - a) * (np.log1p(-a) - np.log1p(-r)), 0.0)
+    divergence: F64 = one + zero
+    return divergence
+
+
+def binomial_chances(n: int, p: float) -> F64:
+    """Float64[n + 1]: the probability of each number of successes.
+
+    >>> binomial_chances(2, 0.5).round(6).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    k = np.arange(n + 1)
+    ways = np.cumsum(np.log(np.append(1.0, (n + 1 - k[1:]) / k[1:])))
+    chances: F64 = np.exp(ways + k * math.log(p) + (n - k) * math.log1p(-p))
+    return chances
+
+
+def ones_chances(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
+    """Float64[., d + 1]: of the number of ones of d bits, so many of which have probability p, the others q.
+
+    >>> ones_chances(2, [0, 1], 0.5, 0.25).round(6).tolist()
+    [[0.5625, 0.375, 0.0625], [0.375, 0.5, 0.125]]
+    """
+    return np.stack([np.convolve(binomial_chances(k, p), binomial_chances(d - k, q)) for k in set_bits])
