@@ -316,8 +316,8 @@ class Mechanism(Declared, ABC):
 
     def _no_sums(self) -> ParameterError:
         return ParameterError(
-            f"reports of {self.name} have no number of ones or sum that tells honest from crafted ones: what each of "
-            "them must be is checked when they are read"
+            f"reports of {self.name} have no number of ones or sum of which is known what is rare in honest ones; what "
+            "every report must be is checked when they are read"
         )
 
     def explain(self, n: int) -> Outlook:

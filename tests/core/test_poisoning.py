@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 from ldp_core import (
     BlockHadamardResponse,
@@ -29,12 +31,14 @@ from ldp_core import (
     ProjectiveGeometryResponse,
     RandomizedResponse,
     Rappor,
+    ReportError,
     SampledColumn,
     Secret,
     Sketch,
     StochasticRounding,
     SubsetSelection,
     SummationHistogramEncoding,
+    ThresholdHistogramEncoding,
     UnaryEncoding,
     recommend,
 )
@@ -46,6 +50,7 @@ from ldp_core.mechanisms.oracles.hash_families import BUCKET_SHIFT, AffineFamily
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import _Entries
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.plans import recommend as recommending
+from ldp_core.poisoning import ones_chances
 from ldp_core.reports import Bits, Nullable, Number, Value
 
 from .checks import fails
@@ -393,3 +398,227 @@ def test_recommendations_know_it(name):
         assert (r.influence.one, r.influence.all) == (close(exact.one, rel=1e-6), close(exact.all, rel=1e-6))
         assert str(r).split()[-2:] == [f"{x:,.1f}" for x in (exact.one, exact.all)]
     assert len(str(recommend(10**9, 1e-4, 1000)[0])) == len(recommending.HEADER)
+
+
+# ---- reports that honest clients hardly send
+
+
+COUNTED = {
+    "OUE": UnaryEncoding(range(12), epsilon=1.0),
+    "SUE, none": UnaryEncoding(Domain(range(12), unmatched="none"), epsilon=2.0, variant="symmetric"),
+    "THE": ThresholdHistogramEncoding(range(12), epsilon=1.0),
+    "L-OSUE": LongitudinalUnaryEncoding(range(12), epsilon_infinity=2.0, epsilon_1=1.0),
+    "CMS": CountMeanSketch("int", epsilon=1.0, hashes=4, width=16),
+    "RAPPOR": Rappor("int", bits=12, hashes=3, cohorts=4, f=0.5, p=0.4, q=0.8),
+    "dBitFlipPM": DBitFlip(range(12), epsilon_infinity=2.0, bits=9),
+    "dBitFlipPM, all": DBitFlip(range(9), epsilon_infinity=2.0, bits=9),
+    "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0, buckets=12),
+}
+"""Mechanisms of which the ones of a report are counted."""
+
+
+def exact_chances(m):
+    """Fractions [kinds, bits + 1], from the probabilities of the bits and how many a value can set."""
+    if isinstance(m, StochasticRounding):
+        return exact_chances(m.oracle)
+    if isinstance(m, Rappor):
+        (q, p), bits, kinds = m.bit_probabilities(), m.bits, (1, 2, 3)
+    elif isinstance(m, CountMeanSketch):
+        (p, q), bits, kinds = m.bucket_probability, m.width, (1,)
+    elif isinstance(m, DBitFlip):
+        p, bits, kinds = Fraction(m._keep, 1 << 64), m.bits, (0, 1) if m.bits < m.domain.size else (1,)
+        q = 1 - p
+    else:
+        p, q = (parts[0] for parts in m.expected_parts())
+        bits, kinds = m.domain.size, (0, 1) if m.domain.unmatched == "none" else (1,)
+    return [poisson_binomial([p] * k + [q] * (bits - k)) for k in kinds]
+
+
+def poisson_binomial(probabilities):
+    chances = [Fraction(1)]
+    for p in probabilities:
+        chances = [a * (1 - p) + b * p for a, b in zip([*chances, 0], [0, *chances], strict=True)]
+    return chances
+
+
+def ones_of(m, k):
+    """A report of k ones."""
+    form = m.reports
+    if isinstance(form, Bits):
+        return [True] * k + [False] * (form.d - k)
+    if isinstance(form, NumberedBits):
+        return np.array([1, (1 << k) - 1], np.uint64)
+    return [2 * v + (v < k) for v in range(form.size)]
+
+
+def reports_of(m, numbers):
+    rows = np.array([ones_of(m, k) for k in numbers])
+    return rows.astype(m.reports.dtype) if isinstance(m, DBitFlip) else rows
+
+
+def check_false_alarms(m):
+    """The probability is never more than the one that is asked for, and one more number would make it so."""
+    chances = exact_chances(m)
+    numbers = reports_of(m, range(len(chances[0])))
+    for alarm in (0.5, 0.1, 1e-2, 1e-3, 1e-5, 1e-9):
+        flagged = m.suspicious(numbers, false_alarm=alarm).tolist()
+        assert all(sum(itertools.compress(row, flagged)) <= alarm for row in chances)
+        few = sum(itertools.takewhile(bool, flagged))
+        many = sum(itertools.takewhile(bool, flagged[::-1]))
+        assert sum(flagged) == few + many
+        assert sum(chances[0][:few]) <= alarm / 2 < sum(chances[0][: few + 1])
+        assert sum(chances[-1][len(flagged) - many :]) <= alarm / 2 < sum(chances[-1][len(flagged) - many - 1 :])
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_false_alarms_are_as_rare_as_asked_for(name):
+    check_false_alarms(COUNTED[name])
+
+
+def test_a_wrong_distribution_would_be_seen(monkeypatch):
+    m = COUNTED["OUE"]
+    for wrong in (ones_chances(12, [0], m.p, m.q), ones_chances(12, [1], m.p, 1.3 * m.q)):
+        monkeypatch.setattr(UnaryEncoding, "ones_chances", lambda m, wrong=wrong: wrong)
+        fails(check_false_alarms, m)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_the_ones_of_honest_reports_have_that_distribution(name):
+    m, n = COUNTED[name], 20_000
+    check_ones(m, n, exact_chances(m))
+    fails(check_ones, m, n, [row[::-1] for row in exact_chances(m)])
+
+
+def check_ones(m, n, chances):
+    """Of n reports of any values: a number of ones is as frequent as in one of the distributions, or between them."""
+    numbers = isinstance(m, StochasticRounding)
+    values = pa.array(np.linspace(0, 1, n) if numbers else np.arange(n) % min(9, 12))
+    reports = m.reports.from_arrow(m.perturb(values, randomness=keyed(n)))
+    counts = np.bincount((m.oracle if numbers else m).ones(reports), minlength=len(chances[0]))
+    low, high = (np.array(row, float) for row in (np.min(chances, axis=0), np.max(chances, axis=0)))
+    rare = np.minimum(stats.binom.sf(counts - 1, n, high), 1), np.minimum(stats.binom.cdf(counts, n, low), 1)
+    assert np.minimum(*rare).min() * 2 * len(low) > 1e-8
+
+
+def test_many_bits():
+    exact = stats.binom.pmf(np.arange(5000), 4999, 0.01)
+    expected = 0.5 * np.append(exact, 0) + 0.5 * np.append(0, exact)
+    assert ones_chances(5000, [1], 0.5, 0.01)[0] == close(expected, rel=1e-9, abs=1e-300)
+
+
+# ---- crude attacks, planted among honest reports
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_all_ones_stand_out(packed):
+    m, n = UnaryEncoding(range(70), epsilon=1.0), 20_000
+    honest = m.perturb(np.arange(n) % 70, randomness=keyed(n), packed=packed)
+    everything = m.reports.to_numpy(np.packbits(np.ones((50, 70), bool), axis=1, bitorder="little"), packed=packed)
+    nothing = np.zeros_like(everything)
+    found = m.suspicious(np.concatenate([honest, everything, nothing]), false_alarm=1e-7)
+    assert found.tolist() == [False] * n + [True] * 100
+
+
+def attack(m, fake, targets, rng, *, careful):
+    """MGA on the first targets: their ones, and others until there are as many as an honest report has on average.
+
+    Or, if it is ``careful``, as many as an honest report has by chance.
+    """
+    d = m.domain.size
+    usual = np.full(fake, round(m.p + (d - 1) * m.q))
+    ones = rng.binomial(1, m.p, fake) + rng.binomial(d - 1, m.q, fake) if careful else usual
+    ones = np.maximum(ones, targets)
+    rank = np.concatenate([np.zeros((fake, targets)), 1 + rng.random((fake, d - targets))], axis=1).argsort().argsort()
+    return rank < ones[:, None]
+
+
+def test_the_published_attack_shows_in_all_reports_together_and_a_careful_one_does_not():
+    m, n, fake, targets = UnaryEncoding(range(128), epsilon=1.0), 20_000, 1000, 10
+    rng = np.random.default_rng(4)
+    honest = m.perturb(np.arange(n) % 128, randomness=keyed(n))
+    assert m.plausible(honest)
+    for careful in (False, True):
+        crafted = attack(m, fake, targets, rng, careful=careful)
+        everything = np.concatenate([honest, crafted])
+        assert not m.suspicious(everything).any()
+        assert m.plausible(everything) == careful
+        gained = m.estimate(m.tally(everything)).counts - m.estimate(m.tally(honest)).counts
+        assert gained[:targets].sum() == close(m.worst_gain(fake=fake, targets=targets))  # all the same
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_honest_reports_are_plausible(name):
+    m, n = COUNTED[name], 3000
+    values = pa.array(np.linspace(0, 1, n) if isinstance(m, StochasticRounding) else np.arange(n) % 9)
+    reports = m.perturb(values, randomness=keyed(n))
+    assert m.plausible(reports)
+    assert not m.suspicious(reports, false_alarm=1e-9).any()
+    assert not m.plausible(reports_of(m, [3] * 200))
+    assert m.plausible(reports[:0])
+    assert m.suspicious(reports[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("alarm", [0.3, 0.1, 0.01])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_piles_are_found_implausible_as_rarely_as_asked_for(alarm, epsilon):
+    """Over all piles of 6 reports of 3 bits, and whoever of them has a value at all."""
+    m = UnaryEncoding(Domain(range(3), unmatched="none"), epsilon=epsilon)
+    chances = [[float(x) for x in row] for row in exact_chances(m)]
+    piles = list(itertools.combinations_with_replacement(range(4), 6))
+    implausible = [pile for pile in piles if not m.plausible(reports_of(m, pile), false_alarm=alarm)]
+    assert implausible
+    for valued in range(7):  # so many people have a value
+        kinds = [chances[1]] * valued + [chances[0]] * (6 - valued)
+        assert sum(pile_chance(pile, kinds) for pile in implausible) <= alarm
+
+
+def pile_chance(pile, kinds):
+    """The probability that people of these kinds have these numbers of ones, in any order."""
+    orders = set(itertools.permutations(pile))
+    return sum(math.prod(kind[k] for kind, k in zip(kinds, order, strict=True)) for order in orders)
+
+
+@pytest.mark.parametrize("alarm", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(("epsilon", "unit"), [(1.0, 1), (4.0, 5)])
+def test_sums_of_entries(epsilon, unit, alarm):
+    """Over all pairs of entries."""
+    m = SummationHistogramEncoding(range(2), epsilon=epsilon, unit=unit)
+    low, high = m.entries
+    at = np.arange(low, high + 1)
+    pairs = np.stack(np.meshgrid(at, at, indexing="ij"), axis=-1).reshape(-1, 2).astype(m.reports.dtype)
+    weights = np.array(m._weights[1], float) / 2**64
+    chances = np.outer(weights[::-1], weights).reshape(-1)  # the first entry is the true one
+    flagged = m.suspicious(pairs, false_alarm=alarm)
+    assert 0.01 * alarm < chances[flagged].sum() <= alarm
+    assert flagged[[0, -1]].all()
+
+
+def test_crude_attacks_on_sums():
+    m, n = SummationHistogramEncoding(range(64), epsilon=1.0), 5000
+    honest = m.perturb(np.arange(n) % 64, randomness=keyed(n))
+    crude = np.zeros((4, 64), np.int8)
+    crude[0], crude[1], crude[2, 5], crude[3, 7] = 3, -3, m.entries[1], m.entries[0]
+    assert m.suspicious(np.concatenate([honest, crude]), false_alarm=1e-7).tolist() == [False] * n + [True] * 4
+    with pytest.raises(ParameterError, match="number of ones"):
+        m.plausible(honest)
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_where_nothing_can_be_counted_there_is_an_error(name):
+    m = REGISTERED[name]
+    reports = m.reports.to_arrow(m.reports.empty(0))
+    if name in ("OUE", "SUE wide", "THE", "SHE", "CMS", "RAPPOR", "stochastic rounding", "dBitFlipPM") or "UE" in name:
+        assert m.suspicious(reports).shape == (0,)
+    else:
+        with pytest.raises(ParameterError, match="number of ones"):
+            m.suspicious(reports)
+
+
+def test_wrong_arguments():
+    m = UnaryEncoding(range(4), epsilon=1.0)
+    for ask in (m.suspicious, m.plausible):
+        for wrong in (0, 1, -0.1, "x"):
+            with pytest.raises(ParameterError, match=r"^false_alarm must be"):
+                ask([[True] * 4], false_alarm=wrong)
+        with pytest.raises(ReportError, match="'seen'"):
+            ask([1, 2], column="seen")

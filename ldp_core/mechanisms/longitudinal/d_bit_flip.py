@@ -32,12 +32,13 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.poisoning import CountsOnes, ones_chances
 from ldp_core.reports import Native, Row
 from ldp_core.reports.bits import row_bytes
 
 
 @dataclass(frozen=True, init=False)
-class DBitFlip(Longitudinal):
+class DBitFlip(CountsOnes, Longitudinal):
     """Report d permanent bits of the value's one-hot vector, at places that are the person's own for ever.
 
     Args:
@@ -205,6 +206,18 @@ class DBitFlip(Longitudinal):
             again = (buckets[:k] == buckets[k]).any(axis=0)
             np.maximum(buckets[k], again * buckets.dtype.type(last), out=buckets[k])  # (none is above ``last``)
         return buckets
+
+    @override
+    def ones(self, reports: Native) -> I64:
+        ones: I64 = (reports & 1).sum(axis=1, dtype=np.int64)
+        return ones
+
+    @override
+    def ones_chances(self) -> F64:
+        """Of d bits; the value is in one of these buckets or in none."""
+        p = float(fraction(self._keep))
+        kinds = [0, 1] if self.permanent_answers > self.bits else [1]
+        return ones_chances(self.bits, kinds, p, 1 - p)
 
     @property
     def _dtype(self) -> type[np.unsignedinteger[Any]]:
