@@ -63,6 +63,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "tally merge histogram estimate mean estimate_mean distribution estimate_distribution heavy_hitters "
             "find_heavy_hitters",
         ),
+        "Clients that lie": ("mechanisms", "suspicious"),
         "Frames and plans": ("polars", "perturb_frame histograms explain sink_parquet read_plan"),
     },
     "ldp_beam": {

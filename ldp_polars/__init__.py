@@ -5,6 +5,7 @@ same operations are typed functions here, which type checkers and completion see
 """
 
 from ldp_polars import namespace as namespace
+from ldp_polars.checking import suspicious
 from ldp_polars.columns import Report
 from ldp_polars.estimates import (
     distribution,
@@ -40,6 +41,7 @@ __all__ = [
     "randomized_response",
     "read_plan",
     "sink_parquet",
+    "suspicious",
     "tally",
     "unary_encode",
 ]

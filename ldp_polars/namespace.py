@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import estimates, frames, perturbing, tallying
+from ldp_polars import checking, estimates, frames, perturbing, tallying
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -55,6 +55,7 @@ class LdpExpr(_Namespace[pl.Expr]):
 
     tally = _Method(tallying.tally)
     merge = _Method(tallying.merge)
+    suspicious = _Method(checking.suspicious)
 
     histogram = _Method(estimates.histogram)
     mean = _Method(estimates.mean)
