@@ -1,4 +1,6 @@
-"""Writes docs/api.md, the index of all public names, and README's table of mechanisms: ``python docs/make.py``.
+"""Writes docs/api.md, the index of all public names, and tables of mechanisms: ``python docs/make.py``.
+
+The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md.
 
 Mechanisms come from `ldp_core/mechanisms/catalogue.py`: their pages, what they answer, and their order.
 """
@@ -12,9 +14,11 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+from ldp_core import Mechanism, Numeric, ParameterError
 from ldp_core.mechanisms.catalogue import CATALOGUE, Entry
 
 PAGE = Path(__file__).with_name("api.md")
+POISONING = Path(__file__).with_name("poisoning.md")
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -49,7 +53,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "PrivacyPlan compare_plans",
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
-        "Clients that lie": ("mechanisms", "Influence"),
+        "Clients that lie": ("poisoning", "Influence"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Errors": (
             "",
@@ -63,7 +67,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "tally merge histogram estimate mean estimate_mean distribution estimate_distribution heavy_hitters "
             "find_heavy_hitters",
         ),
-        "Clients that lie": ("mechanisms", "suspicious"),
+        "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": ("polars", "perturb_frame histograms explain sink_parquet read_plan"),
     },
     "ldp_beam": {
@@ -156,13 +160,69 @@ def table() -> str:
     return "\n".join([*lines, ROWS])
 
 
-def readme(text: str) -> str:
-    """``text`` with the table in its place."""
+SIZES = [(epsilon, d) for epsilon in (0.1, 1.0, 4.0) for d in (16, 1024)]
+TARGETS = 10
+
+
+def poisoning() -> str:
+    """The tables of docs/poisoning.md: what one report moves, and what it gains for some values together."""
+    moves: dict[str, list[str]] = {}
+    gains: dict[str, list[str]] = {}
+    for epsilon, d in SIZES:
+        for entry in CATALOGUE:
+            for name, m in entry.sized(d, epsilon).items():
+                moves.setdefault(name, []).append(_moves(m))
+                if not isinstance(m, Numeric):  # (of which there is one sum)
+                    gains.setdefault(name, []).append(_gain(m))
+    return "\n\n".join(
+        [
+            "What one report moves at most: one estimated count / all of them together.",
+            _rows(moves),
+            f"What one fake report gains for {TARGETS} values together, at most.",
+            _rows(gains),
+        ]
+    )
+
+
+def _rows(cells: dict[str, list[str]]) -> str:
+    head = ["mechanism", *(f"epsilon {epsilon:g}, d = {d}" for epsilon, d in SIZES)]
+    rows = [head, ["---"] * len(head), *([name, *row] for name, row in cells.items())]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _moves(m: Mechanism) -> str:
+    try:
+        influence = m.influence()
+    except ParameterError:
+        return _UNKNOWN
+    return f"{_short(influence.one)} / {_short(influence.all)}"
+
+
+def _gain(m: Mechanism) -> str:
+    try:
+        return _short(m.worst_gain(fake=1, targets=TARGETS))
+    except ParameterError:
+        return _UNKNOWN
+
+
+_UNKNOWN = "no bound"
+
+
+def _short(number: float) -> str:
+    """Three digits, or all before the point."""
+    if number == float("inf"):
+        return _UNKNOWN
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+
+
+def within(text: str, made: str) -> str:
+    """``text`` with what is made in its place."""
     start, end = "<!-- made by docs/make.py -->\n", "\n<!-- until here -->"
     before, _, rest = text.partition(start)
-    return "".join([before, start, table(), end, rest.partition(end)[2]])
+    return "".join([before, start, made, end, rest.partition(end)[2]])
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, made in ((README, table()), (POISONING, poisoning())):
+        path.write_text(within(path.read_text(encoding="utf-8"), made), encoding="utf-8")

@@ -33,9 +33,21 @@ ENTRIES = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.me
 def test_the_pages_are_what_the_script_makes():
     again = "run: python docs/make.py"
     assert (DOCS / "api.md").read_text(encoding="utf-8") == SCRIPT["page"](), again
-    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    assert SCRIPT["table"]() in readme, again
-    assert SCRIPT["readme"](readme) == readme, again
+    for path, made in ((DOCS.parent / "README.md", SCRIPT["table"]()), (DOCS / "poisoning.md", SCRIPT["poisoning"]())):
+        text = path.read_text(encoding="utf-8")
+        assert made in text, again
+        assert SCRIPT["within"](text, made) == text, again
+
+
+def test_the_tables_of_poisoning_have_every_mechanism_and_the_numbers_of_reference():
+    rows = [row.strip("| ").split(" | ") for row in SCRIPT["poisoning"]().splitlines() if row.startswith("| ")]
+    names = [row[0] for row in rows if row[0] not in ("mechanism", "---")]
+    assert set(names) == {name for entry in CATALOGUE for name in entry.sized(16, 1.0)}
+    cells = {row[0]: dict(zip(SCRIPT["SIZES"], row[1:], strict=True)) for row in reversed(rows)}  # (moves, not gains)
+    at = (1.0, 16)
+    found = {name: cells[name][at].split(" / ")[0] for name in ("OUE", "randomized response", "SHE", "RAPPOR")}
+    assert found == {"OUE": "3.16", "randomized response": "9.73", "SHE": "44", "RAPPOR": "no bound"}
+    assert cells["randomized response"][0.1, 1024].startswith("9,728 / ")
 
 
 def test_every_mechanism_is_in_the_catalogue_once():
