@@ -251,6 +251,12 @@ class Mechanism(Declared, ABC):
 
         Raises:
             ParameterError: a number that is not permitted; or what one report moves has no known bound.
+
+        >>> from ldp_core import SubsetSelection, UnaryEncoding
+        >>> round(UnaryEncoding(range(16), epsilon=1.0).worst_gain(fake=100, targets=10))
+        3164
+        >>> round(SubsetSelection(range(16), epsilon=1.0).worst_gain(fake=100, targets=10))  # 4 values a report
+        686
         """
         raise ParameterError(f"{self.name} has no known bound of what fake reports gain")
 
@@ -316,8 +322,8 @@ class Mechanism(Declared, ABC):
 
     def _no_sums(self) -> ParameterError:
         return ParameterError(
-            f"reports of {self.name} have no number of ones or sum of which is known what is rare in honest ones; what "
-            "every report must be is checked when they are read"
+            f"nothing is known of reports of {self.name}, such as their number of ones, that tells crafted ones from "
+            "honest ones; what every report must be is checked when they are read"
         )
 
     def explain(self, n: int) -> Outlook:

@@ -129,10 +129,10 @@ def binomial_chances(n: int, p: float) -> F64:
     return chances
 
 
-def ones_chances(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
+def chances_of_ones(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
     """Float64[., d + 1]: of the number of ones of d bits, so many of which have probability p, the others q.
 
-    >>> ones_chances(2, [0, 1], 0.5, 0.25).round(6).tolist()
+    >>> chances_of_ones(2, [0, 1], 0.5, 0.25).round(6).tolist()
     [[0.5625, 0.375, 0.0625], [0.375, 0.5, 0.125]]
     """
     return np.stack([np.convolve(binomial_chances(k, p), binomial_chances(d - k, q)) for k in set_bits])

@@ -50,7 +50,7 @@ from ldp_core.mechanisms.oracles.hash_families import BUCKET_SHIFT, AffineFamily
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import _Entries
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.plans import recommend as recommending
-from ldp_core.poisoning import ones_chances
+from ldp_core.poisoning import chances_of_ones
 from ldp_core.reports import Bits, Nullable, Number, Value
 
 from .checks import fails
@@ -261,9 +261,23 @@ def test_the_attack_gains_what_the_formula_says(targets):
             assert gain == close(m.worst_gain(fake=250, targets=targets), rel=1e-9), name
 
 
-def test_a_wrong_formula_would_be_seen(monkeypatch):
-    m = SubsetSelection(range(8), epsilon=1.0)
-    monkeypatch.setattr(SubsetSelection, "supported", (m.k + 1, m.k + 1))
+FAULTS = [
+    (RandomizedResponse, "supported", (1, 2), "two coins"),
+    (SubsetSelection, "supported", (3, 4), "one missing"),
+    (UnaryEncoding, "supported", (0, 4), "none"),
+    (UnaryEncoding, "supported", (1, 5), "many ones"),
+    (ProjectiveSpace, "most_supported", lambda _, d: d, "PGR, none"),
+    (BlockHadamardResponse, "most_supported", lambda _, values: values - 1, "BHR, uneven blocks"),
+    (HybridProjectiveGeometryResponse, "most_supported", lambda _, values: 1, "HPGR, uneven blocks"),
+]
+
+
+@pytest.mark.parametrize(("kind", "attribute", "wrong", "name"), FAULTS)
+def test_a_wrong_formula_would_be_seen(monkeypatch, kind, attribute, wrong, name):
+    m = OTHERS[name]
+    added = moves(m)
+    monkeypatch.setitem(globals(), "moves", lambda _: added)
+    monkeypatch.setattr(kind, attribute, wrong if callable(wrong) else property(lambda _: wrong))
     fails(check_oracle, m)
 
 
@@ -477,7 +491,7 @@ def test_false_alarms_are_as_rare_as_asked_for(name):
 
 def test_a_wrong_distribution_would_be_seen(monkeypatch):
     m = COUNTED["OUE"]
-    for wrong in (ones_chances(12, [0], m.p, m.q), ones_chances(12, [1], m.p, 1.3 * m.q)):
+    for wrong in (chances_of_ones(12, [0], m.p, m.q), chances_of_ones(12, [1], m.p, 1.3 * m.q)):
         monkeypatch.setattr(UnaryEncoding, "ones_chances", lambda m, wrong=wrong: wrong)
         fails(check_false_alarms, m)
 
@@ -503,7 +517,7 @@ def check_ones(m, n, chances):
 def test_many_bits():
     exact = stats.binom.pmf(np.arange(5000), 4999, 0.01)
     expected = 0.5 * np.append(exact, 0) + 0.5 * np.append(0, exact)
-    assert ones_chances(5000, [1], 0.5, 0.01)[0] == close(expected, rel=1e-9, abs=1e-300)
+    assert chances_of_ones(5000, [1], 0.5, 0.01)[0] == close(expected, rel=1e-9, abs=1e-300)
 
 
 # ---- crude attacks, planted among honest reports

@@ -32,7 +32,7 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
-from ldp_core.poisoning import CountsOnes, ones_chances
+from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native, Row
 from ldp_core.reports.bits import row_bytes
 
@@ -217,7 +217,7 @@ class DBitFlip(CountsOnes, Longitudinal):
         """Of d bits; the value is in one of these buckets or in none."""
         p = float(fraction(self._keep))
         kinds = [0, 1] if self.permanent_answers > self.bits else [1]
-        return ones_chances(self.bits, kinds, p, 1 - p)
+        return chances_of_ones(self.bits, kinds, p, 1 - p)
 
     @property
     def _dtype(self) -> type[np.unsignedinteger[Any]]:

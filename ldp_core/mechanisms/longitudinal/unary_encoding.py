@@ -20,7 +20,7 @@ from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity, chained
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
-from ldp_core.poisoning import CountsOnes, ones_chances
+from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import clear_padding, row_bytes
 
@@ -126,7 +126,7 @@ class LongitudinalUnaryEncoding(CountsOnes, Chain):
     def ones_chances(self) -> F64:
         """Of one report: the bits are independent after both rounds, too."""
         none = self.domain.unmatched == "none"
-        return ones_chances(self.domain.size, [0, 1] if none else [1], self.p, self.q)
+        return chances_of_ones(self.domain.size, [0, 1] if none else [1], self.p, self.q)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

@@ -14,7 +14,7 @@ from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
-from ldp_core.poisoning import CountsOnes, ones_chances
+from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Bits, Native
 from ldp_core.reports.bits import clear_padding, row_bytes
 
@@ -68,7 +68,7 @@ class IndependentBits(CountsOnes, FrequencyOracle):
     def ones_chances(self) -> F64:
         """One bit has probability p, or none if a value may be in no bit."""
         p, q = self.p, self.q
-        return ones_chances(self.domain.size, [0, 1] if self.domain.unmatched == "none" else [1], p, q)
+        return chances_of_ones(self.domain.size, [0, 1] if self.domain.unmatched == "none" else [1], p, q)
 
     knows_sums: ClassVar[bool] = True
 

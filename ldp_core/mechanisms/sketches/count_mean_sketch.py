@@ -41,7 +41,7 @@ from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
-from ldp_core.poisoning import CountsOnes, ones_chances
+from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 
@@ -267,7 +267,7 @@ class CountMeanSketch(CountsOnes, CountMean):
     @override
     def ones_chances(self) -> F64:
         p, q = self.bucket_probability
-        return ones_chances(self.width, [1], float(p), float(q))
+        return chances_of_ones(self.width, [1], float(p), float(q))
 
     @override
     def table(self, counters: I64) -> I64:

@@ -40,7 +40,7 @@ from ldp_core.mechanisms.sketches._rappor_candidates import FilterSketch
 from ldp_core.mechanisms.sketches._regression import Design
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_choice, check_integer, check_share, converted, derived, parameter
-from ldp_core.poisoning import CountsOnes, ones_chances
+from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 
@@ -290,7 +290,7 @@ class Rappor(CountsOnes, FilterSketch):
         """A filter has from one to h bits."""
         p, q = self.bit_probabilities()
         most = min(self.hashes, self.bits)
-        return ones_chances(self.bits, range(1, most + 1), float(q), float(p))
+        return chances_of_ones(self.bits, range(1, most + 1), float(q), float(p))
 
     @override
     def is_possible(self, n: int, counts: I64) -> bool:
