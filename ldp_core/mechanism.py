@@ -263,8 +263,8 @@ class Mechanism(Declared, ABC):
     def suspicious(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> Bools:
         """Which reports an honest client hardly ever sends: their number of ones (or sum) is too small or too large.
 
-        This finds crude attacks only, such as vectors of all ones. Who sets as many ones as an honest client does is
-        not seen, wherever they are: `worst_gain` says what such reports can do with the ones that they have.
+        This finds crude attacks only, such as vectors of all ones. Reports with as many ones as an honest one has are
+        not found, whichever bits these are; see docs/poisoning.md.
 
         Args:
             reports: what `perturb` returned, in either layout.
@@ -285,9 +285,8 @@ class Mechanism(Declared, ABC):
         [True, False]
         """
         check_open("false_alarm", false_alarm)
-        return self.unlikely(
-            self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column), false_alarm
-        )
+        native = self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
+        return self.unlikely(native, false_alarm)
 
     def unlikely(self, reports: Native, false_alarm: float) -> Bools:
         """`suspicious`, of checked reports in the working layout."""
@@ -296,8 +295,8 @@ class Mechanism(Declared, ABC):
     def plausible(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> bool:
         """Whether the numbers of ones of all these reports together can be those of honest clients.
 
-        It sees what single reports do not show: many crafted reports that all have the same plausible number of ones,
-        as in the published attack. Who draws the number from its distribution is not seen.
+        It finds what single reports do not show: many crafted reports that all have the same plausible number of ones,
+        as in the published attack. Those with numbers drawn as honest clients draw them are not found.
 
         Args:
             reports: of different people, as in `suspicious`.

@@ -4,8 +4,8 @@ An estimate is a sum over reports, and a client can send any report that the for
 that: the smaller it is, the more one report weighs (A. Cheu, A. Smith, J. Ullman, "Manipulation Attacks in Local
 Differential Privacy", IEEE S&P 2021). A report adds x[v] = (part[v] - q) / (p - q) to the estimated count of v, with
 part[v] 1 if it supports v and 0 if not (other mechanisms have other parts). The *maximal gain attack* (X. Cao, J. Jia,
-N. Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021, section 4) takes the
-report whose sum of x[v] over its targets is the largest; k fake reports gain k times as much.
+N. Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021) takes the report
+whose sum of x[v] over its targets is the largest; k fake reports gain k times as much.
 
 What a mechanism must know is its extreme reports: the moves of all counts by those crafted reports that do most.
 """

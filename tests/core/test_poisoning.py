@@ -38,6 +38,7 @@ from ldp_core import (
     StochasticRounding,
     SubsetSelection,
     SummationHistogramEncoding,
+    Tally,
     ThresholdHistogramEncoding,
     UnaryEncoding,
     recommend,
@@ -376,6 +377,25 @@ def test_heavy_hitters(epsilon, alike):
     assert m.worst_gain(fake=20, targets=5) == close(100 * best)
     assert (gains[0] > 0.4 * best).all()  # the vector 0 supports every value
     assert m.influence().all == math.inf
+
+
+def test_heavy_hitters_that_nobody_holds():
+    """Fake reports at each level put a value on top: of those of the last one each counts for what it is said to."""
+    m, n, target = HeavyHitters(Prefixes("abc", 6), epsilon=2.0, rows=8, width=256, levels=(3, 6)), 50_000, "bbbbbb"
+    values = np.array(["abcabc", "aaabbb", "cccccc", "bacbac"])[np.arange(n) % 4]
+    honest = m.tally(m.perturb(values, randomness=keyed(n)))
+    code = m.domain.plain(m.domain.encode(pa.array([target])))
+    supported = m.points.supporters(np.eye(m.points.size, dtype=np.int64))
+    counters, each = honest.counters.copy(), 400
+    for level, length in enumerate(m.levels):
+        for row in range(level * m.rows, (level + 1) * m.rows):
+            bucket = m.hashes.at(np.array([row]), m.domain.prefix(code, np.array([length])))[0]
+            y = np.flatnonzero(supported[:, bucket])[1]  # (the first one is the vector 0)
+            counters[row * m.points.size + y] += each
+    found = m.find(Tally(int(counters.sum()), counters, m.fingerprint), 3)
+    assert found.values[0] == target
+    gain = m.worst_gain(fake=each * m.rows)
+    assert found.counts[0] == close(gain, rel=0.05)  # (what the others share with it is noise)
 
 
 def estimates(m, counters, prefixes):

@@ -316,9 +316,7 @@ def _unlikely_sum(parts: list[tuple[int, I64, F64]], level: float) -> float:
     Of independent integers: (how many, what they can be, with what chances) of each kind.
     """
     spread = math.sqrt(sum(count * float(chances @ values**2) for count, values, chances in parts))
-    t = np.geomspace(0.05, 20, 200) * (
-        math.sqrt(2 * level) / spread
-    )  # any t gives a bound; this is where good ones are
+    t = np.geomspace(0.05, 20, 200) * math.sqrt(2 * level) / spread  # any t gives a bound; good ones are about here
     with np.errstate(over="ignore"):
         logarithms = sum(count * np.log(np.exp(np.outer(t, values)) @ chances) for count, values, chances in parts)
     return float(((level + logarithms) / t).min())
