@@ -170,7 +170,7 @@ class Mechanism(Declared, ABC):
     def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
         """`perturb` to the working layout, which `count_reports` takes."""
         codes = self.inputs.encode(values, column=column)
-        return self.perturb_codes(codes, randomness.bind(self.fingerprint, codes))
+        return self.perturb_codes(codes, randomness.bind(self.digest, codes))
 
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """One report for each code, in the working layout: `perturb_block`, a block at a time."""
@@ -378,10 +378,15 @@ class Mechanism(Declared, ABC):
         return _from_dict, (self.to_dict(),)
 
     @cached_property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that identify mechanism, parameters and domain."""
+    def digest(self) -> str:
+        """64 hexadecimal digits, SHA-256 of mechanism, parameters and domain: what keyed noise depends on."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The first 16 digits of `digest`: they tell mechanisms apart that nobody has made in order to be alike."""
+        return self.digest[:16]
 
 
 def _from_dict(data: dict[str, Any]) -> Mechanism:

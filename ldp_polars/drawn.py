@@ -12,7 +12,7 @@ from polars import selectors as cs
 from ldp_core import Keyed, LdpError, ParameterError, Secret
 from ldp_core.plans.drawn import DrawnColumns
 from ldp_polars.columns import as_expr, physical, refuse_reports, report_dtype, to_arrow, to_physical
-from ldp_polars.noise import NoiseOptions, keyed_noise
+from ldp_polars.noise import NoiseOptions, ids_to_arrow, keyed_noise
 from ldp_polars.perturbing import one_value_a_row
 
 
@@ -25,8 +25,7 @@ def perturb_drawn(
     draw of its own.
     """
     names = [name for name, _ in columns.columns]
-    tag = noise.get("tag")
-    keyed, ids = keyed_noise({**noise, "tag": tag or names[0]}, cs.by_name(names[0]))
+    keyed, ids = keyed_noise(noise, cs.by_name(names[0]), names[0])
     for _, column in columns.columns:
         column.inner.check_noise(keyed=keyed is not None)
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
@@ -36,7 +35,7 @@ def perturb_drawn(
     dtypes = [physical(report_dtype(column, packed=packed)) for _, column in columns.columns]
     return pl.map_batches(
         inputs,
-        PerturbDrawn(columns, packed, tag, None if keyed is None else keyed.secret),
+        PerturbDrawn(columns, packed, noise.get("tag"), None if keyed is None else keyed.secret),
         return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
         is_elementwise=True,
     )
@@ -63,7 +62,7 @@ class PerturbDrawn:
         n = len(index)
         if any(len(series) != n for series in (ids, *values)):
             raise ParameterError("a plan needs one value a row in each of its columns")
-        keyed = None if self.secret is None else Keyed(self.secret, ids.to_arrow(), column="")
+        keyed = None if self.secret is None else Keyed(self.secret, ids_to_arrow(ids), column="")
         arrays = self.columns.perturb([to_arrow(v) for v in values], keyed, packed=self.packed, tag=self.tag)
         series = []
         for field, reports in zip(return_dtype.fields, arrays, strict=True):

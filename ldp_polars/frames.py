@@ -18,7 +18,7 @@ from ldp_polars.columns import Report, from_physical, refuse_reports, report_dty
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimates import histogram
 from ldp_polars.noise import NoiseOptions
-from ldp_polars.perturbing import perturb
+from ldp_polars.perturbing import perturb_column
 
 if TYPE_CHECKING:
     from ldp_core.estimates.consistency import Consistency
@@ -36,7 +36,7 @@ def perturb_frame(
         plan: mechanisms by column.
         packed: see `perturb`.
         typed: see `perturb`.
-        noise: see `perturb`; each column's noise has its name for a tag. A seeded plan brings its ``seed``; give
+        noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give
             ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
 
     Raises:
@@ -57,12 +57,12 @@ def perturb_frame(
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
             raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
         noise["seed"] = plan.seed
-    reports, tag = [], noise.get("tag")
+    reports = []
     for name, mechanism in plan.columns.items():
         if isinstance(mechanism, DrawnColumn):
             continue
-        options: NoiseOptions = {**noise, "tag": name if tag is None else f"{tag}/{name}"}
-        reports.append(perturb(cs.by_name(name), mechanism, packed=packed, typed=typed, **options))
+        made = perturb_column(cs.by_name(name), mechanism, packed=packed, typed=typed, noise=noise, column=name)
+        reports.append(made)
     kept = [cs.by_name(name) for name in plan.keep]
     if plan.drawn is None:
         return frame.select(*reports, *kept)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from ldp_core import Keyed, ParameterError, Secret
+from ldp_core import InputError, Keyed, ParameterError, Secret
 
 
 class NoiseOptions(TypedDict, total=False):
@@ -17,11 +19,13 @@ class NoiseOptions(TypedDict, total=False):
     Args:
         key: a `ldp_core.Secret`. The report is then a function of secret, mechanism, ``tag``, ``id`` and value, on
             every engine and for ever: repeated collection of an unchanged value does not average the noise away.
-        id: with ``key``: whose value it is. An expression or a column's name; integers, String or Binary, no nulls.
+        id: with ``key``: whose value it is. An expression or a column's name; integers, String or Binary, no nulls. See
+            `ldp_core.Keyed` for which ids are equal.
         seed: an integer that makes a run repeatable. **Such reports are not private**: for tests and simulation.
         row_id: with ``seed``: what identifies a row, as ``id`` does. Default the row's position, which is
             right in ``select`` and ``with_columns`` only, where no earlier step filters, sorts or samples.
-        tag: name of the noise; different tags are independent. Default the column's name.
+        tag: name of the noise; different tags are independent. Default the column's name. With a plan, which has
+            several columns, the tag is added to their names.
     """
 
     key: Secret | None
@@ -36,7 +40,10 @@ class KeyedNoise:
     """What a perturbing function needs to make `Keyed` noise from ids."""
 
     secret: Secret
-    tag: str | None
+    column: str | None
+    """The first name of the noise; None for the column's own."""
+    tag: str | None = None
+    """The other one, of a plan."""
     by_position: bool = False
     """The ids are row positions, which must not repeat within a call."""
     nameless: bool = False
@@ -44,19 +51,42 @@ class KeyedNoise:
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
         """The noise of the records with these ids."""
-        tag = column if self.tag is None else self.tag
-        if not tag:
+        name = column if self.column is None else self.column
+        if not name and not self.tag:
             raise ParameterError("pass tag= here: Polars does not tell the name of the column, which names the noise")
         if self.by_position:
             # Groups come one after the other, or, in windows, one a call: Polars then does not tell the column's name.
             increasing = len(ids) < 2 or bool(np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0))
             if not (increasing and (column or self.nameless)):
                 raise ParameterError("row positions repeat in groups, and so would the seeded noise: pass row_id=")
-        return Keyed(self.secret, ids.to_arrow(), column=tag)
+        return Keyed(self.secret, ids_to_arrow(ids), column=name, tag=self.tag)
 
 
-def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
+def ids_to_arrow(ids: pl.Series) -> pa.Array:
+    """Ids as `Keyed` takes them; those of 128 bits, which Arrow has no integers for, as decimals.
+
+    Raises:
+        InputError: some have more than 38 digits.
+    """
+    wide: pl.Series | None = ids
+    if ids.dtype in (pl.Int128, pl.UInt128):
+        wide = None
+        with suppress(pl.exceptions.PolarsError):
+            wide = ids.cast(pl.Decimal(38, 0))
+    if wide is None:
+        raise InputError(f"ids are integers of at most 38 digits, and some of these {len(ids)} have more")
+    return wide.to_arrow()
+
+
+def keyed_noise(
+    options: NoiseOptions, values: pl.Expr, column: str | None = None
+) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
     """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
+
+    Args:
+        options: of one column, whose noise the tag names; of a plan, if there is a
+        column: a column of it, which the tag is added to.
+        values: what is perturbed.
 
     Raises:
         ParameterError: options that do not go together.
@@ -68,15 +98,17 @@ def keyed_noise(options: NoiseOptions, values: pl.Expr) -> tuple[KeyedNoise | No
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
     name = values.meta.output_name(raise_if_undetermined=False)
-    tag = name if tag is None else tag
+    if column is None:
+        column, tag = name if tag is None else tag, None
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
             raise ParameterError("keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id")
-        return KeyedNoise(key, tag), ids
+        return KeyedNoise(key, column, tag), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
             raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")
-        return KeyedNoise(Secret.from_seed(seed), tag, by_position=row_id is None, nameless=name == ""), row_id
+        secret = Secret.from_seed(seed)
+        return KeyedNoise(secret, column, tag, by_position=row_id is None, nameless=name == ""), row_id
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None

@@ -71,8 +71,21 @@ def perturb(
     >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
     Boolean
     """
+    return perturb_column(expr, mechanism, packed=packed, typed=typed, noise=noise)
+
+
+def perturb_column(
+    expr: pl.Expr | str,
+    mechanism: Mechanism,
+    *,
+    packed: bool,
+    typed: bool,
+    noise: NoiseOptions,
+    column: str | None = None,
+) -> pl.Expr:
+    """`perturb`; if there is a ``column``, as this one of a plan, whose name and tag are two (see `keyed_noise`)."""
     values = one_value_a_row(as_expr(expr))
-    keyed, ids = keyed_noise(noise, values) if noise else (None, None)
+    keyed, ids = keyed_noise(noise, values, column) if noise else (None, None)
     check_mechanism(mechanism).check_noise(keyed=keyed is not None)
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     reports = pl.map_batches(

@@ -30,19 +30,23 @@ def encrypt(cipher: CipherContext, blocks: U64) -> U8:
 
 
 def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
-    """Ids as two words each: integers as they are (the second is 0, None), text and binary by a keyed 128-bit hash.
+    """Ids as two words each.
+
+    An integer from -2**63 to 2**63 - 1 is itself and 0; all else has a keyed 128-bit hash: text, binary and, as 128
+    bits, integers beyond. Equal integers have equal words, whatever their types. (Arrow has integers of up to 64 bits;
+    larger ones are decimals without digits after the point.)
+
+    Returns:
+        Two words, uint64[n]; the second is None if it is 0 everywhere.
 
     Raises:
         DtypeError: ids of another type.
         InputError: null ids.
+
+    >>> id_words([7, -1], bytes(32))
+    (array([                   7, 18446744073709551615], dtype=uint64), None)
     """
-    array: pa.Array | None = None
-    with suppress(*CONVERSION_ERRORS):
-        array = (
-            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
-        )
-    if array is not None and pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-        array = array.dictionary_decode()
+    array = _id_array(ids)
     kind = None if array is None else array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if array is None or not any(is_kind(kind) for is_kind in _ID_KINDS):
         raise DtypeError(f"ids must be integers, text or binary, got {kind or type(ids).__name__}")
@@ -54,15 +58,53 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
         if beyond:
             raise InputError(f"{beyond} of {len(at)} ids are out of their dictionary's bounds")
         return tuple(None if w is None else w.take(at) for w in id_words(array.dictionary, key))  # type: ignore[return-value]
+    if pa.types.is_decimal(array.type) or array.type == pa.uint64():
+        return _wide_words(array, key)
     if pa.types.is_integer(array.type):
-        wide = array if array.type in (pa.int64(), pa.uint64()) else array.cast(pa.int64())
-        return wide.to_numpy().view(np.uint64), None
+        return array.cast(pa.int64()).to_numpy().view(np.uint64), None
     hashed = _hash(array.cast(pa.large_binary()), aes(key))
     return hashed[:, 0].copy(), hashed[:, 1].copy()
 
 
+def _id_array(ids: Any) -> pa.Array | None:
+    """Ids as an Arrow array, without nulls in its dictionary; None if there is none of them."""
+    array: pa.Array | None = None
+    with suppress(*CONVERSION_ERRORS):
+        array = (
+            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
+        )
+    if array is None and isinstance(ids, (list, tuple)) and all(type(i) is int for i in ids):
+        with suppress(*CONVERSION_ERRORS):  # integers that no type of 64 bits has all of
+            array = pa.array(ids, pa.decimal128(38))
+    if array is not None and pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary_decode()
+    return array
+
+
+def _wide_words(array: pa.Array, key: bytes) -> tuple[U64, U64 | None]:
+    """The words of integers of which some may have no int64.
+
+    The block (low half, high half) of such an integer is never the first one of a text in `_hash`, (length, 0).
+    """
+    if array.type == pa.uint64():
+        words = np.zeros((len(array), 2), np.uint64)
+        words[:, 0] = array.to_numpy()
+    else:
+        words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)[array.offset :][: len(array)].copy()
+    signs = (words[:, 0].view(np.int64) >> 63).view(np.uint64)
+    far = np.flatnonzero(words[:, 1] != signs)
+    hashed = encrypt(aes(key), words[far]).view(np.uint64)
+    words[:, 1] = 0
+    words[far] = hashed
+    return words[:, 0].copy(), words[:, 1].copy() if len(far) else None
+
+
+def _is_wide_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind) and kind.scale == 0)
+
+
 _ID_KINDS = (
-    pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
+    pa.types.is_integer, _is_wide_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
     pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view,
 )  # fmt: skip
 

@@ -283,7 +283,7 @@ class Domain(Declared, Inputs):
         if pa.types.is_string_view(array.type):
             array = array.cast(pa.large_string())
         if self.kind == "int":
-            array = _uint64_as_int64(array) if array.type == pa.uint64() else array.cast(pa.int64())
+            array = uint64_as_int64(array) if array.type == pa.uint64() else array.cast(pa.int64())
         found = pc.fill_null(pc.index_in(array, value_set=self._labels_as(array.type)), missing)
         positions: npt.NDArray[np.int32] = found.to_numpy()
         return positions.astype(self.code_dtype)
@@ -322,6 +322,7 @@ def _is_plain(text: Label) -> bool:
         return False
 
 
-def _uint64_as_int64(array: pa.Array) -> pa.Array:
+def uint64_as_int64(array: pa.Array) -> pa.Array:
+    """Unsigned integers, those without an int64 as nulls."""
     fits = pc.less(array, pa.scalar(2**63, pa.uint64()))
     return pc.if_else(fits, array, pa.scalar(None, pa.uint64())).cast(pa.int64())

@@ -16,6 +16,7 @@ from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import as_arrow, filled_indices, is_text, null_count
 from ldp_core.exact.hashing import id_words
 from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import uint64_as_int64
 
 _PUBLIC_KEY = b"ldp: codes of an open domain    "
 """Not a secret: clients and server must agree on the codes."""
@@ -29,8 +30,9 @@ class OpenDomain(Inputs):
         kind: ``"str"`` or ``"int"``.
         unmatched: ``"error"``: nulls are an error that counts them. (Fill them before, if they are an answer.)
 
-    A code is 64 bits: of text a fixed public hash, of an integer its bits, mixed one to one. Two of a million texts
-    share one with probability 3e-8, and are then counted together.
+    A code is 64 bits: of text a fixed public hash, of an integer its bits. Two of a million texts share one with
+    probability 3e-8, and are then counted together. (Whoever may choose texts can make two that share one: that spoils
+    a count, and reveals nothing; see `ldp_core.noise.keyed`.)
 
     Raises:
         DomainError: another kind.
@@ -71,25 +73,39 @@ class OpenDomain(Inputs):
             column: what to call the values in an error message.
 
         Raises:
-            DomainError: nulls, or indices out of their dictionary's bounds.
+            DomainError: nulls, integers of more than 63 bits, or indices out of their dictionary's bounds.
             DtypeError: the values are of another kind.
         """
-        array = as_arrow(values, self.kind, column=column)
+        array = self._as_arrow(values, column)
         if pa.types.is_dictionary(array.type):
             filled_indices(array, len(array.dictionary), column=column)  # (checks them)
         missing = null_count(array)
         if missing:
-            raise DomainError(f"column {column!r}: {missing} of {len(array)} values are null; fill them before")
+            raise DomainError(
+                f"column {column!r}: {missing} of {len(array)} values are null or beyond 2**63 - 1; fill them before"
+            )
+        if self.kind == "int":
+            if pa.types.is_dictionary(array.type):
+                array = array.dictionary_decode()
+            codes: Codes = array.cast(pa.int64()).to_numpy().view(np.uint64)
+            return codes
         if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
             array = array.cast(pa.large_string())
         if is_text(array.type) and _repeats(array):
             array = array.dictionary_encode()
         high, low = id_words(array, _PUBLIC_KEY)
-        return _mixed(high) if low is None else high ^ low
+        return high if low is None else high ^ low  # (a hash has both)
+
+    def _as_arrow(self, values: Any, column: str) -> pa.Array:
+        """An array of the domain's kind, in which integers that have no int64 are null."""
+        array = as_arrow(values, self.kind, column=column)
+        if pa.types.is_dictionary(array.type) and array.dictionary.type == pa.uint64():
+            array = array.dictionary_decode()
+        return uint64_as_int64(array) if array.type == pa.uint64() else array
 
     @override
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        array = as_arrow(values, self.kind, column=column)
+        array = self._as_arrow(values, column)
         missing: npt.NDArray[np.bool_] = pc.is_null(
             array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         ).to_numpy(zero_copy_only=False)
@@ -112,24 +128,3 @@ def _repeats(array: pa.Array) -> bool:
         return False
     repetitions = _SAMPLE - len(array[:: len(array) // _SAMPLE][:_SAMPLE].dictionary_encode().dictionary)
     return repetitions * len(array) > 2 * _SAMPLE**2
-
-
-def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Integers as words of which each half says which they are: keyed noise tells values apart by the low one.
-
-    The finalizer of SplitMix64, a permutation (G. L. Steele, D. Lea, C. H. Flood, "Fast Splittable Pseudorandom Number
-    Generators", OOPSLA 2014).
-    """
-    out = np.empty_like(words)
-    for start in range(0, len(words), _BLOCK):
-        word = words[start : start + _BLOCK].copy()
-        for shift, factor in _ROUNDS:
-            word ^= word >> shift
-            word *= factor
-        out[start : start + _BLOCK] = word ^ word >> _LAST
-    return out
-
-
-_ROUNDS = [(np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))]
-_LAST = np.uint64(31)
-_BLOCK = 1 << 15  # words at a time, so that they stay in the cache

@@ -96,7 +96,7 @@ class Prefixes(Inputs):
     # ---- values to codes
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, uint64: scrambled, where they have more than 32 bits (see `plain`).
+        """Codes of ``values``, uint64: numbers of `bits` bits, of which the leading ones are prefixes.
 
         Args:
             values: text or integers: an Arrow or numpy array, or a Python sequence.
@@ -113,22 +113,14 @@ class Prefixes(Inputs):
                 f"column {column!r}: {wrong} of {len(codes)} values are null or not {self.summary}; declare a larger "
                 "alphabet or length" + (', or use unmatched="cut"' if self.alphabet is not None else "")
             )
-        return _scrambled(codes) if self.bits > _KEYED_BITS else codes
+        return codes
 
     @override
     def refuses(self, values: Any, *, column: str = "values") -> Bools:
         return self._codes(values, column)[1]
 
-    def plain(self, codes: Codes) -> U64:
-        """Codes of `encode` as numbers of `bits` bits, of which the leading ones are prefixes.
-
-        Keyed noise tells a person's values apart by the low 32 bits of their codes, and texts with one ending
-        have these in common: `encode` scrambles them, by a bijection.
-        """
-        return _unscrambled(codes) if self.bits > _KEYED_BITS else codes.astype(np.uint64, copy=False)
-
     def _codes(self, values: Any, column: str) -> tuple[U64, Bools]:
-        """Plain codes, and which values are refused."""
+        """Codes, and which values are refused."""
         array = as_arrow(values, self.kind, column=column)
         if pa.types.is_dictionary(array.type):
             codes, bad = self._of_array(array.dictionary)
@@ -207,11 +199,7 @@ class Prefixes(Inputs):
     # ---- codes to values
 
     def decode(self, codes: Codes) -> tuple[str | int, ...]:
-        """The values of codes of `encode`."""
-        return self.values(self.plain(codes))
-
-    def values(self, codes: U64) -> tuple[str | int, ...]:
-        """The values of plain codes."""
+        """The values of codes."""
         if self.alphabet is None:
             return tuple(codes.tolist())
         return tuple(map(self._text, codes.tolist()))
@@ -224,7 +212,7 @@ class Prefixes(Inputs):
     # ---- prefixes
 
     def prefix(self, codes: U64, length: Any) -> U64:
-        """The first ``length`` characters (one number, or one for each code) of plain codes."""
+        """The first ``length`` characters (one number, or one for each code) of codes."""
         shift = np.asarray((self.length - length) * self.symbol_bits, np.uint64)
         out: U64 = codes >> shift
         return out
@@ -265,25 +253,3 @@ _TOP_BITS = np.uint64(0x8080808080808080)  # of the bytes that are no symbols: t
 _LEADING = np.array([(1 << 8 * k) - 1 for k in range(_BYTES + 1)], np.uint64)
 _HIGH_FIELDS = tuple(map(np.uint64, (0xFF00FF00FF00FF00, 0xFFFF0000FFFF0000, 0xFFFFFFFF00000000)))
 _ROWS = 1 << 15  # texts at a time: what is made of them stays in the L2 cache
-_KEYED_BITS = 32
-
-_SHIFT = np.uint64(33)
-_MULTIPLIERS = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
-_INVERSES = tuple(pow(m, -1, 1 << _WORD) for m in _MULTIPLIERS)
-
-
-def _scrambled(codes: U64) -> U64:
-    """The finalizer of MurmurHash3 (A. Appleby), a bijection of 64-bit words whose every bit depends on all."""
-    codes = codes ^ codes >> _SHIFT
-    for multiplier in _MULTIPLIERS:
-        codes *= np.uint64(multiplier)
-        codes ^= codes >> _SHIFT
-    return codes
-
-
-def _unscrambled(codes: U64) -> U64:
-    codes = codes ^ codes >> _SHIFT  # its own inverse, for a shift of more than half of the word
-    for inverse in reversed(_INVERSES):
-        codes *= np.uint64(inverse)
-        codes ^= codes >> _SHIFT
-    return codes

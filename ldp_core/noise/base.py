@@ -87,8 +87,13 @@ class Randomness(Protocol):
     by_value: bool
     """Whether the noise depends on the values, so that a mechanism must know their codes before it draws."""
 
-    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> Noise:
-        """The noise of a mechanism for n records with these codes."""
+    def bind(self, digest: str, codes: npt.NDArray[Any]) -> Noise:
+        """The noise of a mechanism for n records with these codes.
+
+        Args:
+            digest: the mechanism's, `Mechanism.digest`.
+            codes: what tells the values apart: [n], unsigned integers; or uint64[n, 2] where that takes 128 bits.
+        """
         ...
 
 

@@ -52,7 +52,7 @@ class Keystream(Noise, Randomness):
 
     by_value = False
 
-    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> Keystream:
+    def bind(self, digest: str, codes: npt.NDArray[Any]) -> Keystream:
         """Itself: fresh noise depends on nothing."""
         return self
 

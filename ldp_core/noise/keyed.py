@@ -5,9 +5,37 @@ the same person's same value always gives the same report, on every engine and f
 value, person, column, mechanism or secret gives an independent one (U. Erlingsson, V. Pihur,
 A. Korolova, "RAPPOR", CCS 2014, section 3.1, the permanent randomized response).
 
-The noise is AES-256 over blocks of (id, value, place), under a key derived from the secret, the mechanism's
-fingerprint and the column's name. AES is a permutation, distinct blocks give outputs that nobody without the
-key can tell from independent uniform ones.
+How a block of noise is made. E1 and E2 are AES-256 under two keys, each the HMAC-SHA-256 of the length-prefixed parts
+(purpose, the mechanism's digest, tag, column) under the secret. A block is 128 bits, two words (a, b); ``+`` is XOR.
+
+* An id is a block I: of an integer from -2^63 to 2^63 - 1 its 64 bits, (i, 0); of all other ids a keyed 128-bit hash
+  H, the CBC-MAC in `ldp_core.exact.hashing`, under a key of its own.
+* A place is 32 bits: which decision of the record the block is for.
+* Codes of up to 32 bits (declared domains, numbers): the noise is E2(I + (0, code 2^32 + place)).
+* Codes of 64 bits (open domains, prefixes): the noise is E2(S + (0, place)), with the seed S = E1(I + (0, code)).
+  Where a value has 128 bits (v, w), S = E1(E1(I + (0, v)) + (0, w)).
+
+Why this is a pseudo-random function of id, whole value and place. Replace HMAC, H and then E1 and E2 by random
+functions. The outputs are independent and uniform if all inputs of E2 are different. For two different triples of id,
+code and place:
+
+* Codes of up to 32 bits. For one id, or two integers, the inputs are different: nothing overlaps. Else a random H
+  enters, and they are equal with probability 2^-128.
+* Codes of 64 bits. Likewise the inputs of E1 are different, or equal with probability 2^-128. Then the seeds are
+  random, and S + (0, place) is equal for both with probability 2^-128. (With 128 bits that may happen at two steps.)
+
+AES is a permutation, which differs from a random function by at most n^2 / 2^129 for n blocks (the switching lemma).
+So whoever does not have the secret tells B blocks of noise of q pairs of id and value from uniform ones with advantage
+at most (B^2 + 4 q^2) / 2^128 (for 2^48 blocks below 2^-29), beside what breaks AES or HMAC, and about l q^2 / 2^128
+more where ids are hashed and have up to l blocks of 16 bytes (M. Bellare, K. Pietrzak, P. Rogaway, "Improved Security
+Analyses for CBC MACs", CRYPTO 2005; S. Jha, M. Nandi, "Revisiting Structure Graphs", Journal of Mathematical Cryptology
+10, 2016).
+
+Equal codes. The code of a text of an open domain is a public hash of 64 bits: two given texts share it with
+probability 2^-64, and whoever may choose texts can make two that do. A mechanism sees nothing but codes, so that these
+two are one value for it: all that it reports of them is the same, and does not tell which of them it was. They are
+counted together, which is an error of the estimate and no loss of privacy. RAPPOR by MD5 sees more than the code, and
+has values of 128 bits.
 """
 
 from __future__ import annotations
@@ -33,8 +61,11 @@ class Keyed(Randomness):
 
     Args:
         secret: see `Secret`.
-        ids: of the persons (or devices, or sessions), one a record: integers, text or binary.
+        ids: of the persons (or devices, or sessions), one a record: integers, text or binary. Equal integers are one
+            id, whatever their width (-1 and 2**64 - 1 are two); so are text and binary of the same bytes. The integer
+            17 and the text "17" are two ids, and so are two Unicode forms of one name: normalise before.
         column: names the noise: columns of different names share nothing.
+        tag: names it further: with a tag all noise is another one.
 
     Raises:
         DtypeError: ids of another type.
@@ -48,40 +79,42 @@ class Keyed(Randomness):
     True
     """
 
-    __slots__ = ("_column", "_high", "_low", "_secret")
+    __slots__ = ("_high", "_low", "_name", "_secret")
 
     by_value = True
 
-    def __init__(self, secret: Secret, ids: Any, *, column: str) -> None:
+    def __init__(self, secret: Secret, ids: Any, *, column: str, tag: str | None = None) -> None:
         if not isinstance(secret, Secret):
             raise ParameterError(f"expected a Secret, got {type(secret).__name__}")
         self._secret = secret
-        self._column = column
+        self._name = _name(column, tag)
         self._high, self._low = id_words(ids, secret.derive("id"))
 
-    def named(self, column: str) -> Keyed:
+    def named(self, column: str, tag: str | None = None) -> Keyed:
         """The noise of the same records for another column."""
         other = copy(self)
-        other._column = column
+        other._name = _name(column, tag)
         return other
 
     def __len__(self) -> int:
         return len(self._high)
 
-    def bind(self, fingerprint: str, codes: npt.NDArray[Any]) -> KeyedRows:
-        """The noise of these codes (one a record) under the mechanism with this fingerprint."""
+    def bind(self, digest: str, codes: npt.NDArray[Any]) -> KeyedRows:
+        """The noise of these codes (one a record, see `Randomness.bind`) under the mechanism with this digest."""
         if len(codes) != len(self):
             raise ParameterError(f"{len(self)} ids for {len(codes)} records")
-        cipher = aes(self._secret.derive("noise", fingerprint, self._column))
-        again = None
-        if self._secret.seeded:
-            again = aes(self._secret.derive("instantaneous", fingerprint, self._column))
-        return KeyedRows(cipher, self._high, self._low, codes, again)
+        noise, value = (aes(self._secret.derive(purpose, digest, *self._name)) for purpose in ("noise", "value"))
+        again = aes(self._secret.derive("instantaneous", digest, *self._name)) if self._secret.seeded else None
+        return KeyedRows(noise, value, again, self._high, self._low, codes)
 
 
-# An AES block is 128 bits: a 64-bit id, then 32 bits of value, 4 of lane, 4 of level and 24 of counter. (The 128
-# bits of a hashed id are added to all of it, by XOR.) Two lanes of single draws share a block, a word each.
+def _name(column: str, tag: str | None) -> tuple[str, ...]:
+    return (column,) if tag is None else (tag, column)
+
+
+# A place is 32 bits: 4 of lane, 4 of level and 24 of counter. Two lanes of single draws share a block, a word each.
 _CODE_SHIFT, _LANE_SHIFT, _LEVEL_SHIFT = 32, 28, 24
+_SHORT = 4  # bytes of a code that has room in a block beside the id and the place
 _REDRAWS = 8  # levels 0 to 7: a draw, and what is drawn again after a rejection
 _ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
 _STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
@@ -94,30 +127,35 @@ _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 c
 class KeyedRows(Noise):
     """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
 
-    __slots__ = ("_again", "_cipher", "_codes", "_drawn", "_high", "_low")
+    __slots__ = ("_again", "_cipher", "_codes", "_drawn", "_high", "_low", "_of_value", "_seeds")
 
     def __init__(
         self,
         cipher: CipherContext,
+        of_value: CipherContext,
+        again: CipherContext | None,
         high: U64,
         low: U64 | None,
         codes: npt.NDArray[Any],
-        again: CipherContext | None = None,
+        seeds: U64 | None = None,
     ) -> None:
-        self._cipher, self._high, self._low, self._codes, self._again = cipher, high, low, codes, again
+        self._cipher, self._of_value, self._again = cipher, of_value, again
+        self._high, self._low, self._codes = high, low, codes
+        self._seeds = seeds
         self._drawn: tuple[int, U64] | None = None
 
     @override
     def rows(self, start: int, stop: int) -> KeyedRows:
-        low = None if self._low is None else self._low[start:stop]
-        return KeyedRows(self._cipher, self._high[start:stop], low, self._codes[start:stop], self._again)
+        some = slice(start, stop)
+        low, seeds = (None if words is None else words[some] for words in (self._low, self._seeds))
+        return self._with(self._high[some], low, self._codes[some], seeds)
 
     @override
     def instantaneous(self) -> Noise:
         """Fresh, unless the secret is a seed."""
         if self._again is None:
             return Keystream()
-        return KeyedRows(self._again, self._high, self._low, self._codes)
+        return KeyedRows(self._again, self._of_value, None, self._high, self._low, self._codes, self._seeds)
 
     @override
     def of_persons(self) -> KeyedRows:
@@ -125,11 +163,18 @@ class KeyedRows(Noise):
 
     @override
     def with_codes(self, codes: npt.NDArray[Any]) -> KeyedRows:
-        return KeyedRows(self._cipher, self._high, self._low, codes, self._again)
+        return self._with(self._high, self._low, codes)
 
-    def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> U64:
-        """The low words of the blocks of some of the rows at ``places``."""
-        low: U64 = self._codes[rows].astype(np.uint64)
+    def _with(self, high: U64, low: U64 | None, codes: npt.NDArray[Any], seeds: U64 | None = None) -> KeyedRows:
+        return KeyedRows(self._cipher, self._of_value, self._again, high, low, codes, seeds)
+
+    def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> tuple[U64, U64]:
+        """The words of the blocks of some of the rows at ``places``."""
+        if self._codes.dtype.itemsize > _SHORT:
+            seeds = self._seeds_of_values()[rows]
+            low: U64 = seeds[:, 1] ^ np.asarray(places, np.uint64)
+            return seeds[:, 0], low
+        low = self._codes[rows].astype(np.uint64)
         low <<= np.uint64(_CODE_SHIFT)
         if not isinstance(places, int):
             low |= places
@@ -137,7 +182,21 @@ class KeyedRows(Noise):
             low |= np.uint64(places)
         if self._low is not None:
             low ^= self._low[rows]
-        return low
+        return self._high[rows], low
+
+    def _seeds_of_values(self) -> U64:
+        """uint64[n, 2]: S of the module's docstring, made when first asked for: of a block of records, not of all."""
+        if self._seeds is None:
+            codes = self._codes.view(np.uint64).reshape(len(self._codes), -1)
+            seeds = np.zeros((len(codes), 2), np.uint64)
+            seeds[:, 0] = self._high
+            if self._low is not None:
+                seeds[:, 1] = self._low
+            for word in codes.T:
+                seeds[:, 1] ^= word
+                seeds = encrypt(self._of_value, seeds).view(np.uint64)
+            self._seeds = seeds
+        return self._seeds
 
     def _words(self, lane: int) -> U64:
         """A 64-bit word a record. The block that two lanes share is drawn once, for whichever is asked first."""
@@ -149,8 +208,7 @@ class KeyedRows(Noise):
             for start in range(0, n, _CHUNK):
                 chunk = slice(start, min(start + _CHUNK, n))
                 part = blocks[: chunk.stop - start]
-                part[:, 0] = self._high[chunk]
-                part[:, 1] = self._places(_place(pair), chunk)
+                part[:, 0], part[:, 1] = self._places(_place(pair), chunk)
                 self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[_AES_BLOCK * start :].data)
             self._drawn = pair, drawn[: _AES_BLOCK * n].view(np.uint64).reshape(n, 2)
         return self._drawn[1][:, lane & 1]
@@ -161,16 +219,17 @@ class KeyedRows(Noise):
 
     @override
     def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
+        _check_width(width)
         counters = np.arange(-(-width // 8), dtype=np.uint64)
-        low = self._places(_place(lane, _HEADS))
-        blocks = self._blocks(self._high[:, None], low[:, None] ^ counters)
+        high, low = self._places(_place(lane, _HEADS))
+        blocks = self._blocks(high[:, None], low[:, None] ^ counters)
         return blocks.view(np.uint16).reshape(n, 8 * len(counters))[:, :width]
 
     @override
     def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> U64:
         """A block of its own for each."""
-        low = self._places(columns.astype(np.uint64) | np.uint64(_place(lane, _TAILS)), rows)
-        tails: U64 = self._blocks(self._high[rows], low).view(np.uint64)[:, 0] >> np.uint64(16)
+        places = columns.astype(np.uint64) | np.uint64(_place(lane, _TAILS))
+        tails: U64 = self._blocks(*self._places(places, rows)).view(np.uint64)[:, 0] >> np.uint64(16)
         return tails
 
     @override
@@ -181,6 +240,7 @@ class KeyedRows(Noise):
     @override
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
         """A byte a decision settles all but 1 in 256; a block of its own settles each of those."""
+        _check_width(8 * width)
         n = len(position)
         out = np.empty((n, width), np.uint8)
         step = max(_CHUNK * _AES_BLOCK // (8 * width), 1)
@@ -192,8 +252,8 @@ class KeyedRows(Noise):
     def _one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
         n = len(position)
         counters = np.arange(-(-8 * width // _AES_BLOCK), dtype=np.uint64)
-        low = self._places(_place(lane, _ROWS))
-        draws = self._blocks(self._high[:, None], low[:, None] ^ counters).reshape(n, -1)
+        high, low = self._places(_place(lane, _ROWS))
+        draws = self._blocks(high[:, None], low[:, None] ^ counters).reshape(n, -1)
         flat, columns = draws.reshape(-1), draws.shape[1]
         head, tail = divmod(q, 1 << 56)
         less = flat < head
@@ -222,7 +282,7 @@ class KeyedRows(Noise):
         """Whether 56 more bits are below ``tail``, for decisions of which the leading 8 bits equal the threshold's."""
         row = at // columns
         place = (at - row * columns).astype(np.uint64) | np.uint64(_place(lane, _TIES))
-        more = self._blocks(self._high[row], self._places(place, row)).view(np.uint64)[:, 0] >> np.uint64(8)
+        more = self._blocks(*self._places(place, row)).view(np.uint64)[:, 0] >> np.uint64(8)
         less: npt.NDArray[np.bool_] = more < np.uint64(tail)
         return less
 
@@ -235,7 +295,7 @@ class KeyedRows(Noise):
         while len(rejected):
             places = self._places(_place(lane, level % _REDRAWS, level // _REDRAWS), rejected)
             part = np.empty(len(rejected), out.dtype)
-            again = _scaled(self._blocks(self._high[rejected], places).view(np.uint64)[:, 0], d, part)
+            again = _scaled(self._blocks(*places).view(np.uint64)[:, 0], d, part)
             out[rejected] = part
             rejected = rejected[again]
             level += 1
@@ -247,7 +307,7 @@ class KeyedRows(Noise):
         at = np.arange(len(rows))
         count = step << _STEP_SHIFT
         while len(at):
-            words = self._blocks(self._high[rows[at]], self._places(_place(lane, _STEPS, count), rows[at]))
+            words = self._blocks(*self._places(_place(lane, _STEPS, count), rows[at]))
             part = np.empty(len(at), out.dtype)
             again = _scaled(words.view(np.uint64)[:, 0], d, part)
             out[at] = part
@@ -276,5 +336,10 @@ def _scaled(words: U64, d: int, out: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _place(lane: int, level: int = 0, count: int = 0) -> int:
-    """The low 32 bits of a block."""
     return lane << _LANE_SHIFT | level << _LEVEL_SHIFT | count
+
+
+def _check_width(width: int) -> None:
+    """Raise `ParameterError` if a row has more decisions than a counter can number."""
+    if width > 1 << _LEVEL_SHIFT:
+        raise ParameterError(f"keyed noise has at most {1 << _LEVEL_SHIFT} decisions a report, got {width}")

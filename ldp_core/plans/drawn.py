@@ -178,7 +178,7 @@ class DrawnColumns:
         answers the same column again, also where an epsilon has changed.
         """
         names = json.dumps([name for name, _ in self.columns])
-        source = Keystream() if keyed is None else keyed.named(_tagged(tag, names))
+        source = Keystream() if keyed is None else keyed.named(names, tag)
         noise = source.bind("the drawn column", np.zeros(n, np.uint8)).of_persons()
         return noise.uniform_below(len(self.columns), n, 0)
 
@@ -191,7 +191,7 @@ class DrawnColumns:
             values: of each column, in order, n each.
             keyed: keyed noise for the records, or None for fresh noise.
             packed: see `Mechanism.perturb`.
-            tag: goes before the names of the noise.
+            tag: of the noise, see `Keyed`.
 
         Raises:
             DomainError, DtypeError: see `Domain.encode`. All values are checked, also those that are not drawn.
@@ -205,11 +205,7 @@ class DrawnColumns:
         drawn = self.draw(len(codes[0]), keyed, tag)
         reports = []
         for position, (name, column) in enumerate(self.columns):
-            source = Keystream() if keyed is None else keyed.named(_tagged(tag, name))
+            source = Keystream() if keyed is None else keyed.named(name, tag)
             native = column.perturb_drawn(codes[position], drawn == position, source)
             reports.append(column.reports.to_arrow(native, packed=packed))
         return reports
-
-
-def _tagged(tag: str | None, name: str) -> str:
-    return name if tag is None else f"{tag}/{name}"

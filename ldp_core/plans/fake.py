@@ -115,11 +115,11 @@ class FakeDataColumn(DrawnColumn):
     @override
     def perturb_drawn(self, codes: Codes, drawn: Bools, randomness: Randomness) -> Native:
         """Fake values take the place of those that are not drawn, and all are perturbed alike."""
-        noise = randomness.bind(f"fake data {self.fingerprint}", np.zeros(len(codes), np.uint8)).of_persons()
+        noise = randomness.bind(f"fake data {self.digest}", np.zeros(len(codes), np.uint8)).of_persons()
         answers = np.where(drawn, codes, self._fakes(len(codes), noise))
         if self.fake != "none":  # reports may have the codes' dtype (that of no value can be one past its end)
             answers = answers.astype(self.domain.code_dtype, copy=False)
-        return self.inner.perturb_codes(answers, randomness.bind(self.fingerprint, answers))
+        return self.inner.perturb_codes(answers, randomness.bind(self.digest, answers))
 
     def _fakes(self, n: int, noise: Noise) -> npt.NDArray[Any]:
         """Codes of n fake values, or the one code past all values, which is none."""

@@ -64,9 +64,9 @@ class SampledColumn(DrawnColumn):
     def perturb_drawn(self, codes: Codes, drawn: Bools, randomness: Randomness) -> Native:
         at = np.flatnonzero(drawn)
         if randomness.by_value:  # each record's noise is its own: perturb all, show those who answer
-            answers = self.inner.perturb_codes(codes, randomness.bind(self.fingerprint, codes))[at]
+            answers = self.inner.perturb_codes(codes, randomness.bind(self.digest, codes))[at]
         else:
-            answers = self.inner.perturb_codes(codes[at], randomness.bind(self.fingerprint, codes[at]))
+            answers = self.inner.perturb_codes(codes[at], randomness.bind(self.digest, codes[at]))
         return self.reports.rows(drawn, answers)
 
     @override

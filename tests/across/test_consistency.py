@@ -19,7 +19,7 @@ LABELS = ["a", "b", "c", "d", "e"]
 M = UnaryEncoding(LABELS, epsilon=0.5)
 NONE = UnaryEncoding(Domain(LABELS, unmatched="none"), epsilon=0.5)
 K_ARY = RandomizedResponse(LABELS, epsilon=0.5)
-N, SEED = 500, 1
+N, SEED = 500, 3
 EACH = pytest.mark.parametrize("method", METHODS)
 
 

@@ -35,7 +35,7 @@ HOUR = 3600
 def events() -> pl.DataFrame:
     """Two hours in which different words are frequent, and some that are not; in no order."""
     rng = np.random.default_rng(4)
-    rare = pl.Series(M.domain.values(M.domain.begin(4)))
+    rare = pl.Series(M.domain.decode(M.domain.begin(4)))
     hours = []
     for hour, counts in enumerate((MORNING, EVENING)):
         words = pl.Series([w for w, n in counts.items() for _ in range(n)])

@@ -94,7 +94,7 @@ def test_days_of_reports_of_one_person_say_the_permanent_answer():
     perturb = pl.col("x").ldp.perturb(m, key=secret, id="id")
     rows = np.vstack([m.reports.from_arrow(frame.select(perturb)["x"].to_arrow()) for _ in range(days)])
     codes = np.array([3], np.uint8)
-    noise = Keyed(secret, ["ann"], column="x").bind(m.fingerprint, codes)
+    noise = Keyed(secret, ["ann"], column="x").bind(m.digest, codes)
     permanent = np.unpackbits(m.permanent.perturb_codes(codes, noise)[0], count=70, bitorder="little")
     means = bits.column_sums(rows, 70) / len(rows)
     rate = np.where(permanent, m.instantaneous.p, m.instantaneous.q)

@@ -247,3 +247,52 @@ def test_secrets_do_not_travel_unless_shared():
     shared = pickle.loads(pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET.shared(), id="user")))
     df = people()
     assert df.select(shared).equals(df.select(ldp_polars.perturb("x", m, key=SECRET, id="user")))
+
+
+# ---- names and ids
+
+
+def test_tag_and_column_of_a_plan_do_not_run_into_each_other():
+    """They were joined by a slash."""
+    df = pl.DataFrame({"c": [0] * 200, "b/c": [0] * 200, "u": range(200)})
+    m, noise = UnaryEncoding(range(64), epsilon=0.5), {"key": SECRET, "id": "u"}
+    drawn = PrivacyPlan.sampled({"c": range(9), "b/c": range(9)}, epsilon=1.0)
+    one = df.ldp.perturb(PrivacyPlan({"c": m}), **noise, tag="a/b")["c"]
+    two = df.ldp.perturb(PrivacyPlan({"b/c": m}), **noise, tag="a")["b/c"]
+    assert not one.equals(two, check_names=False)
+    core = m.perturb(df["c"].to_arrow(), randomness=Keyed(SECRET, df["u"].to_arrow(), column="c", tag="a/b"))
+    assert one.to_list() == core.to_pylist()
+    for plan in (PrivacyPlan({"c": m, "b/c": m}), drawn):
+        days = [df.ldp.perturb(plan, **noise, tag=tag) for tag in (None, "", "a", "a/b")]
+        assert all(not a.equals(b) for i, a in enumerate(days) for b in days[:i])
+
+
+def test_equal_integers_of_any_width_are_one_id(mechanism):
+    x = pl.Series("x", [3] * 40)
+    small = pl.Series("u", range(40))
+    reference = pl.DataFrame([x, small]).select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u"))
+    for dtype in (pl.Int8, pl.UInt8, pl.UInt64, pl.Int128, pl.UInt128, pl.Decimal(30, 0)):
+        frame = pl.DataFrame([x, small.cast(dtype)])
+        assert frame.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u")).equals(reference)
+        assert frame.lazy().select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u")).collect().equals(reference)
+    large = [2**63 + k for k in range(40)]
+    found = [
+        pl.DataFrame([x, pl.Series("u", large, dtype)]).select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u"))
+        for dtype in (pl.UInt64, pl.Int128, pl.UInt128)
+    ]
+    assert found[0].equals(found[1])
+    assert found[0].equals(found[2])
+    core = mechanism.perturb(x.to_arrow(), randomness=Keyed(SECRET, large, column="x"))
+    assert found[0]["x"].to_list() == core.to_pylist()
+    wrapped = pl.DataFrame([x, pl.Series("u", [n - 2**64 for n in large])])
+    assert not found[0].equals(wrapped.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u")))
+
+
+def test_ids_of_128_bits_are_refused_where_they_are_too_long(run):
+    frame = pl.DataFrame({"x": [1, 2], "u": pl.Series([1, 10**38], dtype=pl.Int128)})
+    perturb = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="u")
+    with pytest.raises(InputError, match="at most 38 digits"):
+        run(frame, lambda f: f.select(perturb))
+    plan = PrivacyPlan.sampled({"x": range(9), "y": range(9)}, epsilon=1.0)
+    with pytest.raises(InputError, match="at most 38 digits"):
+        run(frame.with_columns(y="x"), lambda f: f.ldp.perturb(plan, key=SECRET, id="u"))

@@ -176,7 +176,7 @@ class HeavyHitters(Mechanism):
         row = noise.uniform_below(self.rows, n, _ROW).astype(np.intp)
         tail = noise.uniform_below(self.points.buckets, n, _TAIL).astype(np.uint16)
         level = noise.of_persons().uniform_below(len(self.levels), n, _LEVEL)
-        prefixes = self.domain.prefix(self.domain.plain(codes), np.array(self.levels)[level])
+        prefixes = self.domain.prefix(codes, np.array(self.levels)[level])
         row += level.astype(np.intp) * self.rows
         out = row * self.points.size + self.points.draw(self.hashes.at(row, prefixes), agree, tail)
         reports: U64 = out.view(np.uint64)
@@ -243,7 +243,7 @@ class HeavyHitters(Mechanism):
         found = self.searched.find(tally.counters, how.k, how.confidence, how.threshold)
         half = z_score(how.confidence) * found.errors
         return Found(
-            self.domain.values(found.codes),
+            self.domain.decode(found.codes),
             tally.n,
             found.counts,
             found.errors,

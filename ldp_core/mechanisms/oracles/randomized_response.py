@@ -165,7 +165,7 @@ class RandomizedResponse(FrequencyOracle):
         plain = pa.types.is_boolean(values.type) and self.domain.values == (False, True) and not values.null_count
         if not plain or randomness.by_value or not len(values):
             return super().perturb_arrow(values, randomness, packed=packed, column=column)
-        noise = randomness.bind(self.fingerprint, np.zeros(len(values), np.uint8))
+        noise = randomness.bind(self.digest, np.zeros(len(values), np.uint8))
         n = len(values)
         p1, p0 = self._yes
         first = values.offset % 8

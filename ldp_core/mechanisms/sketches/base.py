@@ -162,10 +162,10 @@ class Candidates(FrequencyOracle):
     def title(self) -> str:
         return self.sketch.title
 
-    @property
+    @cached_property
     @override
-    def fingerprint(self) -> str:
-        return self.sketch.fingerprint
+    def digest(self) -> str:
+        return self.sketch.digest
 
     @property
     @override

@@ -15,6 +15,7 @@ that follow.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bloom
-from ldp_core.exact.arrays import F64, I64, U8, U32, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U8, U64, Codes
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
@@ -229,24 +230,29 @@ class Rappor(CountsOnes, FilterSketch):
     @override
     def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
         codes = self.inputs.encode(values, column=column)
-        noise = randomness.bind(self.fingerprint, codes)
         if self.hashing == "md5":
-            codes = self._positions_of_texts(values, noise, column)
-        return self.perturb_codes(codes, noise)
+            return self._draw_texts(values, randomness, column)
+        return self.perturb_codes(codes, randomness.bind(self.digest, codes))
 
-    def _positions_of_texts(self, values: Any, noise: Noise, column: str) -> U32:
-        """The bits that texts set by MD5, uint32[n, h]; each distinct pair of text and cohort is hashed once."""
+    def _draw_texts(self, values: Any, randomness: Randomness, column: str) -> Native:
+        """By MD5; each distinct text, and each distinct pair of text and cohort, is hashed once.
+
+        Texts with one code may set other bits, so that the noise of a text is not that of its code but of 128 bits of
+        its SHA-256: nobody is known to be able to find two texts that share them.
+        """
         array = as_arrow(values, "str", column=column)
         if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
             array = array.cast(pa.large_string())
         array = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
         texts = [(text or "").encode() for text in array.dictionary.to_pylist()]  # (a null there is nobody's)
+        whole = np.frombuffer(b"".join(hashlib.sha256(text).digest()[:16] for text in texts), "<u8").reshape(-1, 2)
+        noise = randomness.bind(self.digest, whole[array.indices.to_numpy()])
         pairs = array.indices.to_numpy().astype(np.int64) * self.cohorts
         pairs += noise.of_persons().uniform_below(self.cohorts, len(pairs), _COHORT)
         distinct, of_record = np.unique(pairs, return_inverse=True)
         words, cohorts = np.divmod(distinct, self.cohorts)
         table = bloom.md5_positions((texts[w] for w in words.tolist()), cohorts.tolist(), self.bits, self.hashes)
-        return table[of_record]
+        return self.perturb_codes(table[of_record], noise)
 
     def from_integers(self, cohorts: Any, filters: Any) -> U64:
         """Reports of other clients: cohorts, and their bits as unsigned integers (k <= 64), as `tally` takes them.

@@ -1,4 +1,4 @@
-"""Codes of values that nobody listed: mixed integers, and texts that do not depend on their neighbours."""
+"""Codes of values that nobody listed: integers, and texts that do not depend on their neighbours."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import pytest
 
 from ldp_core import DomainError, InputError, Keyed, OpenDomain, Secret
 
-from ..checks import check_uniform
+
+def test_codes_of_integers_are_their_bits():
+    numbers = [0, 7, -1, -(2**63), 2**63 - 1]
+    for values in (numbers, np.array(numbers), pa.array(numbers), pa.array(numbers).dictionary_encode()):
+        assert OpenDomain("int").encode(values).tolist() == [number % 2**64 for number in numbers]
+    assert OpenDomain("int").encode(pa.array([7], pa.uint8())).tolist() == [7]
 
 
-def test_codes_of_integers_are_mixed_as_in_splitmix64():
-    """The first outputs of SplitMix64 with seed 0, as published with it: of the multiples of the golden ratio."""
-    gamma = np.uint64(0x9E3779B97F4A7C15) * np.arange(1, 4, dtype=np.uint64)
-    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert OpenDomain("int").encode(gamma.view(np.int64)).tolist() == expected
-    codes = OpenDomain("int").encode(np.arange(200_000) << 32)
-    assert len(np.unique(codes)) == 200_000
-    check_uniform(np.bincount((codes & np.uint64(255)).astype(int), minlength=256))
+def test_integers_beyond_64_bits_with_a_sign_are_refused():
+    """2**64 - 1 had the code of -1."""
+    numbers = pa.array([5, 2**63, 2**64 - 1, None], pa.uint64())
+    for values in (numbers, numbers.dictionary_encode(), [5, 2**63, 2**64 - 1, None]):
+        assert OpenDomain("int").refuses(values).tolist() == [False, True, True, True]
+        with pytest.raises(DomainError, match="3 of 4 values are null or beyond"):
+            OpenDomain("int").encode(values)
 
 
 @pytest.mark.parametrize("distinct", [3, 500, 10**9])

@@ -293,9 +293,7 @@ def test_the_draw_is_the_persons_own_and_independent_of_the_columns_noise():
     ]
     m = plan["x"]
     others.append(
-        m.inner.perturb_codes(
-            np.zeros(60_000, np.uint8), keyed.named("x").bind(m.fingerprint, np.zeros(60_000, np.uint8))
-        )
+        m.inner.perturb_codes(np.zeros(60_000, np.uint8), keyed.named("x").bind(m.digest, np.zeros(60_000, np.uint8)))
     )
     p, _ = m.expected_parts()
     for other, share in zip(others, (0.5, 0.5, 1 - float(p[0])), strict=True):

@@ -22,7 +22,7 @@ def spread(n: int) -> pa.Array:
     """n values of which none is frequent, and none is bead."""
     codes = SMALL.begin(4)
     codes = codes[codes != SMALL.encode(["bead"])]
-    return pa.array(SMALL.values(codes[np.arange(n) % len(codes)]))
+    return pa.array(SMALL.decode(codes[np.arange(n) % len(codes)]))
 
 
 # ---- the search

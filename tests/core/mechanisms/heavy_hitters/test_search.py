@@ -27,13 +27,13 @@ def estimated(m: HeavyHitters, repeats: int, key: int) -> tuple[np.ndarray, np.n
     values = pa.concat_arrays([words(bead=3 * N // 10), words(face=N // 5), spread(N // 2)])
     assert len(values) == N
     assert "gggg" not in values.to_pylist()
-    candidates = SMALL.plain(SMALL.encode(["gggg", "bead"]))
+    candidates = SMALL.encode(["gggg", "bead"])
     stream = Keystream(key.to_bytes(32, "big"))
     counts, errors = [], []
     for _ in range(repeats):
         tally = m.tally(m.perturb(values, randomness=stream))
         level = pe.Level(m.searched, len(m.levels) - 1, m.searched.by_level(tally.counters)[-1])
-        among = np.append(candidates, SMALL.plain(SMALL.encode(["face"])))
+        among = np.append(candidates, SMALL.encode(["face"]))
         found = level.estimates(among, 3)
         scale = N / level.n
         two = found.counts[np.argsort(found.at)][:2]

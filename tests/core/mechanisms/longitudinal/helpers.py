@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from ldp_core import DBitFlip, Domain, Keyed, Loloha, LongitudinalRandomizedResponse, LongitudinalUnaryEncoding, Secret
 from ldp_core.exact import bits
-from ldp_core.noise.keyed import KeyedRows
 
 from ...checks import check_binomial
 from ...enumeration import Branching, Table, codes_of
@@ -71,7 +70,7 @@ def permanent_answer(m, code, secret, person=17, column="c"):
     """The answer to one code; for LOLOHA the code is a bucket."""
     codes = np.array([code], np.uint8)
     rounds = m._rounds if isinstance(m, Loloha) else m
-    return rounds.permanent.perturb_codes(codes, Keyed(secret, [person], column=column).bind(m.fingerprint, codes))
+    return rounds.permanent.perturb_codes(codes, Keyed(secret, [person], column=column).bind(m.digest, codes))
 
 
 def support_rates(m, reports, answer) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +122,7 @@ def distinct(reports) -> np.ndarray:
 
 
 def zero_codes(self):
-    return KeyedRows(self._cipher, self._high, self._low, np.zeros(len(self._codes), np.uint8), self._again)
+    return self._with(self._high, self._low, np.zeros(len(self._codes), np.uint8))
 
 
 # ---- samples

@@ -159,7 +159,7 @@ def test_guesses_after_any_number_of_reports_are_no_better_than_epsilon_infinity
     """The best guess of one of d values has probability at most e / (e + d - 1) under epsilon-LDP."""
     persons, value = 20_000, 2
     codes = np.full(persons, value, np.uint8)
-    noise = Keyed(Secret.from_seed(1), np.arange(persons), column="c").bind(m.fingerprint, codes)
+    noise = Keyed(Secret.from_seed(1), np.arange(persons), column="c").bind(m.digest, codes)
     answers = m.permanent.perturb_codes(codes, noise)
     most = math.exp(m.epsilon_infinity) / (math.exp(m.epsilon_infinity) + 3)
     shown = answers == value if answers.ndim == 1 else answers[:, 0] == 1 << value  # only this value's bit
@@ -171,7 +171,7 @@ def test_marginals(name):
     m, n = SAMPLED[name], 120_000
     codes = np.random.default_rng(1).permutation(n) % len(codes_of(m))
     noise = Keyed(Secret.generate(), np.arange(n), column="c")
-    reports = m.perturb_codes(codes.astype(np.uint8), noise.bind(m.fingerprint, codes.astype(np.uint8)))
+    reports = m.perturb_codes(codes.astype(np.uint8), noise.bind(m.digest, codes.astype(np.uint8)))
     check_marginals(codes, supported(m, reports), expected_support(m))
 
 
@@ -184,7 +184,7 @@ def check_estimates(m) -> None:
     codes[codes == 2] = 2 + np.arange(np.count_nonzero(codes == 2)) % max(m.domain.size - 2, 1)
     if m.domain.size == 2:
         codes = np.tile((np.arange(N) < 0.3 * N).astype(int), RUNS)
-    noise = Keyed(Secret.from_seed(5), np.arange(N * RUNS), column="c").bind(m.fingerprint, codes)
+    noise = Keyed(Secret.from_seed(5), np.arange(N * RUNS), column="c").bind(m.digest, codes)
     reports = m.perturb_codes(codes.astype(np.uint8), noise)
     support = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)
     counts = m.debias(np.full((RUNS, 1), N), support)[0]

@@ -80,7 +80,7 @@ def test_answers_to_different_buckets_are_independent():
     rounds, answers = m._rounds, []
     for bucket in range(3):
         codes = np.full(n, bucket, np.uint8)
-        noise = Keyed(secret, np.arange(n), column="c").bind(m.fingerprint, np.zeros(n, np.uint8)).with_codes(codes)
+        noise = Keyed(secret, np.arange(n), column="c").bind(m.digest, np.zeros(n, np.uint8)).with_codes(codes)
         answers.append(rounds.permanent.perturb_codes(codes, noise))
     p, q = rounds.permanent.p, rounds.permanent.q
     for (i, a), (j, b) in itertools.combinations(enumerate(answers), 2):

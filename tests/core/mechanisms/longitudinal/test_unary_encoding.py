@@ -84,7 +84,7 @@ def test_noise_on_the_wrong_bits_is_found():
     """A second round that takes the permanent bits for their opposite."""
     m, n = ue(10, "OUE", 2.0, 0.5), 120_000
     codes = (np.arange(n) % 10).astype(np.uint8)
-    noise = Keyed(Secret.generate(), np.arange(n), column="c").bind(m.fingerprint, codes)
+    noise = Keyed(Secret.generate(), np.arange(n), column="c").bind(m.digest, codes)
 
     class Opposite:
         def perturb_codes(self, codes, noise):

@@ -113,7 +113,7 @@ def test_intervals_of_means_from_model_errors_cover():
     numbers = np.random.default_rng(2).choice([-1.0, -0.2, 0.9], runs * n)
     native = m.perturb_codes(
         m.inputs.encode(numbers),
-        Keyed(Secret.from_seed(1), np.arange(runs * n), column="c").bind(m.fingerprint, m.inputs.encode(numbers)),
+        Keyed(Secret.from_seed(1), np.arange(runs * n), column="c").bind(m.digest, m.inputs.encode(numbers)),
     )
     counts = m.count_reports(native, np.arange(runs * n) // n, runs)
     _, _, low, high = m.means(np.full(runs, n), counts)

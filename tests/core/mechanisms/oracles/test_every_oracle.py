@@ -42,7 +42,7 @@ def estimates(m: FrequencyOracle, estimator: FrequencyOracle | None = None) -> n
     noise = Keystream()
     if m.memoised:  # each run is of other people
         noise = Keyed(Secret.generate(), np.arange(RUNS * N), column="x")
-    reports = m.perturb_codes(codes, noise.bind(m.fingerprint, codes))
+    reports = m.perturb_codes(codes, noise.bind(m.digest, codes))
     counts = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)
     return estimator.debias(N, counts)[0]
 

@@ -175,11 +175,11 @@ def slow_cohort(m, id_word):
 def slow_flips(m, code, id_word):
     """A byte a bit on level 8 of lane 0, ties by a word on level 9."""
     head, tail = divmod(m._thresholds[0], 1 << 56)
-    low, out = code & 0xFFFFFFFF, []
+    out = []
     for j in range(m.bits):
-        byte = block(m, "c", id_word, 0, low, 0, 8, j // 16)[j % 16]
+        byte = block(m, "c", id_word, 0, (code,), 0, 8, j // 16)[j % 16]
         if byte == head and tail:
-            word = int.from_bytes(block(m, "c", id_word, 0, low, 0, 9, j)[:8], "little")
+            word = int.from_bytes(block(m, "c", id_word, 0, (code,), 0, 9, j)[:8], "little")
             out.append(word >> 8 < tail)
         else:
             out.append(byte < head)
@@ -204,9 +204,9 @@ def collected(m, people, times):
     values = np.full(people * times, 5)
     reports = m.perturb(values, randomness=Keyed(secret, np.repeat(np.arange(people), times), column="c"))
     found = unpacked(m, reports).reshape(people, times, m.bits)
-    # The same fingerprint's first round, bare: what is left if the second one reports the bits as they are.
+    # The first round under the same digest, bare: what is left if the second one reports the bits as they are.
     bare = Rappor("int", bits=m.bits, hashes=m.hashes, cohorts=m.cohorts, f=m.f, p=0.0, q=1.0)
-    object.__setattr__(bare, "fingerprint", m.fingerprint)
+    object.__setattr__(bare, "digest", m.digest)
     permanent = bare.perturb(np.full(people, 5), randomness=Keyed(secret, np.arange(people), column="c"))
     np.testing.assert_array_equal(np.repeat(permanent[:, 0], times), reports[:, 0])
     return found, unpacked(bare, permanent), permanent[:, 0]
