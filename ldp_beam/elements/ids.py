@@ -26,8 +26,8 @@ class IdHash:
     """A 64-bit hash of the ids in one column: AES-256 of what `id_words` makes of them.
 
     The same after every restart, on every worker and runner; it must be, or a restored pipeline would not
-    recognise whom it has seen. Text and binary of the same bytes are one id, and so are integers of any width that
-    are equal; the integer 5 and the text ``"5"`` are two.
+    recognise whom it has seen. Which ids are equal `ldp_core.Keyed` says: text and binary of the same bytes, and
+    integers of any width that are equal; the integer 5 and the text ``"5"`` are two ids.
 
     Attributes:
         column: that holds the ids.
@@ -54,7 +54,7 @@ class IdHash:
         ids, missing, wrong = self._read(part)
         if wrong.any():
             raise DtypeError(
-                f"column {self.column!r}: ids must be integers of 64 bits, text or binary; "
+                f"column {self.column!r}: ids must be integers of at most 38 digits, text or binary; "
                 f"{np.count_nonzero(wrong)} of {len(ids)} are not"
             )
         if missing.any():
@@ -66,7 +66,7 @@ class IdHash:
         texts = np.fromiter((isinstance(i, (str, bytes)) for i in ids), bool, len(ids))
         for rows, array in (
             (texts, pa.array([_bytes(i) for i in ids if isinstance(i, (str, bytes))], pa.large_binary())),
-            (~texts, _integers([int(i) for i in ids if not isinstance(i, (str, bytes))])),
+            (~texts, pa.array([int(i) for i in ids if not isinstance(i, (str, bytes))], _INTEGERS)),
         ):
             hashes[rows] = _hash(array, secret)
         return hashes
@@ -122,7 +122,8 @@ class NoiseKey:
         faults.add(self.id, NULL, np.fromiter((i is None for i in ids), bool, len(ids)))
         types = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
         usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
-        faults.add(self.id, WRONG_TYPE, np.fromiter((type(i) is not usual for i in ids), bool, len(ids)))
+        wrong = (type(i) is not usual or not _is_id(i) for i in ids)
+        faults.add(self.id, WRONG_TYPE, np.fromiter(wrong, bool, len(ids)))
 
 
 def noise_key(key: KeyLike | None, id_column: str | None) -> NoiseKey | None:
@@ -139,6 +140,8 @@ def noise_key(key: KeyLike | None, id_column: str | None) -> NoiseKey | None:
 
 
 _ID_TYPES = (int, np.integer, str, bytes)
+_INTEGERS, _BEYOND = pa.decimal128(38), 10**38
+"""All the integers that are ids: Arrow has none of more than 64 bits."""
 
 
 def _typed(batch: Batch, name: str) -> pa.Array:
@@ -165,17 +168,12 @@ def _typed(batch: Batch, name: str) -> pa.Array:
 
 def _is_id(value: Any) -> bool:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return -(2**63) <= int(value) < 2**64
+        return -_BEYOND < int(value) < _BEYOND
     return isinstance(value, (str, bytes))
 
 
 def _bytes(text: str | bytes) -> bytes:
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-
-
-def _integers(numbers: list[int]) -> pa.Array:
-    """Integers modulo 2^64, as Arrow's integers of every width come out of `id_words`."""
-    return pa.array(np.array([number % 2**64 for number in numbers], np.uint64))
 
 
 def _hash(ids: pa.Array, secret: Secret) -> U64:

@@ -166,6 +166,36 @@ def test_forms_of_text_ids():
     np.testing.assert_array_equal(report(m, x, pa.chunked_array([text[:40], text[40:]])), whole)
 
 
+NUMBERS = [7, -1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**38 - 1]
+
+
+def test_integers_are_one_id_if_they_are_equal_and_only_then():
+    """-1 and 2**64 - 1 were one id, and a list of both none."""
+    m = MECHANISMS["d=100"]
+    whole = report(m, np.zeros(9, int), NUMBERS)
+    assert len(np.unique(whole, axis=0)) == len(NUMBERS)
+    for person, row in zip(NUMBERS, whole, strict=True):
+        np.testing.assert_array_equal(np.packbits(slow_bits(m, 0, *id_words(person)), bitorder="little"), row)
+    for dtype, some in (
+        (pa.decimal128(38), range(9)),
+        (pa.int64(), range(4)),
+        (pa.uint64(), [0, 2, 4, 5]),
+        (pa.int8(), [0, 1]),
+        (pa.decimal128(20), [5, 1, 0]),
+    ):
+        ids = pa.array([NUMBERS[k] for k in some], dtype)
+        for form in (ids, ids.dictionary_encode(), pa.concat_arrays([ids, ids])[len(ids) :]):
+            np.testing.assert_array_equal(report(m, np.zeros(len(ids), int), form), whole[list(some)])
+
+
+def test_what_are_two_ids():
+    """Numbers and texts, letters of two cases, and two Unicode forms of one name."""
+    m = MECHANISMS["d=100"]
+    for one, two in ((17, "17"), ("ann", "Ann"), ("Zo\u00eb", "Zoe\u0308"), ("ann", "ann "), ("", "\0")):
+        a, b = (report(m, [0], [person]).tobytes() for person in (one, two))
+        assert a != b
+
+
 def test_collecting_again_and_again_gives_one_report():
     """5000 fresh reports of one person give the value away; 5000 keyed ones are one report."""
     m = MECHANISMS["d=16"]
@@ -252,6 +282,9 @@ def test_a_tie_in_the_leading_byte_is_settled_exactly():
         lambda path: Keyed(SECRET, [1.5], column="c"),
         lambda path: Keyed(SECRET, [True], column="c"),
         lambda path: Keyed(SECRET, ["s3cr3t", 1], column="c"),
+        lambda path: Keyed(SECRET, [10**38], column="c"),
+        lambda path: Keyed(SECRET, [2**64, True], column="c"),
+        lambda path: Keyed(SECRET, pa.array([1], pa.decimal128(3, 1)), column="c"),
         lambda path: RR.perturb([1, 2], randomness=Keyed(SECRET, [1], column="c")),
         lambda path: RR.perturb(pa.array([1, 2]), randomness=Keyed(SECRET, [1, 2, 3], column="c")),
     ],
