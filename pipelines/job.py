@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +142,8 @@ class TelemetryJob:
             | "Read" >> beam.ParDo(ReadEvents(self.events)).with_outputs(ReadEvents.DEAD, main="events")
         )
         events = read["events"] | "Batches" >> beam.Map(_same).with_output_types(pa.RecordBatch)
-        perturb = ldp_beam.Perturb(self.working_plan, packed=True, stabilize=self.reports, key=self.key, id=self.id)
+        key = None if self.key is None else partial(logged, self.key)
+        perturb = ldp_beam.Perturb(self.working_plan, packed=True, stabilize=self.reports, key=key, id=self.id)
         reports, invalid = events | "Perturb" >> perturb.with_exception_handling()
         means = [reports | f"Mean {name}" >> self._estimate(name) for name in self.numbers]
         others = [name for name in self.plan.columns if name not in self.numbers]
@@ -223,6 +226,18 @@ class TelemetryJob:
                 f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
             )
         )
+
+
+def logged(key: Callable[[], Secret]) -> Secret:
+    """What ``key`` gets on the worker, whose log then has the fingerprint, by which to compare workers and runs."""
+    secret = key()
+    _log(secret.fingerprint)
+    return secret
+
+
+@cache
+def _log(fingerprint: str) -> None:
+    logging.getLogger(__name__).info("keyed noise by the secret with fingerprint %s", fingerprint)
 
 
 def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:

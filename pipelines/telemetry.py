@@ -65,7 +65,7 @@ process). A plan is a TOML file:
 Mechanisms that remember (longitudinal ones, RAPPOR) take a secret, which is in a file or in the environment and never
 on the command line, and the column that says whose record it is. Each worker reads it there:
 
-  head -c 32 /dev/urandom > secret        # keep it: it is the memory
+  python -c 'from ldp_core import Secret; Secret.generate().to_file("secret")'    # keep it: it is the memory
 
 Without --demo and --live, --plan, --input, --event-time and --output are required.
 
@@ -118,10 +118,8 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--reports", action="store_true", help="write the private reports too (Parquet, packed)")
     secret = group.add_mutually_exclusive_group()
-    secret.add_argument("--secret-file", metavar="FILE", help="with --id: keyed noise, by the bytes of this file")
-    secret.add_argument(
-        "--secret-env", metavar="NAME", help="the same, by the hexadecimal digits in this environment variable"
-    )
+    secret.add_argument("--secret-file", metavar="FILE", help="with --id: keyed noise, by the hexadecimal digits in it")
+    secret.add_argument("--secret-env", metavar="NAME", help="the same, by the digits in this environment variable")
     group.add_argument("--id", metavar="COLUMN", help="whose record it is; not passed on unless the plan keeps it")
     group.add_argument(
         "--heavy-hitters", type=int, default=20, metavar="K", help="values to find in a window of them (default 20)"
@@ -257,9 +255,11 @@ def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:
 def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
     """Run the job, print its tables and its balance; return the histograms."""
     options = PipelineOptions(["--runner=FnApiRunner", *beam_args])
-    if job.key is not None and options.view_as(StandardOptions).runner in _LOCAL:
-        job.key()  # is it there?
-    print(f"{job.plan!r}\n")
+    secret = None
+    if job.key is not None:
+        local = options.view_as(StandardOptions).runner in _LOCAL
+        secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
+    print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
     with PROGRESS.show():
         pipeline = beam.Pipeline(options=options)
         job.build(pipeline)

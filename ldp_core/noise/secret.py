@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import secrets
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,24 @@ from typing import Any
 from ldp_core.errors import ParameterError
 
 _MIN_BYTES = 16
+_MOST_TEXT = 1 << 12
+"""Characters of a text: a file that is longer is no secret, and is not read to its end."""
+_HEX = re.compile(rf"\s*((?:[0-9a-fA-F]{{2}}){{{_MIN_BYTES},}})\s*", re.ASCII)
+_FORM = f"{2 * _MIN_BYTES} to {_MOST_TEXT} hexadecimal digits, an even number, as Secret.to_file writes them"
 
 
 class Secret:
     """The key of keyed noise. Whoever has it can take the noise away; whoever loses it cannot repeat a report.
 
+    As text a secret has one form, in a file, in an environment variable and in a vault: hexadecimal digits, upper or
+    lower case; white space before and after them is ignored. `from_hex`, `from_file` and `from_env` read it, `to_hex`
+    and `to_file` write it. To see whether two machines have the same secret, compare `fingerprint`.
+
     Args:
-        key: at least 16 bytes, from a cryptographic source (`Secret.generate`).
+        key: at least 16 bytes, from a cryptographic source (`Secret.generate`). Not the text form.
+
+    Raises:
+        ParameterError: it is too short, or it is the text form, which `from_hex` takes.
 
     It never shows in a repr. It pickles only when asked to: ``secret.shared()``.
 
@@ -33,6 +44,8 @@ class Secret:
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, (bytes, bytearray)) or len(key) < _MIN_BYTES:
             raise ParameterError(f"a secret is at least {_MIN_BYTES} random bytes")
+        if _HEX.fullmatch(bytes(key).decode("latin1")):  # of random bytes with probability 1e-16 at most
+            raise ParameterError("these are not random bytes but hexadecimal digits: use Secret.from_hex")
         self._key = bytes(key)
         self._seeded = self._shared = False
 
@@ -42,26 +55,52 @@ class Secret:
         return cls(secrets.token_bytes(32))
 
     @classmethod
+    def from_hex(cls, text: str | bytes) -> Secret:
+        """A secret in its text form, as a vault returns it.
+
+        Raises:
+            ParameterError: there are other characters, or too few digits or too many.
+
+        >>> Secret.from_hex("00 ")
+        Traceback (most recent call last):
+        ...
+        ldp_core.errors.ParameterError: a secret as text is 32 to 4096 hexadecimal digits, an even number, \
+as Secret.to_file writes them
+        """
+        return cls._read(text, "a secret as text is")
+
+    @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Secret:
-        """The bytes of a file, as they are."""
+        """A file that holds the text form, as `to_file` writes it.
+
+        Raises:
+            ParameterError: it cannot be read, or holds anything else. (A file of random bytes is read by
+                ``Secret(pathlib.Path(path).read_bytes())``; one form is better.)
+        """
         try:
-            key = Path(path).read_bytes()
+            with Path(path).open("rb") as file:
+                text = file.read(_MOST_TEXT + 1)
         except OSError as error:
             raise ParameterError(f"cannot read the secret file {str(path)!r}: {error.strerror}") from None
-        return cls(key)
+        return cls._read(text, f"the secret file {str(path)!r} must hold")
 
     @classmethod
     def from_env(cls, name: str) -> Secret:
-        """An environment variable: hexadecimal digits, at least 32 of them."""
-        text = os.environ.get(name, "")
-        key = None
-        with suppress(ValueError):  # it quotes what it could not read
-            key = bytes.fromhex(text)
-        if not key or len(key) < _MIN_BYTES:
-            raise ParameterError(
-                f"environment variable {name!r} must hold at least {2 * _MIN_BYTES} hexadecimal digits"
-            )
-        return cls(key)
+        """An environment variable that holds the text form.
+
+        Raises:
+            ParameterError: there is none, or it holds anything else.
+        """
+        return cls._read(os.environ.get(name, ""), f"environment variable {name!r} must hold")
+
+    @classmethod
+    def _read(cls, text: str | bytes, where: str) -> Secret:
+        if not isinstance(text, (str, bytes, bytearray)):
+            raise ParameterError(f"a secret as text is a str or bytes, got {type(text).__name__}")
+        found = _HEX.fullmatch(text if isinstance(text, str) else bytes(text).decode("latin1"))
+        if found is None or len(text) > _MOST_TEXT:
+            raise ParameterError(f"{where} {_FORM}")
+        return cls(bytes.fromhex(found[1]))
 
     @classmethod
     def from_seed(cls, seed: int) -> Secret:
@@ -75,6 +114,44 @@ class Secret:
         made = cls(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
         made._seeded = True
         return made
+
+    def to_hex(self) -> str:
+        """The text form, in lower case: for a vault, never for a log.
+
+        Raises:
+            ParameterError: it is a seed's, and the text would not say so.
+        """
+        if self._seeded:
+            raise ParameterError("a secret that is made from a seed is not private: keep the seed")
+        return self._key.hex()
+
+    def to_file(self, path: str | PathLike[str]) -> None:
+        """Write the text form, and a line break, to a new file, which none but its owner may read (on POSIX).
+
+        Raises:
+            ParameterError: there is such a file already (another secret is another answer of everybody), or it cannot
+                be written; or the secret is a seed's.
+        """
+        text = self.to_hex()
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+                file.write(f"{text}\n")
+        except OSError as error:
+            raise ParameterError(f"cannot write the secret file {str(path)!r}: {error.strerror}") from None
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits by which to compare secrets: equal on every machine, and fit for a log.
+
+        The first 64 bits of HMAC-SHA-256 of a fixed label under the secret, which no noise is made of. Who does not
+        have the secret learns nothing from them but whether two are equal, if it is random as `generate` makes it. (Of
+        a secret that can be guessed they show which guess is right.)
+
+        >>> secret = Secret.generate()
+        >>> len(secret.fingerprint), secret.fingerprint == Secret.from_hex(secret.to_hex()).fingerprint
+        (16, True)
+        """
+        return self.derive("fingerprint")[:8].hex()
 
     @property
     def seeded(self) -> bool:

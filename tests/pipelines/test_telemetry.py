@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
+import pickle
 import re
 import sys
 from functools import partial
@@ -37,7 +39,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from pipelines import demo
-from pipelines.job import TelemetryJob
+from pipelines.job import TelemetryJob, logged
 from pipelines.telemetry import main
 
 SECRET = "s3cr3t-value"
@@ -315,7 +317,7 @@ VARIABLE = "LDP_TEST_TELEMETRY_SECRET"
 @pytest.fixture
 def keyed(tmp_path, monkeypatch) -> dict[str, tuple[str, str]]:
     """Options that name the secret, which is bytes 0 to 31."""
-    (tmp_path / "secret").write_bytes(bytes(range(32)))
+    (tmp_path / "secret").write_text(bytes(range(32)).hex() + "\n")
     monkeypatch.setenv(VARIABLE, bytes(range(32)).hex())
     (tmp_path / "memoised.toml").write_text(MEMOISED.to_toml())
     return {"file": ("--secret-file", str(tmp_path / "secret")), "env": ("--secret-env", VARIABLE)}
@@ -340,6 +342,7 @@ def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys,
     assert sorted(reports["os"].to_pylist()) == sorted(expected)
     assert sum({row["window_start"]: row["n"] for row in histograms(out)}.values()) == n
     printed = capsys.readouterr()
+    assert f"secret: its fingerprint is {Secret(bytes(range(32))).fingerprint}\n" in printed.out
     everything = printed.out + printed.err + caplog.text
     for file in out.rglob("*"):
         everything += file.read_bytes().decode("latin1") if file.is_file() else ""
@@ -391,6 +394,13 @@ def test_the_secret_does_not_travel_with_the_job(tmp_path, keyed):
         assert secret not in repr(made).encode()
 
 
+def test_workers_log_the_fingerprint_of_the_secret_once(caplog):
+    caplog.set_level(logging.INFO, logger="pipelines.job")
+    key = Secret.generate().shared()
+    assert [pickle.loads(pickle.dumps(partial(logged, key.shared)))() for _ in range(3)] == [key] * 3
+    assert caplog.messages == [f"keyed noise by the secret with fingerprint {key.fingerprint}"]
+
+
 def test_a_seeded_plan_repeats_itself(tmp_path):
     """The estimates are those of the reports that the core makes."""
     plan, table, out = PLAN.seeded(7), events(3000), tmp_path / "out"
@@ -413,7 +423,7 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
         ("both", ["--id", "user"]),
         ("both", ["--secret-env", VARIABLE]),
         ("cannot read the secret file", ["--secret-file", "no/such/file", "--id", "user"]),
-        ("must hold at least 32 hexadecimal digits", ["--secret-env", "LDP_NO_SUCH_SECRET", "--id", "user"]),
+        ("must hold 32 to 4096 hexadecimal digits", ["--secret-env", "LDP_NO_SUCH_SECRET", "--id", "user"]),
         ("does not have the columns ['person']", ["--secret-env", VARIABLE, "--id", "person"]),
         ("cannot be perturbed", ["--secret-env", VARIABLE, "--id", "os"]),
         ("nor be the event time", ["--secret-env", VARIABLE, "--id", "t"]),

@@ -279,7 +279,7 @@ def test_keyed_noise_is_that_of_the_secret_which_does_not_travel(tmp_path, monke
     expected = sorted(tuple(words) for words in reports["os"].to_pylist())
     text = bytes(range(32)).hex()
     monkeypatch.setenv(SECRET_ENV, text)
-    (tmp_path / "secret").write_bytes(bytes(range(32)))
+    Secret(bytes(range(32))).to_file(tmp_path / "secret")
     for secret in ({"env": SECRET_ENV}, {"file": str(tmp_path / "secret")}, {"function": f"{__name__}.a_secret"}):
         config = {"plan": plan, "packed": True, "key": secret, "id": "user"}
         found = expand([create(rows), {"type": "LdpPerturb", "config": config}])
