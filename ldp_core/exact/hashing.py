@@ -90,7 +90,8 @@ def _wide_words(array: pa.Array, key: bytes) -> tuple[U64, U64 | None]:
         words = np.zeros((len(array), 2), np.uint64)
         words[:, 0] = array.to_numpy()
     else:
-        words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)[array.offset :][: len(array)].copy()
+        end = 2 * (array.offset + len(array))
+        words = np.frombuffer(array.buffers()[1] or b"", np.uint64, end).reshape(-1, 2)[array.offset :].copy()
     signs = (words[:, 0].view(np.int64) >> 63).view(np.uint64)
     far = np.flatnonzero(words[:, 1] != signs)
     hashed = encrypt(aes(key), words[far]).view(np.uint64)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldp_core.exact.hashing import id_words
+
 
 @given(st.lists(st.one_of(st.text(max_size=40), st.sampled_from(["", "a", "a" * 16, "a" * 17])), max_size=20))
 def test_hashes_of_text_are_cbc_macs(texts):
-    from ldp_core.noise.keyed import id_words
-
     high, low = id_words(pa.array(texts, pa.string()), bytes(32))
     encryptor = Cipher(algorithms.AES(bytes(32)), modes.ECB()).encryptor()
     for text, a, b in zip(texts, high.tolist(), low.tolist(), strict=True):
@@ -23,3 +25,24 @@ def test_hashes_of_text_are_cbc_macs(texts):
             piece = data[start : start + 16].ljust(16, b"\0")
             state = encryptor.update(bytes(x ^ y for x, y in zip(state, piece, strict=True)))
         assert struct.unpack("<QQ", state) == (a, b)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.decimal128(38), pa.string(), pa.binary_view()], ids=str)
+def test_no_ids(kind):
+    for ids in (
+        pa.array([], kind),
+        pa.nulls(3, kind)[:0],
+        pa.chunked_array([], kind),
+        pa.array([], kind).dictionary_encode(),
+    ):
+        high, low = id_words(ids, bytes(32))
+        assert len(high) == 0
+        assert low is None or len(low) == 0
+
+
+def test_integers_of_128_bits_in_a_buffer_of_another_length():
+    """As a message may bring it: a byte too many."""
+    data = struct.pack("<qqqq", 7, 0, -7, -1) + b"\0"
+    ids = pa.Array.from_buffers(pa.decimal128(38), 2, [None, pa.py_buffer(data)])
+    high, low = id_words(ids, bytes(32))
+    assert (high.view(np.int64).tolist(), low) == ([7, -7], None)
