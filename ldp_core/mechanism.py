@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ import pyarrow as pa
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.exact.arrays import Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
+from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless, rounded_up
 from ldp_core.exact.probability import log_above
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
@@ -136,6 +138,54 @@ class Mechanism(Declared, ABC):
         The exact value is never above `epsilon`; this float may exceed it by one unit in the last place.
         """
         return log_above(self.worst_ratio())
+
+    def epsilon_of(
+        self,
+        reports: int | None = 1,
+        *,
+        changes: int | None = 0,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
+    ) -> float:
+        """What several reports of one person spend together: an upper bound, rounded up.
+
+        Without permanent answers and with fresh noise it is ``reports * epsilon``, with the declared epsilon, as a plan
+        and a budget count it. (The exact loss is less by what 64-bit probabilities round off.) With permanent
+        answers and ``changes=0`` it is the exact loss: more than ``reports * epsilon`` for a few reports, and at most
+        epsilon_infinity. See `ldp_core.exact.composition` for all formulas and their proofs.
+
+        Args:
+            reports: how many; None for any number.
+            changes: how often the value changes at most, from one report to the next; None for any number. A value
+                is what the domain makes of it: all that are unmatched are one.
+            change_times: ``"secret"``: that the value changed, and when, is protected too. ``"public"``: it is known
+                which reports have the same value (more than the times of the changes: also what returns).
+            keyed: whether the noise is keyed (`Keyed`). A memoised mechanism's always is.
+
+        Returns:
+            A number of nats; infinite if there is no bound.
+
+        Raises:
+            ParameterError: negative numbers, or other words.
+
+        >>> from ldp_core import LongitudinalRandomizedResponse, RandomizedResponse
+        >>> RandomizedResponse(epsilon=0.5).epsilon_of(10), RandomizedResponse(epsilon=0.5).epsilon_of(10, keyed=True)
+        (5.0, 0.5)
+        >>> RandomizedResponse(epsilon=0.5).epsilon_of(2, changes=1, keyed=True)  # whether they differ is seen
+        inf
+        >>> m = LongitudinalRandomizedResponse(range(100), epsilon_infinity=5.0, epsilon_1=0.5)
+        >>> [round(m.epsilon_of(k), 3) for k in (1, 4, 10, 1000, None)]
+        [0.5, 2.408, 4.859, 5.0, 5.0]
+        >>> m.epsilon_of(1000, changes=1, change_times="public"), round(m.epsilon_of(1000, changes=1))
+        (10.0, 379)
+        """
+        return rounded_up(self.spent_by(History.of(reports, changes, change_times, keyed)))
+
+    def spent_by(self, history: History) -> Spent:
+        """`epsilon_of` as an exact fraction. A mechanism with permanent answers says how; here they have no bound."""
+        if self.memoised and history.reports not in (0, 1):
+            return math.inf
+        return memoryless(history, self.epsilon)
 
     def perturb(
         self, values: Any, *, randomness: Randomness | None = None, packed: bool = False, column: str = "values"

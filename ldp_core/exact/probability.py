@@ -16,6 +16,7 @@ from ldp_core.exact.sampling import ONE
 
 _DIGITS = Context(prec=60)
 _MARGIN = Fraction(1, 10**58)
+_BITS, _TINY = 256, 400
 _SATURATED = 100.0
 """Beyond this epsilon, exp(epsilon) is far outside what 64-bit thresholds resolve."""
 
@@ -38,9 +39,43 @@ def log_above(ratio: Fraction) -> float:
     """The least float that is certainly >= ln(ratio), for ratio >= 1."""
     numerator = _DIGITS.ln(Decimal(ratio.numerator))
     denominator = _DIGITS.ln(Decimal(ratio.denominator))
-    bound = (Fraction(numerator) - Fraction(denominator)) + 100 * _MARGIN
+    bound = Fraction(numerator) - Fraction(denominator) + (100 + Fraction(numerator)) * _MARGIN  # long ones err by more
+    return float_above(bound)
+
+
+def float_above(bound: Fraction) -> float:
+    """The least float >= ``bound``."""
     value = float(bound)  # rounded to nearest
     return value if Fraction(value) >= bound else math.nextafter(value, math.inf)
+
+
+def power_below(base: Fraction, exponent: int) -> Fraction:
+    """A lower bound of base^exponent, for ``base`` in [0, 1], tight to 180 bits if the exponent is below 2^64.
+
+    By squaring, with mantissas of 256 bits that are cut off. Below 2^-400 it is 0.
+
+    >>> power_below(Fraction(1, 2), 3), power_below(Fraction(1, 2), 10**9)
+    (Fraction(1, 8), Fraction(0, 1))
+    """
+    if not base:
+        return Fraction(0**exponent)
+    result, power = (1, 0), _cut(base.numerator << 2 * _BITS, base.denominator, -2 * _BITS)
+    while exponent:
+        if exponent & 1:
+            result = _cut(result[0] * power[0], 1, result[1] + power[1])
+        exponent >>= 1
+        power = _cut(power[0] * power[0], 1, 2 * power[1])
+    mantissa, scale = result
+    if mantissa.bit_length() + scale < -_TINY:
+        return Fraction(0)
+    return Fraction(mantissa << scale) if scale >= 0 else Fraction(mantissa, 1 << -scale)
+
+
+def _cut(numerator: int, denominator: int, scale: int) -> tuple[int, int]:
+    """A mantissa of `_BITS` bits at most and the exponent of 2, of no more than numerator / denominator * 2^scale."""
+    whole = numerator // denominator
+    surplus = max(whole.bit_length() - _BITS, 0)
+    return whole >> surplus, scale + surplus
 
 
 def floor_threshold(probability: Fraction) -> int:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.exact.composition import History, SharedAnswer, Spent, memoised
 from ldp_core.exact.probability import log_above
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.reports import Native, ReportFormat
@@ -64,16 +65,33 @@ class Longitudinal(FrequencyOracle):
         """How many permanent answers a person can come to give, if the value changes and changes again."""
         return codes_of(self.domain)
 
+
+class TwoRounds(Longitudinal):
+    """A longitudinal mechanism whose permanent answers are reported with fresh noise."""
+
     @property
-    def epsilon_total(self) -> float:
-        """What a person spends who gives all `permanent_answers`: as many times epsilon_infinity.
+    @abstractmethod
+    def shared(self) -> SharedAnswer:
+        """The two rounds, for `spent_by`."""
 
-        It bounds what reports say about the values, not about when they changed.
-        """
-        return self.permanent_answers * self.epsilon_infinity
+    @property
+    def answers_apart(self) -> bool:
+        """Whether different values of a person have different permanent answers."""
+        return True
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        return memoised(
+            self.shared,
+            history,
+            one=self.epsilon_1,
+            infinity=self.epsilon_infinity,
+            answers=self.permanent_answers,
+            apart=self.answers_apart,
+        )
 
 
-class Chain(Longitudinal):
+class Chain(TwoRounds):
     """One pure protocol on the answers of another; a report is one of the second's."""
 
     @property

@@ -9,12 +9,16 @@ with p = e^(eps/2) / (e^(eps/2) + 1), q = 1 - p. With n reports, of which S[v] a
 
 where c is the true count. The bits are permanent: a function of the person and of which of the d buckets the value is
 in, if any. So a person has at most min(d + 1, b) answers, however often the value changes.
+
+There is no second round: all reports of one value are equal, and spend what one does. Two reports that differ show
+that the value did, which no epsilon bounds. Values that are in none of the person's buckets share an answer, so that
+this holds even where it is known which reports have the same value, unless there is at most one such value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,10 +30,12 @@ from typing_extensions import override
 from ldp_core.errors import ReportError
 from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.composition import History, Spent, memoryless
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
+from ldp_core.mechanisms.oracles.base import codes_of
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.poisoning import CountsOnes, chances_of_ones
@@ -57,8 +63,8 @@ class DBitFlip(CountsOnes, Longitudinal):
         ParameterError: an epsilon or a number of bits that does not exist.
 
     >>> m = DBitFlip(range(24), epsilon_infinity=2.0, bits=4)
-    >>> m.permanent_answers, m.epsilon_total
-    (5, 10.0)
+    >>> m.permanent_answers, m.epsilon_of(1000), m.epsilon_of(2, changes=1)
+    (5, 2.0, inf)
     >>> from ldp_core import Keyed, Secret
     >>> m.perturb([3, 23], randomness=Keyed(Secret.generate(), [17, 18], column="hour")).shape
     (2, 4)
@@ -122,6 +128,13 @@ class DBitFlip(CountsOnes, Longitudinal):
     def permanent_ratio(self) -> Fraction:
         """A report is a permanent answer."""
         return self.worst_ratio()
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        """As keyed noise on a mechanism of one round, where different values have different answers."""
+        apart = codes_of(self.domain) - self.bits <= 1
+        known = history if apart else replace(history, change_times="secret")
+        return memoryless(replace(known, keyed=True), self.epsilon_infinity)
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:

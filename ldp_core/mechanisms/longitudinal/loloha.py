@@ -2,8 +2,12 @@
 
 H. H. Arcolezi, C. Pinzon, C. Palamidessi, S. Gambs, "Frequency Estimation of Evolving Data Under Local
 Differential Privacy", EDBT 2023 (arXiv:2210.00262). The permanent answer is to the bucket and not to the value, so
-that somebody whose value changes and changes again gives at most g permanent answers: the total loss is at most
-g epsilon_infinity, whatever the size of the domain.
+that somebody whose value changes and changes again gives at most g permanent answers.
+
+What several reports spend is, for the person's own function, what L-GRR spends over the buckets. But two values may be
+in one bucket where two others are not. So the pattern of values, which reports have the same one, does not tell the
+pattern of buckets, and what unchanged values spend does not add up to a bound (the paper's total is g
+epsilon_infinity). The bound for secret changes holds, over g buckets.
 
 A report is the function and the answer's bucket. It supports the values that the function hashes to the bucket: with p
 and q of the two rounds over g buckets (`LongitudinalRandomizedResponse`) and c the probability that two values collide,
@@ -24,9 +28,10 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.mechanisms.longitudinal.base import Longitudinal, below_infinity
+from ldp_core.mechanisms.longitudinal.base import TwoRounds, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
 from ldp_core.mechanisms.oracles.base import codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
@@ -55,7 +60,7 @@ def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
 
 
 @dataclass(frozen=True, init=False)
-class Loloha(Longitudinal):
+class Loloha(TwoRounds):
     """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
 
     Args:
@@ -73,8 +78,8 @@ class Loloha(Longitudinal):
         ParameterError: epsilons or a g that do not exist; a domain too large.
 
     >>> m = Loloha(range(1000), epsilon_infinity=2.0, epsilon_1=1.0, g="binary")
-    >>> m.g, m.q, m.epsilon_total
-    (2, 0.5, 4.0)
+    >>> m.g, m.q, m.permanent_answers
+    (2, 0.5, 2)
     >>> from ldp_core import Keyed, Secret
     >>> m.perturb([3, 999], randomness=Keyed(Secret.generate(), [17, 18], column="page")).dtype
     dtype('uint64')
@@ -122,6 +127,18 @@ class Loloha(Longitudinal):
     def permanent_answers(self) -> int:
         """One a bucket."""
         return min(self.g, super().permanent_answers)
+
+    @property
+    @override
+    def shared(self) -> Symbols:
+        """Two rounds over the buckets."""
+        return self._rounds.shared
+
+    @property
+    @override
+    def answers_apart(self) -> bool:
+        """No: two values may be in one bucket."""
+        return False
 
     @override
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from ldp_core.exact.arrays import Codes
+from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity
@@ -73,6 +74,13 @@ class LongitudinalRandomizedResponse(Chain):
         keep = min((e - 1) / (e - 1 + d) / (p1[0] - q1[0]), 1 - _STEP)
         # Below ln(1 + d keep / (1 - keep)), whose exp `exp_below` takes to be less by more than `log_above` added.
         return RandomizedResponse(self.domain, epsilon=math.nextafter(log_above(1 + d * keep / (1 - keep)), 0))
+
+    @cached_property
+    def shared(self) -> Symbols:
+        """Two rounds over the values."""
+        (p1, *_), (q1, *_) = self.permanent.expected_parts()
+        (p2, *_), (q2, *_) = self.instantaneous.expected_parts()
+        return Symbols(self.domain.size, p1, q1, p2, q2)
 
     @override
     def worst_ratio(self) -> Fraction:

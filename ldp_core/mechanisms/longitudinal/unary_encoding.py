@@ -14,6 +14,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.composition import Bits
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity, chained
@@ -111,6 +112,13 @@ class LongitudinalUnaryEncoding(CountsOnes, Chain):
         p1, q1 = (rates[0] for rates in self.permanent.expected_parts())
         p, q = chained(p1, p2, q2), chained(q1, p2, q2)
         return p * (1 - q) / ((1 - p) * q)
+
+    @cached_property
+    def shared(self) -> Bits:
+        """Two rounds of each bit; a value has one, no value none."""
+        (p1, *_), (q1, *_) = self.permanent.expected_parts()
+        (p2, *_), (q2, *_) = self.instantaneous.expected_parts()
+        return Bits(self.domain.size, int(self.exhaustive), 1, p1, q1, p2, q2)
 
     @override
     def worst_ratio(self) -> Fraction:

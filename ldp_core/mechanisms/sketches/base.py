@@ -22,6 +22,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
+from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
@@ -197,6 +198,10 @@ class Candidates(FrequencyOracle):
     @override
     def worst_ratio(self) -> Fraction:
         return self.sketch.worst_ratio()
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        return self.sketch.spent_by(history)
 
     @cached_property
     @override

@@ -10,15 +10,17 @@ response flips each bit with probability f / 2, the same way for ever (noise fro
     epsilon_infinity = 2 h ln((1 - f / 2) / (f / 2))        of all reports of a value         (ibid., section 3.1)
 
 if two filters can differ in 2 h bits; where k < 2 h they differ in k at most, and the bounds here are the smaller ones
-that follow.
+that follow. What several reports spend together is in `ldp_core.exact.composition`: the permanent response is a
+function of the value, not of its filter, so that different values have different ones.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
@@ -32,6 +34,7 @@ from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bloom
 from ldp_core.exact.arrays import F64, I64, U8, U64, Codes
 from ldp_core.exact.arrow import as_arrow
+from ldp_core.exact.composition import Bits, History, Spent, memoised, memoryless
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Label
@@ -185,6 +188,26 @@ class Rappor(CountsOnes, FilterSketch):
         """What all reports of one value of one person spend together, however many; infinite where f = 0."""
         ratio = self.infinite_ratio()
         return float("inf") if ratio is None else log_above(ratio)
+
+    @cached_property
+    def shared(self) -> Bits:
+        """Two rounds of each bit of a filter. Cohorts do not depend on values."""
+        flip, p, q = (fraction(t) for t in self._thresholds)
+        return Bits(self.bits, 1, min(self.hashes, self.bits), 1 - flip, flip, q, p)
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        """With f = 0 there is no permanent response: reports are independent, and spend as much each."""
+        if not self._thresholds[0]:
+            return memoryless(replace(history, keyed=False), self.epsilon)
+        return memoised(
+            self.shared,
+            history,
+            one=self.epsilon,
+            infinity=self.epsilon_infinity,
+            answers=math.inf,
+            apart=True,
+        )
 
     @override
     def support_probability(self) -> tuple[Fraction, Fraction]:

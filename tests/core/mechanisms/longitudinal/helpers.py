@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,20 @@ def distribution(perturb_codes, code, seen=1) -> Table:
     """Probability of each report, as a tuple of numbers."""
     noise = Branching(seen)
     return noise.table(lambda: tuple(np.ravel(perturb_codes(np.array([code], np.uint8), noise)).tolist()))
+
+
+def second_round(m, answer, noise):
+    """The reports that follow from a permanent answer: a permanent round without noise is put before the other."""
+
+    class First:
+        def perturb_codes(self, codes, noise):
+            return (
+                np.array([answer], np.uint8) if isinstance(m, LongitudinalUnaryEncoding) else np.array(answer, np.uint8)
+            )
+
+    twin = pickle.loads(pickle.dumps(m))
+    twin.__dict__["permanent"], twin.__dict__["instantaneous"] = First(), m.instantaneous
+    return noise.table(lambda: tuple(np.ravel(twin.perturb_codes(np.array([0], np.uint8), noise)).tolist()))
 
 
 # ---- one person, thousands of reports

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from decimal import Decimal
 
 import numpy as np
@@ -39,6 +38,7 @@ from .helpers import (
     flip,
     grr,
     loloha,
+    second_round,
     supported,
     ue,
 )
@@ -94,20 +94,6 @@ def test_any_number_of_reports_spends_at_most_epsilon_infinity(name):
 def sequences(answers, k):
     """All of them; of long ones those with the largest ratios, k times the same report."""
     return list(itertools.product(answers, repeat=k)) if k <= 2 else [(y,) * k for y in answers]
-
-
-def second_round(m, answer, noise):
-    """The reports that follow from a permanent answer: a permanent round without noise is put before the other."""
-
-    class First:
-        def perturb_codes(self, codes, noise):
-            return (
-                np.array([answer], np.uint8) if isinstance(m, LongitudinalUnaryEncoding) else np.array(answer, np.uint8)
-            )
-
-    twin = pickle.loads(pickle.dumps(m))
-    twin.__dict__["permanent"], twin.__dict__["instantaneous"] = First(), m.instantaneous
-    return noise.table(lambda: tuple(np.ravel(twin.perturb_codes(np.array([0], np.uint8), noise)).tolist()))
 
 
 ratios = st.floats(1e-6, 1 - 1e-6)

@@ -26,7 +26,7 @@ def test_known_answers_of_osue(infinity, one, q1, p2, p, q, n_var):
     assert found == pytest.approx((0.5, q1, p2, 1 - p2, p, q, n_var), rel=1e-12)
     assert m.realised_epsilon == pytest.approx(one, rel=1e-12)
     assert m.realised_epsilon_infinity == pytest.approx(infinity, rel=1e-12)
-    assert (m.epsilon, m.epsilon_1, m.epsilon_infinity, m.epsilon_total) == (one, one, infinity, 16 * infinity)
+    assert (m.epsilon, m.epsilon_1, m.epsilon_infinity, m.permanent_answers) == (one, one, infinity, 16)
 
 
 @pytest.mark.parametrize(("f", "n_var", "peers"), [(0.8, 4.4826943768311684, 3.683), (0.3, 3.9826943768311684, 3.683)])
