@@ -167,12 +167,13 @@ def histograms(
 _NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
 
 
-def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> str:
+def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, *, keyed: bool = False) -> str:
     """What a plan costs and gives for as many records as there are; see `PrivacyPlan.explain`.
 
     Args:
         frame: of records or reports; a lazy one is run, to count its rows.
         plan: mechanisms by column.
+        keyed: whether the noise is keyed, for what several reports of one person spend.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -181,9 +182,12 @@ def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> str:
     column          mechanism            values  epsilon  error        error (share)
     crashed         randomized_response  2       1        9.6 records  9.6 %
     total a record                               1
+    reports of one person            1  10  100  any number
+    of values that never change      1  10  100  no bound
+    of values that change in secret  1  10  100  no bound
     """
     n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
-    return _plan(plan).explain(n)
+    return _plan(plan).explain(n, keyed=keyed)
 
 
 def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, /, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:

@@ -9,6 +9,10 @@ whole record,
 and if each column's mechanism is epsilon-LDP, each term changes by a factor of exp(epsilon) at most from one
 record to another, and so does the sum: the record spends epsilon, however many of its columns differ.
 
+**Several reports of one person.** With fresh noise each record draws anew, and k of them spend k epsilon. With keyed
+noise the draw is the person's own, so that the sum is over the one j of all of the person's reports, and each term has
+what the reports of column j spend together: all of them spend what those of the worst column do.
+
 One draw decides for all columns of a record. Were each column drawn by itself, several could be answered, and each
 answer would spend epsilon: so a column does not perturb alone, `DrawnColumns` does. What is said of the columns that
 are not drawn, subclasses of `DrawnColumn` know: nothing (`ldp_core.plans.sampled`) or a fake
@@ -31,6 +35,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import Bools, Codes
+from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
@@ -106,6 +111,10 @@ class DrawnColumn(FrequencyOracle):
     def parts(self) -> tuple[float, float]:
         """The inner mechanism's."""
         return self.inner.parts
+
+    def spent_by(self, history: History) -> Spent:
+        """The inner mechanism's: of all the columns together, the largest counts."""
+        return self.inner.spent_by(history)
 
     def worst_ratio(self) -> Fraction:
         """The inner mechanism's: of the reports of the whole record, see `ldp_core.plans.drawn`."""

@@ -26,6 +26,10 @@ and the ratio is p / q = exp(epsilon'), not exp(epsilon). The paper's bound hold
 column only (and, for randomized response, if all domains are of one size); but by that measure D independent
 reports, each with epsilon, are as private, and their errors are smaller. So here a record that is said to spend
 epsilon spends epsilon. For the paper's own reports ask for what they spend, `published_epsilon`.
+
+**Under keyed noise** a fake is drawn once for a person, and so is its report. Reports of the column that is answered
+are others once its value changes: then they show which column it is. It was drawn without a look at the values, so this
+spends nothing more (`ldp_core.plans.drawn`); but to hide it is what fake data are for.
 """
 
 from __future__ import annotations

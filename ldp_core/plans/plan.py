@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
+from ldp_core.exact.composition import ChangeTimes, History, Spent, rounded_up
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.keyed import Keyed
@@ -23,6 +25,7 @@ from ldp_core.noise.secret import Secret
 from ldp_core.parameters import Declared
 from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
+from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.provenance import is_report
 from ldp_core.plans.sharing import Column
 
@@ -224,17 +227,22 @@ class PrivacyPlan(Declared):
     def _seed_warning(self) -> list[str]:
         return [] if self.seed is None else [f"seeded with {self.seed}: repeatable, and therefore NOT private"]
 
-    def explain(self, n: int) -> str:
+    def explain(self, n: int, *, keyed: bool = False) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
 
         The error is the standard error of a value that one record in d holds, d being the number of values; a column
-        in which it exceeds that share tells more noise than signal, and the text says what would help.
+        in which it exceeds that share tells more noise than signal, and the text says what would help. Then, what
+        several reports of one person spend together, with fresh or with keyed noise: see `epsilon_of`.
 
         >>> from ldp_core import UnaryEncoding
-        >>> print(PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)}).explain(100))
+        >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)})
+        >>> print(plan.explain(100))
         column          mechanism       values  epsilon  error         error (share)
         os              unary_encoding  2       1        20.5 records  20.5 %
         total a record                          1
+        reports of one person            1  10  100  any number
+        of values that never change      1  10  100  no bound
+        of values that change in secret  1  10  100  no bound
         """
         rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
         warnings = []
@@ -245,7 +253,24 @@ class PrivacyPlan(Declared):
                 warnings.append(f"{name}: {advice}")
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
-        return "\n".join(_lines(rows) + warnings + self._seed_warning())
+        return "\n".join(_lines(rows) + self._of_a_person(keyed) + warnings + self._seed_warning())
+
+    def _of_a_person(self, keyed: bool) -> list[str]:
+        """What several reports of one person spend, as lines."""
+        counts = (1, 10, 100, None)
+        rows = [("reports of one person", *("any number" if k is None else f"{k}" for k in counts))]
+        cases: list[tuple[str, int | None, ChangeTimes]] = [
+            ("of values that never change", 0, "secret"),
+            ("of values that change in secret", None, "secret"),
+        ]
+        if keyed or self.memoised:
+            cases.append(("of values that change in public", None, "public"))
+        for name, changes, times in cases:
+            spent = (self.epsilon_of(k, changes=changes, change_times=times, keyed=keyed) for k in counts)
+            rows.append((name, *("no bound" if s == float("inf") else f"{s:.4g}" for s in spent)))
+        fakes = [name for name, m in self.columns.items() if isinstance(m, FakeDataColumn)]
+        shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
+        return _lines(rows) + ([shown] if fakes and (keyed or self.memoised) else [])
 
     def check_oracles(self) -> None:
         """Raise `PlanError` unless a histogram can be made of every perturbed column."""
@@ -263,7 +288,7 @@ class PrivacyPlan(Declared):
 
     @property
     def epsilon(self) -> float:
-        """What one record spends over all its columns: the sum (sequential composition).
+        """What one record spends over all its columns: the sum (sequential composition). See `epsilon_of` for several.
 
         Columns of which it answers one spend the largest epsilon among them, once.
         """
@@ -275,6 +300,52 @@ class PrivacyPlan(Declared):
         alone = (Fraction(m.epsilon) for m in self.columns.values() if not isinstance(m, DrawnColumn))
         drawn = (Fraction(m.epsilon) for _, m in self.drawn.columns) if self.drawn else ()
         return sum(alone, max(drawn, default=Fraction(0)))
+
+    def epsilon_of(
+        self,
+        reports: int | None = 1,
+        *,
+        changes: int | None = 0,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
+    ) -> float:
+        """What several reports of one person spend over all columns: the sum of `Mechanism.epsilon_of`.
+
+        Of columns of which a record answers one, the largest counts. With fresh noise each record draws its column anew
+        and spends epsilon; with keyed noise a person answers the same column for ever, and its reports spend what they
+        would alone (`ldp_core.plans.drawn`).
+
+        Args:
+            reports: how many; None for any number.
+            changes: how often the value of *each* column changes at most; None for any number.
+            change_times: see `Mechanism.epsilon_of`, for each column.
+            keyed: whether the noise is keyed. A plan with a memoised mechanism takes keyed noise for all its columns,
+                and is counted so.
+
+        Returns:
+            A number of nats, rounded up; infinite if there is no bound.
+
+        Raises:
+            ParameterError: negative numbers, or other words.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=0.5)})
+        >>> plan.epsilon_of(3), plan.epsilon_of(3, keyed=True), plan.epsilon_of(3, changes=1, keyed=True)
+        (4.5, 1.5, inf)
+        """
+        return rounded_up(self.spent_by(History.of(reports, changes, change_times, keyed)))
+
+    def spent_by(self, history: History) -> Spent:
+        """`epsilon_of` before it is rounded to a float, for budgets."""
+        history = replace(history, keyed=history.keyed or self.memoised)
+        alone = (m.spent_by(history) for m in self.columns.values() if not isinstance(m, DrawnColumn))
+        drawn = (m.spent_by(history) for _, m in self.drawn.columns) if self.drawn else ()
+        return sum(alone, max(drawn, default=Fraction(0)))
+
+    @property
+    def memoised(self) -> bool:
+        """Whether a mechanism is memoised, so that the noise of all columns is keyed."""
+        return any(m.memoised for m in self.columns.values())
 
     def check_noise(self, *, keyed: bool) -> None:
         """Raise `ParameterError` if a mechanism is memoised and the noise is not keyed."""
