@@ -13,6 +13,7 @@ from typing_extensions import override
 
 import ldp_core
 from ldp_beam.elements.batches import Batch, Lot, Part
+from ldp_beam.elements.charged import refuse_other_noise
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, noise_key
@@ -56,7 +57,8 @@ class Perturb(RecordsTransform):
 
     Raises:
         PlanError: ``plan`` is not a plan, or a seeded one without ``id`` or with a key.
-        ParameterError: the input is in sliding windows, where each record would be perturbed several times.
+        ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
+            comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round.
 
     >>> import apache_beam as beam
     >>> from ldp_core import RandomizedResponse
@@ -92,6 +94,8 @@ class Perturb(RecordsTransform):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
+        if self._plan.seed is None:
+            refuse_other_noise(pcoll, keyed=self._key is not None)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:

@@ -19,6 +19,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
 import ldp_core
+from ldp_beam.elements.charged import refuse_other_noise
 from ldp_beam.elements.ids import KeyLike, noise_key
 from ldp_beam.elements.records import RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
@@ -175,6 +176,7 @@ class Estimate(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self._private:
             refuse_sliding(pcoll)
+            refuse_other_noise(pcoll, keyed=self._key is not None)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if not pcoll.is_bounded and knows_late(self._windows):

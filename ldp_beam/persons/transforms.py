@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
@@ -10,10 +11,14 @@ from typing import Any, TypeAlias, Unpack
 
 from apache_beam.transforms.window import GlobalWindows
 
+from ldp_beam.elements.charged import ChargesForNoise
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
 from ldp_beam.elements.windows import WindowLike
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
+from ldp_beam.persons._seen import MOST
 from ldp_core import ParameterError, PrivacyPlan
+from ldp_core.exact.composition import ChangeTimes, History, Spent, times
+from ldp_core.parameters import check_integer
 
 Epsilon: TypeAlias = "float | Fraction | Decimal | str"
 
@@ -21,9 +26,9 @@ Epsilon: TypeAlias = "float | Fraction | Decimal | str"
 class BoundContributions(LimitTransform):
     """At most ``per_window`` records of each person and event-time window, the first to arrive; others are dropped.
 
-    Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: with
-    reports of epsilon e each, a person's values of one window are protected with ``per_window * e``. See
-    ``docs/budget.md`` for what is promised and what is not.
+    Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: `epsilon` says
+    what a person's values of one window, or of several, are protected with. See ``docs/budget.md`` for what is promised
+    and what is not.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (record batches come out, the fast way: a batch
     is split by ``shards`` and windows, so it comes out in pieces), dictionaries, ``beam.Row``, NamedTuples or
@@ -76,15 +81,39 @@ class BoundContributions(LimitTransform):
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
 
-    def epsilon(self, plan: PrivacyPlan | float | Fraction) -> Fraction:
-        """What a person's records of one window spend at most, exactly, if each is perturbed with ``plan``.
+    def epsilon(
+        self,
+        plan: PrivacyPlan | Epsilon,
+        *,
+        windows: int = 1,
+        changes: int | None = None,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
+    ) -> Fraction | float:
+        """What a person's records of so many windows spend at most, exactly, if each is perturbed with ``plan``.
+
+        Reports of a memoised mechanism share permanent answers also over windows: w windows may spend more than w times
+        one.
+
+        Args:
+            plan: that perturbs them; or what one report spends, under fresh noise and without permanent answers.
+            windows: at least 1.
+            changes, change_times, keyed: see `PrivacyLedger`.
+
+        Returns:
+            A fraction; ``math.inf`` if there is no bound.
+
+        Raises:
+            ParameterError: bad arguments.
 
         >>> from ldp_core import RandomizedResponse
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=0.5)})
-        >>> BoundContributions("user", 3, window="1d").epsilon(plan)
-        Fraction(3, 2)
+        >>> bound = BoundContributions("user", 3, window="1d")
+        >>> bound.epsilon(plan), bound.epsilon(plan, windows=30), bound.epsilon(plan, keyed=True)
+        (Fraction(3, 2), Fraction(45, 1), inf)
         """
-        return self._limit.records * exact_epsilon(plan)
+        reports = self._limit.records * check_integer("windows", windows, 1)
+        return _charge(plan, changes, change_times, keyed)(reports)
 
 
 class Deduplicate(LimitTransform):
@@ -128,27 +157,35 @@ class Deduplicate(LimitTransform):
         super().__init__(id, records=1, window=within, **options)
 
 
-class PrivacyLedger(LimitTransform):
-    """Lets records through while their person can pay: each spends the plan's epsilon, and nobody more than ``budget``.
+class PrivacyLedger(LimitTransform, ChargesForNoise):
+    """Lets records through while their person can pay: nobody's records spend more than ``budget`` together.
 
-    It is `BoundContributions` with the arithmetic done: all records of a plan cost the same, so a person can
-    pay for the first ``floor(budget / epsilon)`` in each period and for no other. The division is exact:
-    a float counts as the binary fraction that it is. ``budget=0.3`` pays for two records of ``epsilon=0.1``, as three
-    times the float 0.1 is above the float 0.3; a budget meant as three records is ``3 * Fraction(0.1)``.
+    It is `BoundContributions` with the arithmetic done: the first k records of a person and period pass, k being the
+    largest number whose charge, `PrivacyPlan.epsilon_of` as an exact fraction, is within the budget. Under fresh noise
+    that is ``floor(budget / epsilon)``. A float counts as the binary fraction that it is: ``budget=0.3`` pays for two
+    records of ``epsilon=0.1``, as three times the float 0.1 is above the float 0.3; a budget meant as three records is
+    ``3 * Fraction(0.1)``.
 
     Args:
-        plan_or_epsilon: what one record spends: the plan that perturbs it, or a number.
+        plan_or_epsilon: the plan that perturbs the records; or a number, what one record spends. A number is charged
+            as for fresh noise and no permanent answers: so many times the number.
         id: the column that says whose record it is.
         budget: total epsilon of a person and period: a float, `Fraction`, `Decimal`, or text as ``"3/10"``.
         per: length of the period, in seconds or like ``"30d"``: periods are laid end to end from the epoch on, so two
             neighbouring ones may both be spent within less than a period. None: for ever.
+        changes: how often the values of a person change at most, each column's, in a period. None: any number.
+        change_times: ``"secret"``: that a value changed, and when, is protected too. ``"public"``: it is known which
+            reports have the same value. Say so only where it is true; see ``docs/longitudinal.md``.
+        keyed: whether the records are perturbed with keyed noise, as with a memoised mechanism they always are.
+            `Perturb` and its like check it.
         event_time, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late records are
-            dropped by the runner. For ever, the state has 9 bytes for each person, for ever.
+            dropped by the runner. For ever, the state has 9 bytes for each person, for ever (16 if all records pass).
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
 
     Raises:
-        ParameterError: bad arguments; or the budget does not pay for one record.
+        ParameterError: bad arguments; the budget does not pay for one record; or the charge for two is infinite, as
+            under keyed noise where values change in secret.
 
     >>> import apache_beam as beam
     >>> from ldp_core import RandomizedResponse
@@ -156,6 +193,8 @@ class PrivacyLedger(LimitTransform):
     >>> ledger = PrivacyLedger(plan, id="user", budget=1.25)
     >>> ledger.records, ledger.spent
     (2, Fraction(1, 1))
+    >>> PrivacyLedger(plan, id="user", budget=1.25, keyed=True, changes=1, change_times="public").records is None
+    True
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     _ = p | beam.Create([{"user": 1, "crashed": False}] * 5) | ledger | beam.Map(print)
     {'crashed': False}
@@ -172,20 +211,63 @@ class PrivacyLedger(LimitTransform):
         id: str,  # noqa: A002 (as in Perturb)
         budget: Epsilon,
         per: float | str | None = None,
+        changes: int | None = None,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
         **options: Unpack[LimitOptions],
     ) -> None:
-        each, total = exact_epsilon(plan_or_epsilon), exact_epsilon(budget, name="budget")
-        self.records = math.floor(total / each)
-        """Records of a person and period that pass."""
-        self.spent = self.records * each
-        """What they spend together: at most the budget."""
-        if not self.records:
+        total = exact_epsilon(budget, name="budget")
+        charge = _charge(plan_or_epsilon, changes, change_times, keyed)
+        one = charge(1)
+        if one > total:
             raise ParameterError(
-                f"the budget {float(total):g} does not pay for one record, which spends {float(each):g}"
+                f"the budget {float(total):g} does not pay for one record, which spends {float(one):g}"
             )
+        if charge(2) == math.inf:
+            raise ParameterError(
+                "reports of this plan show that a value changed, which no budget pays for: say changes=0, or "
+                'change_times="public" if which reports have the same value is known anyway; or take fresh noise, '
+                "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
+            )
+        self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoised)
+        self.records: int | None = _most(charge, total)
+        """Records of a person and period that pass; None: all of them."""
+        self.spent = charge(self.records)
+        """What they spend together: at most the budget."""
         if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
-        super().__init__(id, records=self.records, window=GlobalWindows() if per is None else per, **options)
+        records = MOST if self.records is None else self.records
+        super().__init__(id, records=records, window=GlobalWindows() if per is None else per, **options)
+
+
+def _charge(
+    plan_or_epsilon: PrivacyPlan | Epsilon, changes: int | None, change_times: ChangeTimes, keyed: bool
+) -> Callable[[int | None], Spent]:
+    """What so many reports of a person spend; None is any number."""
+
+    def history(reports: int | None) -> History:
+        return History.of(reports, changes, change_times, keyed)
+
+    if isinstance(plan_or_epsilon, PrivacyPlan):
+        return lambda reports: plan_or_epsilon.spent_by(history(reports))
+    each = exact_epsilon(plan_or_epsilon)
+    history(None)
+    if keyed:
+        raise ParameterError("a number is charged as under fresh noise: with keyed=True give the plan")
+    return lambda reports: times(reports, each)
+
+
+def _most(charge: Callable[[int | None], Spent], total: Fraction) -> int | None:
+    """The largest number of reports that ``total`` pays for, at least 1; None if it pays for any. Charges only grow."""
+    if charge(None) <= total:
+        return None
+    pays, fails = 1, 2
+    while fails < MOST and charge(fails) <= total:
+        pays, fails = fails, 2 * fails
+    while fails - pays > 1:
+        middle = (pays + fails) // 2
+        pays, fails = (middle, fails) if charge(middle) <= total else (pays, middle)
+    return pays
 
 
 def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fraction:

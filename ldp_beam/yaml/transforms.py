@@ -534,6 +534,9 @@ class LdpPrivacyLedger(_Limit):
         plan: that perturbs the rows; see `LdpPerturb`.
         budget: total epsilon of a person and period, exactly: a number, or text as ``3/10``.
         per: length of the period, as ``30d`` or in seconds. None: for ever.
+        changes: how often the values of a person change at most. None: any number.
+        change_times: ``secret``, or ``public`` if it is known which reports have the same value.
+        keyed: whether the rows are perturbed with keyed noise.
 
     Raises:
         ParameterError, PlanError: bad arguments, or columns that the rows do not have.
@@ -544,10 +547,21 @@ class LdpPrivacyLedger(_Limit):
     plan: str | Config
     budget: float | str
     per: str | float | None = None
+    changes: int | None = None
+    change_times: str = "secret"
+    keyed: bool = False
 
     @override
     def arguments(self) -> dict[str, Any]:
-        return {**super().arguments(), "plan_or_epsilon": read_plan(self.plan), "budget": self.budget, "per": self.per}
+        return {
+            **super().arguments(),
+            "plan_or_epsilon": read_plan(self.plan),
+            "budget": self.budget,
+            "per": self.per,
+            "changes": self.changes,
+            "change_times": self.change_times,
+            "keyed": read_flag("keyed", self.keyed),
+        }
 
 
 class LdpReadParquet(beam.PTransform[Any, Any]):

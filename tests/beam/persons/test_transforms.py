@@ -5,10 +5,12 @@ How records are limited is tested in `test_limits`; here the limits are called w
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
+import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.testing.test_stream import TestStream as Stream
@@ -19,7 +21,16 @@ from hypothesis import strategies as st
 
 import ldp_beam
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger, exact_epsilon
-from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import (
+    DBitFlip,
+    LongitudinalRandomizedResponse,
+    ParameterError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Rappor,
+    Secret,
+    UnaryEncoding,
+)
 from ldp_core.exact.probability import exp_below
 
 from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
@@ -277,3 +288,108 @@ def test_end_to_end():
 def test_bad_parameters_of_a_ledger(options):
     with pytest.raises(ParameterError):
         PrivacyLedger(**{"plan_or_epsilon": 0.5, "id": "user", **options})
+
+
+# ---- what several records of a person spend
+
+COIN = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=0.1)})
+L_GRR = LongitudinalRandomizedResponse(range(100), epsilon_infinity=5.0, epsilon_1=0.5)
+REMEMBERED = PrivacyPlan({"page": L_GRR})
+PUBLIC = {"change_times": "public"}
+
+
+def test_two_keyed_reports_are_not_sold_for_a_budget_of_two():
+    """Whether two keyed reports differ is certain under (a, a) and a coin under (a, b): no budget pays for both."""
+    key = Secret.from_seed(1)
+
+    def job(ledger, **noise):
+        events = [{"user": 1, "os": "a"}, {"user": 1, "os": "b"}]
+        return run(ledger | beam.Map(dict) | ldp_beam.Perturb(COIN, **noise), events)
+
+    for ledger in (
+        PrivacyLedger(COIN, id="user", budget=0.2, drop_id=False),
+        PrivacyLedger(0.1, id="user", budget=0.2, drop_id=False),
+    ):
+        assert ledger.records == 2
+        with pytest.raises(ParameterError, match="charges for fresh noise"):
+            job(ledger, key=key, id="user")
+    for changes in (None, 1):
+        with pytest.raises(ParameterError, match=r'changes=0, or change_times="public"'):
+            PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, changes=changes)
+    declared = PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, drop_id=False, **PUBLIC)
+    assert declared.records == 2  # two values, one of each
+    assert len(job(declared, key=key, id="user")) == 2
+    with pytest.raises(ParameterError, match="charges for keyed noise"):
+        job(declared)
+    seeded = COIN.seeded(1)  # not private anyway
+    run(PrivacyLedger(COIN, id="user", budget=0.2, drop_id=False) | ldp_beam.Perturb(seeded, id="user"), [])
+
+
+def test_what_perturbs_and_tallies_in_one_step_is_held_to_its_ledger():
+    ledger = PrivacyLedger(COIN, id="user", budget=0.2, drop_id=False)
+    private = ldp_beam.PrivateHistogram("os", COIN["os"], key=Secret.from_seed(1), id="user")
+    with pytest.raises(ParameterError, match="charges for fresh noise"):
+        run(ledger | private, [{"user": 1, "os": "a"}])
+    rows = run(ledger | ldp_beam.PrivateHistogram("os", COIN["os"]), [{"user": 1, "os": "a"}] * 5)
+    assert {row.n for row in rows} == {2}
+
+
+def test_reports_that_share_a_permanent_answer_cost_more_than_their_sum():
+    ledger = PrivacyLedger(REMEMBERED, id="user", budget=2.0)
+    assert ledger.records == 3  # four spend 2.408 together
+    assert ledger.spent == Fraction(REMEMBERED.epsilon_of(3, changes=None)) > 3 * Fraction(0.5)
+    assert BoundContributions("user", 4, window="1d").epsilon(REMEMBERED, changes=0) == Fraction(L_GRR.epsilon_of(4))
+
+
+@pytest.mark.parametrize("known", [{"changes": 0}, {"changes": 1}, {"changes": 3, **PUBLIC}, PUBLIC, {}])
+@pytest.mark.parametrize("budget", [0.5, 1.9, 4.7, 12.0, 300.0])
+@pytest.mark.parametrize(
+    "plan", [REMEMBERED, PrivacyPlan({"page": Rappor(bits=32, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)})]
+)
+def test_the_largest_number_of_records_that_the_budget_pays_for(plan, budget, known):
+    if budget < plan.epsilon:
+        with pytest.raises(ParameterError, match="does not pay for one record"):
+            PrivacyLedger(plan, id="user", budget=budget, **known)
+        return
+    ledger = PrivacyLedger(plan, id="user", budget=budget, **known)
+    bound = BoundContributions("user", 1, window="1d")
+    if ledger.records is None:
+        assert ledger.spent == plan.epsilon_of(None, **known) <= budget
+        return
+    spent, more = (bound.epsilon(plan, windows=ledger.records + i, **known) for i in (0, 1))
+    assert ledger.spent == spent <= Fraction(budget) < more
+
+
+def test_any_number_of_records_of_an_unchanged_value():
+    ledger = PrivacyLedger(REMEMBERED, id="user", budget=5, changes=0)
+    assert (ledger.records, ledger.spent) == (None, 5)
+    good, bad = limited(ledger.with_exception_handling(), [{"user": 1, "page": 7, "n": i} for i in range(300)])
+    assert numbers(good) == list(range(300))
+    assert not bad
+
+
+def test_windows_of_reports_that_share_permanent_answers():
+    bound = BoundContributions("user", 1, window="1d")
+    assert bound.epsilon(COIN, windows=30) == 30 * Fraction(0.1)
+    assert bound.epsilon(REMEMBERED, windows=4, changes=0) > 4 * bound.epsilon(REMEMBERED, changes=0)
+    assert bound.epsilon(COIN, windows=30, keyed=True) == math.inf
+    assert bound.epsilon(COIN, windows=30, keyed=True, changes=0) == Fraction(0.1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changes": -1},
+        {"change_times": "known"},
+        {"keyed": "yes"},
+        {"plan_or_epsilon": 0.1, "keyed": True},
+        {"plan_or_epsilon": 0.1, "changes": -1},
+        {"plan_or_epsilon": PrivacyPlan({"page": DBitFlip(range(9), epsilon_infinity=0.1, bits=3)}), **PUBLIC},
+        {"plan_or_epsilon": PrivacyPlan({**COIN.columns, **REMEMBERED.columns})},
+    ],
+)
+def test_bad_charges(options):
+    with pytest.raises(ParameterError):
+        PrivacyLedger(**{"plan_or_epsilon": COIN, "id": "user", "budget": 9, **options})
+    with pytest.raises(ParameterError):
+        BoundContributions("user", 1, window="1d").epsilon(COIN, windows=0)

@@ -209,6 +209,8 @@ PEOPLE = [
         ("LdpDeduplicate", {"within": "1m", "event_time": "t"}, {(1, 1): 1, (1, 61): 1, (2, 3): 1}),
         ("LdpPrivacyLedger", {"plan": TWICE, "budget": "3/2"}, {1: 3, 2: 1}),
         ("LdpPrivacyLedger", {"plan": TWICE, "budget": 1}, {1: 2, 2: 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 0.5, "keyed": True, "changes": 0}, {1: 3, 2: 1}),
+        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 1, "keyed": True, "change_times": "public"}, {1: 2, 2: 1}),
         ("LdpPrivacyLedger", {"plan": TWICE, "budget": 0.5, "per": "1m", "event_time": "t"}, {1: 2, 2: 1}),
     ],
 )
