@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
         "Clients that lie": ("poisoning", "Influence"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
+        "Auditing": ("audit", "audit Audit"),
         "Errors": (
             "",
             "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError",

@@ -3,6 +3,8 @@
 values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> estimate -> Histogram
 """
 
+from ldp_core.auditing.result import Audit
+from ldp_core.auditing.run import audit
 from ldp_core.errors import (
     DomainError,
     DtypeError,
@@ -64,6 +66,7 @@ from ldp_core.tally import Tally
 
 # (What is imported ``as`` itself is for tests and for those who extend the library.)
 __all__ = [
+    "Audit",
     "BlockHadamardResponse",
     "CountMeanSketch",
     "DBitFlip",
@@ -115,6 +118,7 @@ __all__ = [
     "Tally",
     "ThresholdHistogramEncoding",
     "UnaryEncoding",
+    "audit",
     "compare_plans",
     "consistent",
     "expected_error",

@@ -127,3 +127,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     total = sum(mark.kwargs["false_alarms"] for mark in marks)
     if total > FALSE_ALARMS:
         raise pytest.UsageError(f"tests of fresh noise fail by chance: {total:.1e} together, above {FALSE_ALARMS}")
+
+
+# ---- the table of audits
+
+
+_WAYS = ("Polars, fresh", "Polars, keyed", "Beam, fresh", "Beam, keyed")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What tests marked ``audit`` have recorded: a line for each mechanism, its lower bounds in columns."""
+    rows: dict[str, dict[str, Any]] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for key, found in report.user_properties if report.when == "call" else ():
+                if key == "audit":
+                    rows.setdefault(found["row"], {})[found["way"]] = found
+    if not rows:
+        return
+    terminalreporter.section("lower bounds of epsilon")
+    terminalreporter.line("| audited | claimed | exact | " + " | ".join(_WAYS) + " |")
+    terminalreporter.line("| --- |" + " --- |" * (2 + len(_WAYS)))
+    for row, ways in sorted(rows.items(), key=lambda item: item[0].casefold()):
+        some = next(iter(ways.values()))
+        exact = "" if some["exact"] is None else f"{some['exact']:.4f}"
+        cells = [_bound(ways.get(way)) for way in _WAYS]
+        terminalreporter.line(f"| {row} | {some['claimed']:.4g} | {exact} | " + " | ".join(cells) + " |")
+
+
+def _bound(found: Any) -> str:
+    if found is None:
+        return ""
+    return f"{found['lower_bound']:.4f}" + (" broken" if found["verdict"] == "broken" else "")

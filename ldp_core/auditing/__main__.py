@@ -1,0 +1,114 @@
+"""The command: ``python -m ldp_core.auditing plan.toml``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+
+from ldp_core.auditing.result import Audit, table
+from ldp_core.auditing.run import audit
+from ldp_core.errors import LdpError
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.plans.plan import PrivacyPlan
+
+_EPILOG = """\
+For each line it draws reports of a few inputs (null and values outside of the domain among them, where the column takes
+them), looks for the reports that tell two inputs apart best, and prints a lower bound of epsilon. "broken" means that
+the bound is above what is claimed: then the claim is false, but for a false alarm. "not broken" is no proof.
+docs/audit.md says more.
+
+Examples:
+
+  python -m ldp_core.auditing plan.toml
+  python -m ldp_core.auditing plan.toml --column os --trials 1e7
+  python -m ldp_core.auditing --catalogue --json > audit.json
+
+Exit status: 0 nothing is broken, 1 something is, 2 it could not be audited.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Audit what the arguments name; print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ldp_core.auditing",
+        description="Lower bounds of epsilon, with confidence, for every column of a plan and for the whole record.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a plan as a TOML file")
+    parser.add_argument("--catalogue", action="store_true", help="instead: an example of each mechanism there is")
+    parser.add_argument("--column", action="append", metavar="NAME", help="only this column (may be given again)")
+    parser.add_argument("--trials", type=_whole, default=1_000_000, metavar="N", help="of each input (default 1e6)")
+    parser.add_argument(
+        "--false-alarm", type=float, default=1e-6, metavar="P", help="that any line is wrong, all together (1e-6)"
+    )
+    parser.add_argument("--keyed", action="store_true", help="under keyed noise, with new secrets and ids")
+    parser.add_argument(
+        "--rounds",
+        type=_whole,
+        default=4,
+        metavar="T",
+        help="of columns that remember: also T reports of one unchanged value (default 4; 1: do not)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    given = parser.parse_args(arguments)
+    if (given.plan is None) == (not given.catalogue):
+        parser.error("give a plan, or --catalogue")
+    if given.catalogue and given.column:
+        parser.error("--column is of a plan")
+    try:
+        audits = _audits(_jobs(given), given)
+    except LdpError as error:
+        parser.exit(2, f"{error}\n")
+    text = json.dumps([found.to_dict() for found in audits], indent=2) if given.json else table(audits)
+    sys.stdout.write(text + "\n")
+    return int(any(found.broken for found in audits))
+
+
+def _jobs(given: argparse.Namespace) -> list[Callable[..., Audit]]:
+    """One for each line of the table."""
+    if given.catalogue:
+        examples = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}
+        return list(chain.from_iterable(_of_mechanism(m, name, given) for name, m in examples.items()))
+    plan = PrivacyPlan.from_toml(given.plan)
+    alone = {name: m for name, m in plan.columns.items() if not isinstance(m, DrawnColumn)}
+    if given.column:
+        alone = {name: plan[name] for name in given.column}
+    jobs = list(chain.from_iterable(_of_mechanism(m, name, given) for name, m in alone.items()))
+    if not given.column and (len(plan.columns) > 1 or not alone):
+        jobs.append(partial(audit, plan, keyed=given.keyed))
+    return jobs
+
+
+def _of_mechanism(m: Mechanism, name: str, given: argparse.Namespace) -> list[Callable[..., Audit]]:
+    jobs: list[Callable[..., Audit]] = [partial(audit, m, name=name, keyed=given.keyed)]
+    if m.memoised and given.rounds > 1:
+        jobs.append(partial(audit, m, name=f"{name}, {given.rounds} reports", rounds=given.rounds))
+    return jobs
+
+
+def _audits(jobs: Sequence[Callable[..., Audit]], given: argparse.Namespace) -> list[Audit]:
+    def progress(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    share = given.false_alarm / len(jobs)
+    return [job(trials=given.trials, false_alarm=share, progress=None if given.quiet else progress) for job in jobs]
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as 1e6."""
+    number = float(text)
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

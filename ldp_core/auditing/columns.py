@@ -1,0 +1,107 @@
+"""Reports of any kind as columns of numbers: what events are made of.
+
+A report may be a number, a text, a list of them, or several of these (columns of a record, or rounds). Each place of a
+list is a column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.errors import ReportError
+
+Column: TypeAlias = npt.NDArray[Any]
+Part: TypeAlias = list[Column]
+"""One report: a column for each of its places."""
+
+NULL = np.iinfo(np.int64).min + 1
+"""What stands for a null."""
+
+
+def columns(reports: Any) -> list[Part]:
+    """Each report of a tuple of them, or the one there is, as columns of n numbers.
+
+    Args:
+        reports: of one kind, n of them, or a tuple of such: an Arrow array (or what Arrow reads), a numpy array, or a
+            list of numbers, texts or lists of numbers.
+
+    Raises:
+        ReportError: of another type.
+    """
+    return [_places(part) for part in (reports if isinstance(reports, tuple) else (reports,))]
+
+
+def _places(reports: Any) -> Part:
+    if isinstance(reports, pa.Array):
+        return _of_arrow(reports)
+    if isinstance(reports, pa.ChunkedArray):
+        return _of_arrow(reports.combine_chunks())
+    if not isinstance(reports, np.ndarray):
+        if hasattr(reports, "__arrow_c_stream__"):
+            return _of_arrow(pa.chunked_array(reports).combine_chunks())
+        try:
+            reports = np.asarray(reports)
+        except ValueError:
+            reports = np.empty(0, object)
+    if reports.dtype.kind in "biuf" and reports.ndim in (1, 2):
+        return list(np.ascontiguousarray(reports.reshape(len(reports), -1).T))
+    if reports.ndim == 1 and reports.dtype.kind in "OUS" and len(reports):
+        try:
+            return _of_arrow(pa.array(reports.tolist()))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            pass
+    raise ReportError(
+        "an audit takes reports that are numbers, texts or lists of equal length, as an Arrow or numpy array or a list"
+    )
+
+
+def _of_arrow(array: pa.Array) -> Part:
+    if isinstance(array, pa.ChunkedArray):  # (of no chunks, or of some that do not combine)
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        size, n = kind.list_size, len(array)
+        places = _of_arrow(array.values.slice(array.offset * size, n * size))
+        parts = [column for place in places for column in np.ascontiguousarray(place.reshape(n, size).T)]
+        return [_with_nulls(column, array) for column in parts]
+    if pa.types.is_struct(kind):
+        return [_with_nulls(c, array) for k in range(kind.num_fields) for c in _of_arrow(array.field(k))]
+    if pa.types.is_null(kind):
+        return [np.full(len(array), NULL)]
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        filled = array.fill_null(False if pa.types.is_boolean(kind) else 0) if array.null_count else array
+        numbers = filled.to_numpy(zero_copy_only=False)
+        return [_with_nulls(numbers.view(np.uint8) if numbers.dtype == bool else numbers, array)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_nested(kind):
+        raise ReportError(f"an audit takes lists of a fixed size, got reports of type {kind}")
+    return [_of_texts(array)]
+
+
+def _of_texts(array: pa.Array) -> Column:
+    """Texts (or whatever else has equal values) by a hash of them."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    distinct = [
+        NULL if value is None else int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=7).digest())
+        for value in array.dictionary.to_pylist()
+    ]
+    numbers = np.array([*distinct, NULL], np.int64)
+    at = array.indices.fill_null(len(distinct)) if array.indices.null_count else array.indices
+    found: Column = numbers[at.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _with_nulls(column: Column, array: pa.Array) -> Column:
+    if not array.null_count:
+        return column
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    out = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
+    out[missing] = np.nan if column.dtype.kind == "f" else NULL
+    return out

@@ -1,0 +1,96 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """A lower bound of epsilon, and whether it contradicts what is claimed; see `audit`.
+
+    Attributes:
+        name: of what was audited.
+        claimed: epsilon, as it is claimed.
+        exact: epsilon as it follows from the exact probabilities of reports, where these are known; else None.
+        lower_bound: epsilon is above it, but for a false alarm.
+        false_alarm: the probability that the true epsilon is below ``lower_bound``.
+        trials: independent ones, of each input.
+        inputs: which were compared, each with each.
+        pair: the two of them that are told apart best, or None.
+        event: the reports that tell them apart, in words.
+
+    >>> from ldp_core import RandomizedResponse, audit
+    >>> found = audit(RandomizedResponse(epsilon=1.0), trials=20_000)
+    >>> found.verdict, found.claimed, 0.8 < found.lower_bound < 1.0
+    ('not broken', 1.0, True)
+    """
+
+    name: str
+    claimed: float
+    exact: float | None
+    lower_bound: float
+    false_alarm: float
+    trials: int
+    inputs: tuple[str, ...]
+    pair: tuple[str, str] | None
+    event: str
+
+    @property
+    def verdict(self) -> Literal["broken", "not broken"]:
+        """``"broken"`` if the lower bound is above the claim. ``"not broken"`` is no proof: see `docs/audit.md`."""
+        return "broken" if self.lower_bound > self.claimed else "not broken"
+
+    @property
+    def broken(self) -> bool:
+        """Whether the verdict is ``"broken"``."""
+        return self.verdict == "broken"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form; an infinite epsilon is None there."""
+        return {
+            "name": self.name,
+            "claimed": self.claimed if math.isfinite(self.claimed) else None,
+            "exact": self.exact,
+            "lower_bound": self.lower_bound,
+            "false_alarm": self.false_alarm,
+            "trials": self.trials,
+            "inputs": list(self.inputs),
+            "pair": None if self.pair is None else list(self.pair),
+            "event": self.event,
+            "verdict": self.verdict,
+        }
+
+    def __repr__(self) -> str:
+        told = "no pair of inputs" if self.pair is None else f"{self.pair[0]} against {self.pair[1]}, by {self.event}"
+        rows = [
+            ("audit of", self.name),
+            ("claimed epsilon", f"{self.claimed:.4g}"),
+            ("exact epsilon", _exact(self)),
+            ("lower bound", f"{self.lower_bound:.4f} (but for a false alarm of probability {self.false_alarm:.1e})"),
+            ("trials", f"{self.trials:,} of each of {len(self.inputs)} inputs"),
+            ("told apart best", told),
+            ("verdict", self.verdict),
+        ]
+        return "\n".join(f"{title:<17}{text}" for title, text in rows)
+
+
+def _exact(audit: Audit) -> str:
+    return "-" if audit.exact is None else f"{audit.exact:.4f}"
+
+
+def table(audits: Iterable[Audit]) -> str:
+    """Audits as aligned lines, under a heading."""
+    rows = [("audited", "claimed", "exact", "lower bound", "trials", "verdict")]
+    rows += [
+        (a.name, f"{a.claimed:.4g}", _exact(a), f"{a.lower_bound:.4f}", f"{a.trials:,}", a.verdict) for a in audits
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(c.ljust(w) if k in (0, 5) else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)

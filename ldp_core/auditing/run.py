@@ -1,0 +1,188 @@
+"""The audit: trials of a black box, events that tell its inputs apart, and the lower bound of epsilon they prove.
+
+If Pr[report in S | x] >= p and Pr[report in S | y] <= q, then epsilon >= ln(p / q). For each ordered pair of inputs a
+set S is chosen on one half of the trials, and p and q are Clopper-Pearson bounds on the other half; all of them hold
+together but for the false alarm (Bonferroni's inequality). Z. Ding, Y. Wang, G. Wang, D. Zhang, D. Kifer, "Detecting
+Violations of Differential Privacy", CCS 2018, choose events so; H. H. Arcolezi, S. Gambs, "Revealing the True Cost of
+Locally Differentially Private Protocols: An Auditing Perspective", PoPETs 2024, audit local randomizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ldp_core.auditing.binomial import epsilon_bound
+from ldp_core.auditing.boxes import BlackBox, Box, box_of
+from ldp_core.auditing.columns import Part, columns
+from ldp_core.auditing.events import Event, choose
+from ldp_core.auditing.result import Audit
+from ldp_core.auditing.summaries import Rows
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_integer, check_open
+from ldp_core.plans.plan import PrivacyPlan
+
+_ROWS = 1 << 19  # records that the black box gets at a time,
+_CELLS = 1 << 25  # and places of their reports
+_KEPT = 1 << 28  # bytes of reports from which events are chosen
+_PROBE = 64
+_MOST_INPUTS = 32
+_LEAST_TRIALS = 1000
+
+
+def audit(
+    claim: Mechanism | PrivacyPlan | float,
+    perturb: BlackBox | None = None,
+    *,
+    inputs: Sequence[Any] | None = None,
+    epsilon: float | None = None,
+    rounds: int = 1,
+    keyed: bool = False,
+    trials: int = 1_000_000,
+    false_alarm: float = 1e-6,
+    name: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Audit:
+    """A lower bound of epsilon from reports, with confidence, and whether it contradicts what is claimed.
+
+    It proves faults: a bound above the claim is wrong with probability ``false_alarm`` at most. It does not prove that
+    there are none, as it looks at few inputs and at events that so many trials can show.
+
+    Args:
+        claim: what is said of the reports: they are those of this mechanism, or of records under this plan; or this
+            number is their epsilon.
+        perturb: the black box that makes them, as ``perturb(values) -> reports``: values are an Arrow array, reports an
+            Arrow or numpy array (or a list), one for each value, in their order. Where inputs are tuples, it gets an
+            array for each position, and may return a tuple of reports: the columns of a record, or the rounds of a
+            person. Each call is of new persons, and records must be perturbed independently of each other. Default:
+            the mechanism or the plan itself.
+        inputs: the values to tell apart, each from each; tuples of values for records and rounds. Default: a few of the
+            mechanism's inputs, null and values outside of the domain among them where it takes them.
+        epsilon: what is claimed instead of the mechanism's or the plan's own epsilon.
+        rounds: of a mechanism: this many reports of one unchanged value, against all that they are said to spend:
+            epsilon_infinity of a mechanism that remembers, one report's epsilon under keyed noise, else the sum.
+        keyed: under keyed noise, each call with a new secret. (Mechanisms that remember always are.)
+        trials: of each input. Half of them choose events (fewer, if reports are so wide that they fill the memory), and
+            the others are counted.
+        false_alarm: the probability that the bound is above the true epsilon.
+        name: what to call it.
+        progress: called with a line for each batch.
+
+    Returns:
+        An `Audit`.
+
+    Raises:
+        ParameterError: arguments that do not exist or go together.
+        ReportError: the black box returns another number of reports, or reports that are no numbers or texts.
+        LdpError: whatever the black box raises.
+
+    Somebody's function, which claims ln 3 for two coins that are not fair:
+
+    >>> import math, numpy as np
+    >>> from ldp_core import RandomizedResponse, audit
+    >>> coins = RandomizedResponse.from_coins(truth=0.5, yes=0.2)
+    >>> found = audit(math.log(3), coins.perturb, inputs=[False, True], trials=20_000, name="two coins")
+    >>> found.verdict, found.lower_bound > 1.5
+    ('broken', True)
+    """
+    trials = check_integer("trials", trials, low=_LEAST_TRIALS)
+    check_open("false_alarm", false_alarm)
+    box = box_of(claim, perturb, inputs, epsilon, rounds, keyed, name)
+    n_inputs = len(box.inputs)
+    if not 2 <= n_inputs <= _MOST_INPUTS:
+        raise ParameterError(f"inputs must be 2 to {_MOST_INPUTS}, got {n_inputs}")
+    alpha = false_alarm / (2 * n_inputs * (n_inputs - 1))
+
+    draw = _Drawing(box, progress, trials)
+    quarter = min(trials // 4, draw.most)
+    counted = trials - 2 * quarter
+    first, second = draw.all(quarter), draw.all(quarter)
+    events = choose(first, second, draw.names, trials=counted, alpha=alpha)
+    del first, second
+
+    hits = np.zeros((len(events), 2), np.int64)
+    for rows in draw.batches(counted):
+        for k, event in enumerate(events):
+            hits[k] += [event.hits(rows[at]) for at in event.pair]
+    bounds = [epsilon_bound(int(one), counted, int(other), counted, alpha) for one, other in hits]
+    best = int(np.argmax(bounds)) if bounds else 0
+    if not bounds or bounds[best] <= 0:
+        return _found(box, 0.0, false_alarm, trials, None)
+    return _found(box, bounds[best], false_alarm, trials, events[best])
+
+
+def _found(box: Box, bound: float, false_alarm: float, trials: int, event: Event | None) -> Audit:
+    inputs = tuple(str(row[0]) if len(row) == 1 else str(row) for row in box.inputs)
+    return Audit(
+        name=box.name,
+        claimed=box.claimed,
+        exact=box.exact,
+        lower_bound=bound,
+        false_alarm=false_alarm,
+        trials=trials,
+        inputs=inputs,
+        pair=None if event is None else (inputs[event.pair[0]], inputs[event.pair[1]]),
+        event="" if event is None else str(event),
+    )
+
+
+class _Drawing:
+    """Batches of trials: of all inputs equally many, in an order that tells nothing."""
+
+    def __init__(self, box: Box, progress: Callable[[str], None] | None, total: int) -> None:
+        self._box, self._progress, self._total, self._done = box, progress, total, 0
+        self._values = [pa.array([row[k] for row in box.inputs]) for k in range(len(box.inputs[0]))]
+        self._order = np.random.default_rng(0)  # of the records; their noise is the black box's
+        self.names: list[str] = []
+        some = self._batch(_PROBE)
+        self._step = max(min(_ROWS, _CELLS // len(self.names)) // len(some), 1)
+        width = sum(column.dtype.itemsize for column in some[0].columns)
+        self.most = max(_KEPT // (width * len(some) * 2), _LEAST_TRIALS // 4)
+        """Of each input, the most trials of which all reports are kept, twice."""
+
+    def batches(self, trials: int) -> Any:
+        """As many trials of each input, as a list of `Rows` a batch: one of each input."""
+        left = trials
+        while left:
+            n = min(self._step, left)
+            yield self._batch(n)
+            left -= n
+            self._done += n
+            if self._progress:
+                self._progress(f"{self._box.name}: {self._done:,} of {self._total:,} trials of each input")
+
+    def all(self, trials: int) -> list[Rows]:
+        """As many trials of each input, together."""
+        batches = list(self.batches(trials))
+        if len(batches) == 1:
+            made: list[Rows] = batches[0]
+            return made
+        together = []
+        for of_input in zip(*batches, strict=True):
+            parts = zip(*(rows.parts for rows in of_input), strict=True)
+            together.append(Rows([[np.concatenate(c) for c in zip(*part, strict=True)] for part in parts]))
+        return together
+
+    def _batch(self, n: int) -> list[Rows]:
+        n_inputs = len(self._box.inputs)
+        which = self._order.permutation(np.repeat(np.arange(n_inputs, dtype=np.uint8), n))
+        reports = self._box.perturb(*(values.take(pa.array(which)) for values in self._values))
+        told = columns(reports)
+        parts = [*told, *self._box.reading(reports)]
+        if not parts or not all(parts) or any(len(c) != len(which) for part in parts for c in part):
+            raise ReportError(f"{self._box.name}: {len(which)} values need as many reports, each of one column or more")
+        self.names = [_name(k, j, part, len(told)) for k, part in enumerate(parts) for j in range(len(part))]
+        order = np.argsort(which, kind="stable").reshape(n_inputs, n)
+        return [Rows([[column[at] for column in part] for part in parts]) for at in order]
+
+
+def _name(k: int, place: int, part: Part, n_reports: int) -> str:
+    """What to call a place of the k-th part: of a report, or of what the mechanism reads in them."""
+    if k >= n_reports:
+        return f"support of input {place + 1}"
+    of = f"report {k + 1}" if n_reports > 1 else "the report"
+    return f"place {place + 1} of {of}" if len(part) > 1 else of

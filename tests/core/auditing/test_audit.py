@@ -1,0 +1,166 @@
+"""What an audit finds of sound mechanisms, what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from ldp_core import (
+    Audit,
+    Domain,
+    Loloha,
+    Mechanism,
+    ParameterError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    UnaryEncoding,
+    audit,
+)
+from ldp_core.auditing.inputs import inputs_of
+
+from ..examples import ALONE, DRAWN, REGISTERED
+
+TRIALS = 20_000
+SOME = ["binary RR", "SHE", "OLH", "HCMS", "heavy hitters", "piecewise", "LOLOHA"]
+
+
+@pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in ALONE])
+def test_mechanisms_are_not_broken_and_hardly_spend_less(name):
+    m = ALONE[name]
+    found = audit(m, trials=TRIALS, name=name)
+    assert found.exact == m.realised_epsilon
+    assert found.lower_bound <= m.realised_epsilon
+    # (so few trials: HCMS has 8192 reports, and two given buckets are seldom both among dBitFlipPM's)
+    assert found.lower_bound > (0.1 if name[:4] in ("HCMS", "dBit") else 0.5) * m.realised_epsilon
+    assert found.verdict == "not broken"
+
+
+def test_it_finds_what_is_there():
+    """The bound is no more than some standard errors below the exact epsilon."""
+    m = RandomizedResponse(epsilon=1.0)
+    found = audit(m, trials=400_000, false_alarm=1e-6)
+    assert 0.95 < found.lower_bound < m.realised_epsilon
+
+
+def test_bounds_are_seldom_too_high():
+    """With a false alarm of 1/2 that is the union bound's: in 200 audits at most 100 expected, 5.6 errors are 140."""
+    m = RandomizedResponse([0, 1], epsilon=0.5)
+    wrong = sum(audit(m, trials=1000, false_alarm=0.5).lower_bound > 0.5 for _ in range(200))
+    assert wrong < 140
+
+
+def test_rounds_are_held_against_what_they_spend_together():
+    m = Loloha(range(10), epsilon_infinity=2.0, epsilon_1=1.0)
+    together = audit(m, rounds=8, trials=TRIALS)
+    assert (together.claimed, together.exact) == (2.0, None)
+    assert 1 < together.lower_bound < 2
+    coin = RandomizedResponse(epsilon=1.0)
+    assert audit(coin, rounds=3, trials=TRIALS).claimed == 3.0
+    kept = audit(coin, rounds=3, keyed=True, trials=TRIALS)
+    assert kept.claimed == 1.0
+    assert 0.8 < kept.lower_bound < 1
+
+
+def test_a_plan_is_audited_as_a_whole():
+    plan = PrivacyPlan(
+        {
+            "os": UnaryEncoding(Domain(["a", "b"], unmatched="other"), epsilon=1.0),
+            "crashed": RandomizedResponse(epsilon=0.5),
+        }
+    )
+    found = audit(plan, trials=40_000)
+    assert found.claimed == 1.5
+    assert 1.1 < found.lower_bound < 1.5
+    assert found.name == "the whole record"
+    assert found.exact == pytest.approx(1.5, rel=1e-9)
+    sampled = PrivacyPlan.sampled({"a": ["x", "y"], "b": range(5)}, epsilon=1.0)
+    assert 0.5 < audit(sampled, trials=40_000).lower_bound < 1.0
+    faked = PrivacyPlan.fake({"a": ["x", "y"], "b": range(5)}, epsilon=1.0)
+    assert 0.2 < audit(faked, trials=40_000).lower_bound < 1.0
+
+
+def test_the_result():
+    found = Audit("x", 1.0, None, 1.5, 1e-6, 1000, ("a", "b"), ("a", "b"), "the report: 1 of 3 classes")
+    assert found.verdict == "broken"
+    assert found.broken
+    assert repr(found).splitlines()[-1] == "verdict          broken"
+    assert "a against b, by the report" in repr(found)
+    assert json.loads(json.dumps(found.to_dict()))["lower_bound"] == 1.5
+    endless = Audit("x", math.inf, None, 0.0, 1e-6, 1000, ("a", "b"), None, "")
+    assert endless.to_dict()["claimed"] is None
+    assert not endless.broken
+    assert "no pair of inputs" in repr(endless)
+    with pytest.raises(AttributeError):
+        found.claimed = 2.0
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_inputs_are_some_that_the_mechanism_takes(name):
+    m = REGISTERED[name]
+    inputs = inputs_of(m)
+    assert 2 <= len(inputs) == len(set(inputs)) <= 6
+    assert len(m.inputs.encode(inputs)) == len(inputs)
+
+
+def test_inputs_outside_are_among_them_where_they_may_be():
+    assert inputs_of(RandomizedResponse(Domain([0, 1, -1], unmatched="other"), epsilon=1.0)) == [0, 1, -1, -2, None]
+    assert inputs_of(UnaryEncoding(Domain(["a", "bb"], unmatched="none"), epsilon=1.0)) == ["a", "bb", "bb?", None]
+    assert inputs_of(RandomizedResponse(epsilon=1.0)) == [False, True]
+
+
+def test_what_is_refused():
+    m = RandomizedResponse(epsilon=1.0)
+    refused = [
+        ({"claim": 1.0}, "a number claims nothing by itself"),
+        ({"claim": -1.0, "perturb": m.perturb, "inputs": [False, True]}, "the claimed epsilon must be in"),
+        ({"claim": 1.0, "perturb": m.perturb, "inputs": [False]}, "at least two values"),
+        ({"claim": 1.0, "perturb": m.perturb, "inputs": [(1, 2), 3]}, "at least two values"),
+        ({"claim": 1.0, "perturb": m.perturb, "inputs": range(40)}, "inputs must be 2 to 32, got 40"),
+        ({"claim": m, "trials": 10}, "trials must be an integer, at least 1000"),
+        ({"claim": m, "false_alarm": 0.0}, "false_alarm must be in"),
+        ({"claim": m, "rounds": 0}, "rounds must be an integer"),
+        ({"claim": 1.0, "perturb": m.perturb, "inputs": [False, True], "rounds": 2}, "rounds are of a mechanism"),
+        ({"claim": PrivacyPlan({"x": m}, seed=1)}, "a seeded plan is no noise"),
+        ({"claim": DRAWN["fake"]}, "perturb the whole record"),
+        ({"claim": Loloha(range(9), epsilon_infinity=2, epsilon_1=1), "inputs": [(1, 2), (1, 3)]}, "give epsilon"),
+    ]
+    for arguments, message in refused:
+        with pytest.raises(ParameterError, match=message):
+            audit(**arguments)
+
+
+def test_reports_that_are_none_are_refused():
+    for reports in (lambda values: np.zeros(3), lambda values: (), lambda values: np.zeros((len(values), 0))):
+        with pytest.raises(ReportError, match="need as many reports"):
+            audit(1.0, reports, inputs=[1, 2], trials=1000)
+
+
+def test_reports_that_are_real_numbers():
+    """Laplace noise of scale 1 / epsilon; and half of it."""
+    rng = np.random.default_rng(1)
+    for scale, broken in ((1.0, False), (0.5, True)):
+        found = audit(1.0, lambda v, s=scale: v.to_numpy() + rng.laplace(0, s, len(v)), inputs=[0, 1], trials=TRIALS)
+        assert found.broken == broken
+        assert 0.7 / scale < found.lower_bound < 1 / scale
+
+
+def test_progress_is_told():
+    told = []
+    audit(RandomizedResponse(epsilon=1.0), trials=4000, name="coin", progress=told.append)
+    assert told[-1] == "coin: 4,000 of 4,000 trials of each input"
+
+
+def test_a_mechanism_of_ones_own_needs_inputs():
+    class Strange(RandomizedResponse):
+        name = "strange"
+        inputs = object()
+
+    try:
+        with pytest.raises(ParameterError, match="give inputs"):
+            inputs_of(Strange(epsilon=1.0))
+    finally:
+        del Mechanism._registry["strange"]
