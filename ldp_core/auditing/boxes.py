@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,6 +57,7 @@ def box_of(
 ) -> Box:
     """What `audit` was asked to audit; see there."""
     check_integer("rounds", rounds, low=1, high=64)
+    epsilon = None if epsilon is None else check_epsilon("epsilon", epsilon)
     if isinstance(claim, Mechanism):
         return _of_mechanism(claim, perturb, inputs, epsilon, rounds, keyed, name)
     if rounds > 1:
@@ -128,8 +128,7 @@ def _of_plan(
         perturb = _Records(plan, keyed)
     alone = (m.realised_epsilon for m in mechanisms if not isinstance(m, DrawnColumn))
     drawn = [m.realised_epsilon for m in mechanisms if isinstance(m, DrawnColumn)]
-    # (Each is rounded up: so is the sum, by adding them up exactly.)
-    exact = float(sum(map(Fraction, alone), Fraction(max(drawn, default=0.0))))
+    exact = math.fsum([*alone, max(drawn, default=0.0)])
     claimed = plan.epsilon if epsilon is None else epsilon
     chosen = _tuples(inputs)
     return Box(name or "the whole record", perturb, chosen, claimed, exact, reading(mechanisms, chosen))

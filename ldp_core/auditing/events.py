@@ -8,15 +8,19 @@ choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import NormalDist
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.auditing.summaries import Rows, Summary, of_pair, places, shared
+from ldp_core.auditing.summaries import ENOUGH, Rows, Summary, of_pair, places, shared
+
+Counts: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""How many reports of an input have each key of a summary: of the first reports, of the second."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Event:
 
     def hits(self, rows: Rows) -> int:
         """How many reports are in the event."""
-        return int(self.summary.counts(rows)[self.chosen].sum())
+        return int(rows.counts(self.summary)[self.chosen].sum())
 
     def __str__(self) -> str:
         return f"{self.summary.name}: {np.count_nonzero(self.chosen)} of {self.summary.size} classes"
@@ -58,37 +62,29 @@ def choose(
     z = -NormalDist().inv_cdf(alpha)
     best: dict[tuple[int, int], tuple[float, Event]] = {}
 
-    def consider(summary: Summary, pairs: Iterator[tuple[int, int]]) -> None:
-        tables: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+    def consider(summary: Summary, pairs: Iterable[tuple[int, int]]) -> None:
         for pair in pairs:
-            for at in pair:
-                if at not in tables:
-                    tables[at] = summary.counts(first[at]), summary.counts(second[at])
             for x, y in (pair, pair[::-1]):
-                promise, chosen = _cut(*tables[x], *tables[y], trials, z)
+                tables = [(first[at].counts(summary), second[at].counts(summary)) for at in (x, y)]
+                promise, chosen = _cut(tables[0], tables[1], trials, z)
                 if (x, y) not in best or promise > best[x, y][0]:
                     best[x, y] = promise, Event((x, y), summary, chosen)
 
-    for summary in shared(first, found, part_of):
-        consider(summary, combinations(range(len(first)), 2))
-    for x, y in combinations(range(len(first)), 2):
-        for summary in of_pair(first[x], first[y], found):
-            consider(summary, iter([(x, y)]))
+    pairs = list(combinations(range(len(first)), 2))
+    general = shared(first, found, part_of)
+    for summary in general:
+        consider(summary, pairs)
+    if not any(s.whole and ENOUGH * s.size <= len(first[0]) for s in general):
+        for x, y in pairs:
+            for summary in of_pair(first[x], first[y], found):
+                consider(summary, [(x, y)])
     return [event for _, event in best.values()]
 
 
-def _cut(
-    x: npt.NDArray[np.int64],
-    x_again: npt.NDArray[np.int64],
-    y: npt.NDArray[np.int64],
-    y_again: npt.NDArray[np.int64],
-    trials: int,
-    z: float,
-) -> tuple[float, npt.NDArray[np.bool_]]:
+def _cut(x: Counts, y: Counts, trials: int, z: float) -> tuple[float, npt.NDArray[np.bool_]]:
     """The keys of the largest ratios, cut where the bound will be greatest; and what it will be, about."""
-    order = np.argsort((y + 0.5) / (x + 0.5), kind="stable")
-    p = np.cumsum(x_again[order]) / max(x_again.sum(), 1)
-    q = np.cumsum(y_again[order]) / max(y_again.sum(), 1)
+    order = np.argsort((y[0] + 0.5) / (x[0] + 0.5), kind="stable")
+    p, q = (np.cumsum(again[order]) / max(again.sum(), 1) for _, again in (x, y))
     with np.errstate(divide="ignore"):
         promises = np.log(_wilson(p, trials, -z)) - np.log(_wilson(q, trials, z))
     at = int(np.argmax(promises))

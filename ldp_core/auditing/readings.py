@@ -15,7 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_core.auditing.columns import Part
+from ldp_core.errors import ReportError
 from ldp_core.exact.arrays import U64
+from ldp_core.exact.arrow import CONVERSION_ERRORS
 from ldp_core.exact.projective import PointsAndZero
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
@@ -59,11 +61,16 @@ def _reads(m: Mechanism) -> bool:
 
 
 def _supported(m: Mechanism, reports: Any, code: Any) -> npt.NDArray[np.uint8]:
-    """0 or 1, or 2 where there is no answer."""
-    array = reports if isinstance(reports, pa.Array) else pa.array(reports)
-    words = array.fill_null(0).cast(pa.uint64()).to_numpy()
+    """1 or 0, or 2 where there is no answer."""
+    try:
+        array = reports if isinstance(reports, (pa.Array, pa.ChunkedArray)) else pa.array(reports)
+        words = array.fill_null(0).cast(pa.uint64()).to_numpy()
+        answered = array.is_valid().to_numpy(zero_copy_only=False)
+    except CONVERSION_ERRORS:
+        raise ReportError(f"reports of {m.name} are unsigned integers, one each, or null") from None
+    answered &= words < np.uint64(_format(m).limit)  # what else is no report of this mechanism
+    words = np.where(answered, words, np.uint64(0))
     supported = (_by_search if isinstance(m, HeavyHitters) else _by_hash)(m, words, code)
-    answered = array.is_valid().to_numpy(zero_copy_only=False)
     return np.where(answered, supported, np.uint8(2)).astype(np.uint8)
 
 

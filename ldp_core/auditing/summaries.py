@@ -23,6 +23,7 @@ Keys: TypeAlias = npt.NDArray[Any]
 """Non-negative integers, one a report."""
 
 MOST_KEYS = 1 << 16
+ENOUGH = 64  # reports a key: then whole reports are known so well that nothing else is needed
 _MOST_LEVELS = 512  # of a place; with more it is a number, of which bits and ranges are looked at
 _SAMPLED = 1 << 17  # reports from which levels and ranges are learned
 _BINS = 64
@@ -37,16 +38,23 @@ class Rows:
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = parts
         self.columns: Part = [column for part in parts for column in part]
-        self._coded: dict[int, Keys] = {}
+        self._coded: dict[Place, Keys] = {}
+        self._counted: dict[Summary, npt.NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def coded(self, place: Place) -> Keys:
         """The keys of a place, computed once."""
-        if id(place) not in self._coded:
-            self._coded[id(place)] = place.code(self.columns[place.column])
-        return self._coded[id(place)]
+        if place not in self._coded:
+            self._coded[place] = place.code(self.columns[place.column])
+        return self._coded[place]
+
+    def counts(self, summary: Summary) -> npt.NDArray[np.int64]:
+        """How many reports have each key, computed once."""
+        if summary not in self._counted:
+            self._counted[summary] = np.bincount(summary.keys(self), minlength=summary.size)
+        return self._counted[summary]
 
 
 class Summary(ABC):
@@ -54,14 +62,12 @@ class Summary(ABC):
 
     name: str
     size: int
+    whole: bool = False
+    """Whether no two reports share a key, but for those that are rare."""
 
     @abstractmethod
     def keys(self, rows: Rows) -> Keys:
         """One a report."""
-
-    def counts(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """How many reports have each key."""
-        return np.bincount(self.keys(rows), minlength=self.size)
 
 
 # ---- single places
@@ -157,8 +163,8 @@ def places(samples: Sequence[Rows], names: Sequence[str]) -> list[Place]:
 class Joint(Summary):
     """Several places at once."""
 
-    def __init__(self, name: str, among: Sequence[Place]) -> None:
-        self.name, self._among = name, among
+    def __init__(self, name: str, among: Sequence[Place], *, whole: bool = False) -> None:
+        self.name, self._among, self.whole = name, among, whole
         self.size = math.prod(place.size for place in among)
 
     @override
@@ -174,6 +180,7 @@ class Whole(Summary):
     """Whole reports, by a hash of all their places; those that were not in the first part of the trials are one."""
 
     name = "the whole report"
+    whole = True
 
     def __init__(self, samples: Sequence[Rows]) -> None:
         self._known = np.unique(np.concatenate([np.unique(_hashed(rows.columns)) for rows in samples]))
@@ -194,7 +201,7 @@ def _hashed(columns: Part) -> npt.NDArray[np.uint64]:
     """A word a report; that two reports share one would make them one event, which does no harm."""
     words = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        words ^= column.view(np.uint64) if column.dtype.kind == "f" else column.astype(np.int64).view(np.uint64)
+        words ^= column.astype(np.float64 if column.dtype.kind == "f" else np.int64).view(np.uint64)
         words *= _MIX
         words ^= words >> _SHIFT
     return words
@@ -246,7 +253,7 @@ def shared(samples: Sequence[Rows], found: Sequence[Place], part_of: Sequence[in
     levels = [place for place in found if isinstance(place, Levels)]
     few = len(levels) == len(found) and math.prod(place.size for place in found) <= MOST_KEYS
     if found and few:
-        made.append(Joint("the whole report", found))
+        made.append(Joint("the whole report", found, whole=True))
     elif found:
         sampled = np.concatenate([_hashed([c[:_SAMPLED] for c in rows.columns]) for rows in samples])
         if len(np.unique(sampled)) < len(sampled) / 2 and (whole := Whole(samples)).size <= MOST_KEYS:
@@ -289,9 +296,8 @@ class Score(Summary):
         self._edges = np.zeros(0)
         if self._weights:
             scores = np.sort(np.concatenate([self._scores(x), self._scores(y)]))
-            self._edges = np.unique(scores[np.linspace(0, len(scores) - 1, _QUANTILES).astype(int)])
-            tails = [scores[:: max(len(scores) // _QUANTILES, 1)], scores[:_TAIL], scores[-_TAIL:]]
-            self._edges = np.unique(np.concatenate([self._edges, *tails]))
+            inner = scores[np.linspace(0, len(scores) - 1, _QUANTILES).astype(int)]
+            self._edges = np.unique(np.concatenate([scores[:_TAIL], inner, scores[-_TAIL:]]))
         self.size = len(self._edges) + 1
 
     def _table(self, rows: Rows, place: Place, n: int) -> npt.NDArray[np.float64]:
@@ -326,7 +332,7 @@ def of_pair(x: Rows, y: Rows, found: Sequence[Place]) -> list[Summary]:
     made: list[Summary] = []
     differences = []  # chi-squares: about as large as a place has levels, if it does not depend on the input
     for place in found:
-        a, b = (place.counts(rows).astype(float) for rows in (x, y))
+        a, b = (rows.counts(place).astype(float) for rows in (x, y))
         differences.append(float(np.sum((a - b) ** 2 / np.maximum(a + b, 1))))
     best: list[Place] = []
     for at in np.argsort([d / place.size for d, place in zip(differences, found, strict=True)])[::-1]:

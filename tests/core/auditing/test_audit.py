@@ -11,6 +11,7 @@ import pytest
 from ldp_core import (
     Audit,
     Domain,
+    LocalHashing,
     Loloha,
     Mechanism,
     ParameterError,
@@ -25,7 +26,7 @@ from ldp_core.auditing.inputs import inputs_of
 from ..examples import ALONE, DRAWN, REGISTERED
 
 TRIALS = 20_000
-SOME = ["binary RR", "SHE", "OLH", "HCMS", "heavy hitters", "piecewise", "LOLOHA"]
+SOME = ["binary RR", "SHE", "OLH", "HCMS", "piecewise"]
 
 
 @pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in ALONE])
@@ -47,15 +48,15 @@ def test_it_finds_what_is_there():
 
 
 def test_bounds_are_seldom_too_high():
-    """With a false alarm of 1/2 that is the union bound's: in 200 audits at most 100 expected, 5.6 errors are 140."""
+    """Of 60 audits with a false alarm of 1/2 at most 30 are expected to be wrong, and 50 with probability 1e-7."""
     m = RandomizedResponse([0, 1], epsilon=0.5)
-    wrong = sum(audit(m, trials=1000, false_alarm=0.5).lower_bound > 0.5 for _ in range(200))
-    assert wrong < 140
+    wrong = sum(audit(m, trials=1000, false_alarm=0.5).lower_bound > 0.5 for _ in range(60))
+    assert wrong < 50
 
 
 def test_rounds_are_held_against_what_they_spend_together():
     m = Loloha(range(10), epsilon_infinity=2.0, epsilon_1=1.0)
-    together = audit(m, rounds=8, trials=TRIALS)
+    together = audit(m, rounds=4, trials=TRIALS)
     assert (together.claimed, together.exact) == (2.0, None)
     assert 1 < together.lower_bound < 2
     coin = RandomizedResponse(epsilon=1.0)
@@ -72,15 +73,17 @@ def test_a_plan_is_audited_as_a_whole():
             "crashed": RandomizedResponse(epsilon=0.5),
         }
     )
-    found = audit(plan, trials=40_000)
+    found = audit(plan, trials=TRIALS)
     assert found.claimed == 1.5
-    assert 1.1 < found.lower_bound < 1.5
+    assert 1 < found.lower_bound < 1.5
     assert found.name == "the whole record"
     assert found.exact == pytest.approx(1.5, rel=1e-9)
     sampled = PrivacyPlan.sampled({"a": ["x", "y"], "b": range(5)}, epsilon=1.0)
-    assert 0.5 < audit(sampled, trials=40_000).lower_bound < 1.0
+    assert 0.5 < audit(sampled, trials=TRIALS).lower_bound < 1.0
+    hashed = {"a": LocalHashing(range(100), epsilon=1.0), "b": range(5)}
+    assert 0.4 < audit(PrivacyPlan.sampled(hashed, epsilon=1.0), trials=TRIALS).lower_bound < 1.0
     faked = PrivacyPlan.fake({"a": ["x", "y"], "b": range(5)}, epsilon=1.0)
-    assert 0.2 < audit(faked, trials=40_000).lower_bound < 1.0
+    assert 0.2 < audit(faked, trials=TRIALS).lower_bound < 1.0
 
 
 def test_the_result():
@@ -137,6 +140,20 @@ def test_reports_that_are_none_are_refused():
     for reports in (lambda values: np.zeros(3), lambda values: (), lambda values: np.zeros((len(values), 0))):
         with pytest.raises(ReportError, match="need as many reports"):
             audit(1.0, reports, inputs=[1, 2], trials=1000)
+
+
+def test_reports_that_are_not_the_mechanism_s():
+    """Words of a hash function that does not exist are counted; what is no word is refused."""
+    m = LocalHashing(range(9), epsilon=1.0)
+
+    def leak(values):
+        return np.where(values.to_numpy() == 1, np.uint64(2**64 - 1), m.perturb(values.to_numpy()))
+
+    assert audit(m, leak, trials=4000).broken
+    with pytest.raises(ReportError, match="reports of local_hashing are unsigned integers"):
+        audit(m, lambda values: values.cast("string"), trials=4000)
+    with pytest.raises(ParameterError, match="epsilon must be in"):
+        audit(m, epsilon=0.0)
 
 
 def test_reports_that_are_real_numbers():
