@@ -35,7 +35,7 @@ def test_python(page, capsys):
     assert page not in PRINTED or others == PRINTED[page]
 
 
-@pytest.mark.parametrize("page", ["sketches", "rappor", "numbers", "heavy_hitters"])
+@pytest.mark.parametrize("page", ["audit", "sketches", "rappor", "numbers", "heavy_hitters"])
 def test_a_plan_in_toml_can_be_copied(page):
     plan = PrivacyPlan.from_toml(TOML.findall(PAGES[page])[0])
     assert PrivacyPlan.from_toml(plan.to_toml()) == plan
