@@ -44,14 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a plan as a TOML file")
     parser.add_argument("--catalogue", action="store_true", help="instead: an example of each mechanism there is")
     parser.add_argument("--column", action="append", metavar="NAME", help="only this column (may be given again)")
-    parser.add_argument("--trials", type=_whole, default=1_000_000, metavar="N", help="of each input (default 1e6)")
+    parser.add_argument(
+        "--trials", type=whole_number, default=1_000_000, metavar="N", help="of each input (default 1e6)"
+    )
     parser.add_argument(
         "--false-alarm", type=float, default=1e-6, metavar="P", help="that any line is wrong, all together (1e-6)"
     )
     parser.add_argument("--keyed", action="store_true", help="under keyed noise, with new secrets and ids")
     parser.add_argument(
         "--rounds",
-        type=_whole,
+        type=whole_number,
         default=4,
         metavar="T",
         help="of columns that remember: also T reports of one unchanged value (default 4; 1: do not)",
@@ -102,10 +104,10 @@ def _audits(jobs: Sequence[Callable[..., Audit]], given: argparse.Namespace) -> 
     return [job(trials=given.trials, false_alarm=share, progress=None if given.quiet else progress) for job in jobs]
 
 
-def _whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """A whole number, also as 1e6."""
     number = float(text)
-    if number != int(number):
+    if not number.is_integer():
         raise ValueError
     return int(number)
 

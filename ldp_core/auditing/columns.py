@@ -49,7 +49,7 @@ def _places(reports: Any) -> Part:
         except ValueError:
             reports = np.empty(0, object)
     if reports.dtype.kind in "biuf" and reports.ndim in (1, 2):
-        return list(np.ascontiguousarray(reports.reshape(len(reports), -1).T))
+        return [_signed(column) for column in np.ascontiguousarray(reports.reshape(len(reports), -1).T)]
     if reports.ndim == 1 and reports.dtype.kind in "OUS" and len(reports):
         try:
             return _of_arrow(pa.array(reports.tolist()))
@@ -78,7 +78,7 @@ def _of_arrow(array: pa.Array) -> Part:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         filled = array.fill_null(False if pa.types.is_boolean(kind) else 0) if array.null_count else array
         numbers = filled.to_numpy(zero_copy_only=False)
-        return [_with_nulls(numbers.view(np.uint8) if numbers.dtype == bool else numbers, array)]
+        return [_with_nulls(_signed(numbers), array)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_nested(kind):
         raise ReportError(f"an audit takes lists of a fixed size, got reports of type {kind}")
     return [_of_texts(array)]
@@ -96,6 +96,13 @@ def _of_texts(array: pa.Array) -> Column:
     at = array.indices.fill_null(len(distinct)) if array.indices.null_count else array.indices
     found: Column = numbers[at.to_numpy(zero_copy_only=False)]
     return found
+
+
+def _signed(column: Column) -> Column:
+    """Booleans as bytes, and words as int64: so that a null, too, leaves all numbers as they are."""
+    if column.dtype == bool:
+        return column.view(np.uint8)
+    return column.view(np.int64) if column.dtype == np.uint64 else column
 
 
 def _with_nulls(column: Column, array: pa.Array) -> Column:

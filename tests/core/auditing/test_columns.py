@@ -38,6 +38,9 @@ def test_nulls_are_a_value_of_their_own():
     assert numbers(pa.array([1, None])) == [[[1, NULL]]]
     assert numbers(pa.array([None, True])) == [[[NULL, 1]]]
     assert numbers(pa.array([[1, 2], None, [None, 4]], pa.list_(pa.int8(), 2))) == [[[1, NULL, NULL], [2, NULL, 4]]]
+    top = np.uint64(2**64 - 1)
+    assert numbers(pa.array([top, None], pa.uint64())) == [[[-1, NULL]]]
+    assert numbers(np.array([top])) == numbers(pa.array([top])) == [[[-1]]]
     assert numbers(pa.nulls(2)) == [[[NULL, NULL]]]
     assert np.isnan(columns(pa.array([0.5, None]))[0][0]).tolist() == [False, True]
 

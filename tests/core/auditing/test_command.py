@@ -55,7 +55,7 @@ def test_what_is_broken_is_in_the_exit_status(plan, capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines()[1].endswith("broken")
 
 
-def test_a_mechanism_is_audited_as_it_is(capsys):
+def test_help_has_examples(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     assert stopped.value.code == 0
@@ -67,6 +67,9 @@ def test_a_mechanism_is_audited_as_it_is(capsys):
     [
         ([], "give a plan, or --catalogue"),
         (["nowhere.toml"], "cannot read the plan"),
+        (["nowhere.toml", "--trials", "inf"], "invalid whole_number value: 'inf'"),
+        (["--catalogue", "--trials", "10"], "trials must be an integer, at least 1000"),
+        (["--catalogue", "--false-alarm", "0"], "false_alarm must be in (0, 1)"),
         (["--catalogue", "--column", "os"], "--column is of a plan"),
     ],
 )
