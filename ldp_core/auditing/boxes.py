@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -87,25 +88,17 @@ def _of_mechanism(
     else:
         chosen = _tuples(inputs)
         rounds = len(chosen[0])
-    unchanged = all(value == row[0] for row in chosen for value in row)
-    if epsilon is None:
-        epsilon = _claim(m, rounds, keyed=keyed, unchanged=unchanged)
+    changes = max(sum(one != next_ for one, next_ in pairwise(row)) for row in chosen)
+    claimed = m.epsilon_of(rounds, changes=changes, keyed=keyed) if epsilon is None else epsilon
+    if math.isinf(claimed):
+        raise ParameterError(
+            "no number bounds what reports of these changing inputs spend: give epsilon, what they are said to spend"
+        )
     exact = m.realised_epsilon if rounds == 1 else None
     if perturb is None:
         m.check_noise(keyed=keyed)
         perturb = _Rounds(m, keyed)
-    return Box(title, perturb, chosen, epsilon, exact, reading([m] * rounds, chosen))
-
-
-def _claim(m: Mechanism, rounds: int, *, keyed: bool, unchanged: bool) -> float:
-    """What several reports of one person are said to spend."""
-    if rounds == 1 or (keyed and unchanged and not m.memoised):
-        return m.epsilon
-    if not keyed:
-        return rounds * m.epsilon
-    if not unchanged:
-        raise ParameterError("inputs change between the rounds: give epsilon, what all the reports are said to spend")
-    return float(getattr(m, "epsilon_infinity", math.inf))
+    return Box(title, perturb, chosen, claimed, exact, reading([m] * rounds, chosen))
 
 
 def _of_plan(

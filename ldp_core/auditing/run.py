@@ -63,8 +63,8 @@ def audit(
         inputs: the values to tell apart, each from each; tuples of values for records and rounds. Default: a few of the
             mechanism's inputs, null and values outside of the domain among them where it takes them.
         epsilon: what is claimed instead of the mechanism's or the plan's own epsilon.
-        rounds: of a mechanism: this many reports of one unchanged value, against all that they are said to spend:
-            epsilon_infinity of a mechanism that remembers, one report's epsilon under keyed noise, else the sum.
+        rounds: of a mechanism: this many reports of one unchanged value, against `Mechanism.epsilon_of`. (Histories
+            that change are ``inputs``: tuples, one value a round.)
         keyed: under keyed noise, each call with a new secret. (Mechanisms that remember always are.)
         trials: of each input. Half of them choose events (fewer, if reports are so wide that they fill the memory), and
             the others are counted.

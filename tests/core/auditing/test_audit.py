@@ -58,8 +58,11 @@ def test_bounds_are_seldom_too_high():
 def test_rounds_are_held_against_what_they_spend_together():
     m = Loloha(range(10), epsilon_infinity=2.0, epsilon_1=1.0)
     together = audit(m, rounds=4, trials=TRIALS)
-    assert (together.claimed, together.exact) == (2.0, None)
-    assert 1 < together.lower_bound < 2
+    assert (together.claimed, together.exact) == (m.epsilon_of(4), None)
+    assert 1 < together.lower_bound < m.epsilon_of(4) < 2
+    changing = audit(m, inputs=[(0, 0), (0, 1), (1, 2)], trials=TRIALS)
+    assert changing.claimed == m.epsilon_of(2, changes=1)
+    assert not changing.broken
     coin = RandomizedResponse(epsilon=1.0)
     assert audit(coin, rounds=3, trials=TRIALS).claimed == 3.0
     kept = audit(coin, rounds=3, keyed=True, trials=TRIALS)
@@ -130,7 +133,7 @@ def test_what_is_refused():
         ({"claim": 1.0, "perturb": m.perturb, "inputs": [False, True], "rounds": 2}, "rounds are of a mechanism"),
         ({"claim": PrivacyPlan({"x": m}, seed=1)}, "a seeded plan is no noise"),
         ({"claim": DRAWN["fake"]}, "perturb the whole record"),
-        ({"claim": Loloha(range(9), epsilon_infinity=2, epsilon_1=1), "inputs": [(1, 2), (1, 3)]}, "give epsilon"),
+        ({"claim": m, "inputs": [(False, True), (True, True)], "keyed": True}, "give epsilon"),
     ]
     for arguments, message in refused:
         with pytest.raises(ParameterError, match=message):
