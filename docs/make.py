@@ -52,6 +52,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "several_columns polars",
             "PrivacyPlan compare_plans",
         ),
+        "What many reports and people spend": (
+            "accounting budget",
+            "shuffled_epsilon sampled_epsilon parallel_epsilon total_epsilon best_guess",
+        ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
         "Clients that lie": ("poisoning", "Influence"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),

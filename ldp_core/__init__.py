@@ -3,6 +3,13 @@
 values -> Domain -> codes -> Mechanism.perturb -> reports -> tally -> Tally -> estimate -> Histogram
 """
 
+from ldp_core.accounting.people import (
+    best_guess,
+    parallel_epsilon,
+    sampled_epsilon,
+    shuffled_epsilon,
+    total_epsilon,
+)
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.run import audit
 from ldp_core.errors import (
@@ -119,10 +126,15 @@ __all__ = [
     "ThresholdHistogramEncoding",
     "UnaryEncoding",
     "audit",
+    "best_guess",
     "compare_plans",
     "consistent",
     "expected_error",
+    "parallel_epsilon",
     "recommend",
     "required_epsilon",
     "required_n",
+    "sampled_epsilon",
+    "shuffled_epsilon",
+    "total_epsilon",
 ]

@@ -167,13 +167,22 @@ def histograms(
 _NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
 
 
-def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, *, keyed: bool = False) -> str:
+def explain(
+    frame: pl.DataFrame | pl.LazyFrame,
+    plan: PrivacyPlan,
+    *,
+    keyed: bool = False,
+    total: float | None = None,
+    delta: float | None = None,
+) -> str:
     """What a plan costs and gives for as many records as there are; see `PrivacyPlan.explain`.
 
     Args:
         frame: of records or reports; a lazy one is run, to count its rows.
         plan: mechanisms by column.
         keyed: whether the noise is keyed, for what several reports of one person spend.
+        total: see `PrivacyPlan.explain`.
+        delta: see `PrivacyPlan.explain`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -185,9 +194,11 @@ def explain(frame: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, *, keyed: boo
     reports of one person            1  10  100  any number
     of values that never change      1  10  100  no bound
     of values that change in secret  1  10  100  no bound
+    one record (epsilon 1): odds between two values change at most 2.72-fold;
+      of 2 equally likely values the right one is guessed at most 73.2 % of the time
     """
     n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
-    return _plan(plan).explain(n, keyed=keyed)
+    return _plan(plan).explain(n, keyed=keyed, total=total, delta=delta)
 
 
 def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, /, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:

@@ -35,18 +35,25 @@ def exp_below(x: Fraction | float) -> Fraction:
     return Fraction(_DIGITS.exp(power)) * (1 - 200 * _MARGIN)
 
 
+def exp_above(x: Fraction | float) -> Fraction:
+    """A rational upper bound of exp(x), for 0 <= x <= 100, tight to 55 digits."""
+    if not 0 <= x <= _SATURATED:
+        raise ParameterError(f"exp_above takes a number in [0, {_SATURATED}], got {float(x)!r}")
+    return exp_below(x) * (1 + 1000 * _MARGIN)
+
+
+def float_above(x: Fraction) -> float:
+    """The least float >= x."""
+    value = float(x)
+    return value if Fraction(value) >= x else math.nextafter(value, math.inf)
+
+
 def log_above(ratio: Fraction) -> float:
     """The least float that is certainly >= ln(ratio), for ratio >= 1."""
     numerator = _DIGITS.ln(Decimal(ratio.numerator))
     denominator = _DIGITS.ln(Decimal(ratio.denominator))
     bound = Fraction(numerator) - Fraction(denominator) + (100 + Fraction(numerator)) * _MARGIN  # long ones err by more
     return float_above(bound)
-
-
-def float_above(bound: Fraction) -> float:
-    """The least float >= ``bound``."""
-    value = float(bound)  # rounded to nearest
-    return value if Fraction(value) >= bound else math.nextafter(value, math.inf)
 
 
 def power_below(base: Fraction, exponent: int) -> Fraction:

@@ -26,6 +26,7 @@ from ldp_core.parameters import Declared
 from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import is_report
 from ldp_core.plans.sharing import Column
 
@@ -227,12 +228,51 @@ class PrivacyPlan(Declared):
     def _seed_warning(self) -> list[str]:
         return [] if self.seed is None else [f"seeded with {self.seed}: repeatable, and therefore NOT private"]
 
-    def explain(self, n: int, *, keyed: bool = False) -> str:
+    def shuffled(self, n: int, delta: float, *, rows: bool = True) -> float:
+        """What one of n shuffled records spends: they are (this epsilon, ``delta``)-differentially private.
+
+        It assumes that each of n people sends one record, ever, with fresh noise of its own, and that identities,
+        order and arrival times are taken off before anybody sees the records. **Columns that are kept tell records
+        apart**: a record hides only among those that have the same values in all of them, so let n be the least
+        number of records that do. Who can tell whose record is whose learns what `epsilon` allows.
+
+        Args:
+            n: number of people, >= 1.
+            delta: in (0, 1); well below 1 / n.
+            rows: whether the shuffled records are seen; False if no more is seen than tallies or estimates of each
+                column, which do not say what stood in one row.
+
+        Returns:
+            An upper bound, at most `epsilon`. With one column that of its mechanism, see `Mechanism.shuffled`. With
+            several, that of any mechanism of this epsilon, see `ldp_core.shuffled_epsilon`; or, without rows, the sum
+            over the columns, with equal parts of ``delta``, if that is less.
+
+        Raises:
+            ParameterError: n or delta outside its interval.
+            PlanError: a seeded plan, which promises nothing.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"ill": RandomizedResponse(epsilon=1), "crashed": RandomizedResponse(epsilon=1)})
+        >>> [round(plan.shuffled(100_000, 1e-6, rows=rows), 4) for rows in (True, False)]
+        [0.045, 0.0263]
+        """
+        if self.seed is not None:
+            raise PlanError("a seeded plan promises nothing, also when shuffled: use the plan without its seed")
+        return shuffled(self.columns, self.exact_epsilon, n, delta, rows=rows)
+
+    def explain(self, n: int, *, keyed: bool = False, total: float | None = None, delta: float | None = None) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
 
         The error is the standard error of a value that one record in d holds, d being the number of values; a column
         in which it exceeds that share tells more noise than signal, and the text says what would help. Then, what
-        several reports of one person spend together, with fresh or with keyed noise: see `epsilon_of`.
+        several reports of one person spend together, see `epsilon_of`; and what an attacker learns, in the worst case,
+        whatever they knew before.
+
+        Args:
+            n: number of reports.
+            keyed: whether the noise is keyed, for what several reports of one person spend.
+            total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
+            delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`.
 
         >>> from ldp_core import UnaryEncoding
         >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)})
@@ -243,6 +283,8 @@ class PrivacyPlan(Declared):
         reports of one person            1  10  100  any number
         of values that never change      1  10  100  no bound
         of values that change in secret  1  10  100  no bound
+        one record (epsilon 1): odds between two values change at most 2.72-fold;
+          of 2 equally likely values the right one is guessed at most 73.2 % of the time
         """
         rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
         warnings = []
@@ -253,6 +295,8 @@ class PrivacyPlan(Declared):
                 warnings.append(f"{name}: {advice}")
         rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
+        if self.seed is None:
+            warnings += promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
         return "\n".join(_lines(rows) + self._of_a_person(keyed) + warnings + self._seed_warning())
 
     def _of_a_person(self, keyed: bool) -> list[str]:

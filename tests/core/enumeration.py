@@ -235,9 +235,23 @@ def worst_ratio(tables: list[Table]) -> Fraction:
 
 
 def check_ratio(m: Any, tables: list[Table]) -> None:
-    """The largest ratio is the one that the mechanism states, and within its epsilon."""
+    """The largest ratio is the one that the mechanism states, and within its epsilon; so are its two levels."""
     assert worst_ratio(tables) == m.worst_ratio()
     assert exact_ln(m.worst_ratio()) <= Decimal(m.epsilon)
+    if m.two_levels:
+        check_levels(m, tables)
+
+
+def check_levels(m: Any, tables: list[Table]) -> None:
+    """Each report has one of two probabilities; how far apart two values are, and how probable the greater one is."""
+    least, most = ({report: pick(table[report] for table in tables) for report in tables[0]} for pick in (min, max))
+    stated: dict[Fraction, Fraction] = dict(m.two_levels)
+    for a, b in itertools.permutations(tables, 2):
+        assert {chance / least[report] for report, chance in a.items()} <= {1, m.worst_ratio()}
+        greater = sum(chance for report, chance in a.items() if chance > least[report])
+        constant = sum(chance for report, chance in a.items() if least[report] == most[report])  # of either level
+        if a != b:  # of one code for several values
+            assert greater <= stated.get(sum(max(a[report] - b[report], 0) for report in a), 0) <= greater + constant
 
 
 def check_oracle(m: FrequencyOracle, *, seen: int = 0, reports: int | None = None) -> list[Table]:

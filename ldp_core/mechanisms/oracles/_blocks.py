@@ -15,6 +15,7 @@ of the same block; a tally counts them.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -171,6 +173,17 @@ class BlockReports(FrequencyOracle):
         near = np.clip(near, 0, n)
         a = (near * float(same.variance) + (n - near) * float(other.variance)) / self.rates.difference**2
         return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """Of values in one block, and in two: a point is the likelier under a value that it supports.
+
+        (A value that is none may have a third level.)
+        """
+        _, s, c = self.block
+        more = self.own / s - (1 - self.own) / (self.points - s)
+        return (Levels((s - c) * more, self.own), Levels(s * more, self.own)) if self.exhaustive else ()
 
     @override
     def worst_ratio(self) -> Fraction:

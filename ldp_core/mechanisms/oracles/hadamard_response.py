@@ -14,7 +14,7 @@ variant is the same idea over g > 2 symbols.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
@@ -96,6 +97,13 @@ class HadamardResponse(FrequencyOracle):
         """A column has probability p or 1 - p, over K / 2 (1 / K for a value that is none)."""
         p = fraction(self._agree)
         return p / (1 - p)
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """P - q: a column is the likelier under a value that it supports; a value that is none has a third level."""
+        p = fraction(self._agree)
+        return (Levels(p - Fraction(1, 2), p),) if self.exhaustive else ()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n].

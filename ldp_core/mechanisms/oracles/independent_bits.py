@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
@@ -40,6 +42,13 @@ class IndependentBits(CountsOnes, FrequencyOracle):
         """Inputs that differ in two bits (with ``unmatched="none"`` also in one, which is less)."""
         p, q = (fraction(t) for t in self.thresholds)
         return p * (1 - q) / ((1 - p) * q)
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """P - q: a report is likelier under a value whose bit is 1; a vector without a true bit has a third level."""
+        p, q = (fraction(t) for t in self.thresholds)
+        return (Levels(p - q, p),) if self.exhaustive else ()
 
     @property
     @override

@@ -15,7 +15,7 @@ q is exact, because c is: see `AffineFamily` and `LinearFamily`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +24,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, fraction, keeping
@@ -132,6 +133,13 @@ class LocalHashing(FrequencyOracle):
         """The function does not depend on the value, the bucket is a randomized response."""
         own, other = self._pair
         return own / other
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """P - q: a report is the likelier under a value that its function hashes to its bucket."""
+        (p, *_), (q, *_) = self.expected_parts()
+        return (Levels(p - q, p),)
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""

@@ -15,7 +15,7 @@ bits, and the server's work is n + O(K F t), not n d. (t = 2 is randomized respo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.primes import primes_to
@@ -118,6 +119,13 @@ class ProjectiveGeometryResponse(FrequencyOracle):
         """A point has probability p over s, or 1 - p over K - s."""
         p, space = fraction(self._agree), self.space
         return p * (space.points - space.support) / ((1 - p) * space.support)
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """P - q: a point is the likelier under a value that it supports."""
+        (p, *_), (q, *_) = self.expected_parts()
+        return (Levels(p - q, p),)
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of the others."""

@@ -7,7 +7,7 @@ S. L. Warner, "Randomized Response", JASA 60(309), 1965. P. Kairouz, K. Bonawitz
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import DomainError, ParameterError
 from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import (
@@ -140,6 +141,15 @@ class RandomizedResponse(FrequencyOracle):
         """Over both answers of the coins, else p / q."""
         p, q = self.expected_parts()
         return max(a / b for a, b in zip(p[:2], q[:2], strict=True))
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """P - q; with coins the two answers have ratios of their own."""
+        if self.coins is not None:
+            return ()
+        p, q = self._pair
+        return (Levels(p - q, p),)
 
     @property
     @override

@@ -12,7 +12,7 @@ All k-subsets that hold the true value are equally likely, and so are all that d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
@@ -109,6 +110,13 @@ class SubsetSelection(FrequencyOracle):
     def supported(self) -> tuple[int, int]:
         """K, which is checked when reports are read."""
         return self.k, self.k
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        """P - q: a set is the likelier under a value that it holds."""
+        (p, *_), (q, *_) = self.expected_parts()
+        return (Levels(p - q, p),)
 
     @property
     @override

@@ -1,0 +1,1 @@
+"""What many reports add up to and what hides among them: numbers alone, without mechanisms, columns or records."""
