@@ -64,6 +64,9 @@ NONE = 50.0
 MOST = 10**10
 """More reports than so many count as so many."""
 
+FINEST = 1e-300
+"""For a smaller delta no amplification is claimed: floats end there."""
+
 
 class Reduction(NamedTuple):
     """W, r, and with them (p1 - p2) / w, (p1 + p2) / (2 w), p3 / r; see the module."""
@@ -121,7 +124,7 @@ def amplified(epsilon: float, n: int, delta: float, levels: Iterable[Levels] = (
     >>> amplified(1.0, 1, 1e-6), amplified(60.0, 100_000, 1e-6)
     (1.0, 60.0)
     """
-    if epsilon >= NONE:
+    if epsilon >= NONE or delta < FINEST:
         return epsilon
     n = min(n, MOST)
     general = _least(clones(epsilon), n, delta, epsilon)
@@ -167,7 +170,7 @@ def _point(i: int) -> float:
 
 
 def _index(epsilon: float) -> int:
-    """The first point that is at least ``epsilon``; there may be one of them below the grid."""
+    """The first point that is at least ``epsilon``; negative below the grid."""
     mantissa, exponent = math.frexp(epsilon)
     return (exponent - 1 - _LEAST) * _STEPS + math.ceil((2 * mantissa - 1) * _STEPS)
 
@@ -278,7 +281,7 @@ def _tails(k: F64, pairs: F64, before: F64, at: F64, *, backwards: bool) -> F64:
     """
     steps = np.where(np.diff(k, axis=-1) == 0, before[..., :-1], -at[..., :-1]) / 2
     end = -1 if backwards else 0
-    first = _tail(k[..., end], pairs[..., end] if pairs.shape == k.shape else pairs[0, end], at[..., end])
+    first = _tail(k[..., end], pairs[0, end], at[..., end])
     if backwards:
         steps = -steps[..., ::-1]
     values = np.concatenate([first[..., None], steps], axis=-1)
@@ -288,10 +291,10 @@ def _tails(k: F64, pairs: F64, before: F64, at: F64, *, backwards: bool) -> F64:
     return out[..., ::-1] if backwards else out
 
 
-def _tail(k: F64, pairs: F64, at: F64) -> F64:
+def _tail(k: F64, pairs: float, at: F64) -> F64:
     """A lower bound of Pr[Bin(l, 1/2) >= k], of which Pr[k] is given: as many terms as matter."""
-    terms = min(int(np.max(pairs)), int(8 * math.sqrt(np.max(pairs))) + 60)
+    terms = min(int(pairs), int(8 * math.sqrt(pairs)) + 60)
     next_ones = k[..., None] + np.arange(1, terms + 1)
-    ratios = np.maximum(np.asarray(pairs)[..., None] - next_ones + 1, 0) / next_ones
+    ratios = np.maximum(pairs - next_ones + 1, 0) / next_ones
     total: F64 = at * (1 + np.cumprod(ratios, axis=-1).sum(axis=-1)) * (1 - 1e-10)
     return total

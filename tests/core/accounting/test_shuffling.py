@@ -294,7 +294,7 @@ def k_ary(epsilon: float, values: int) -> list[Levels]:
 
 @pytest.mark.parametrize("epsilon", [1e-18, 1e-9, 0.3, 5.0, 49.9, 50.0, 1e300])
 def test_at_the_ends(epsilon):
-    for n, delta in itertools.product((1, 2, 200), (1e-300, 1e-12, 0.5, 1 - 1e-9)):
+    for n, delta in itertools.product((1, 2, 200), (5e-324, 1e-300, 1e-12, 0.5, 1 - 1e-9)):
         for levels in ([], k_ary(epsilon, 2), k_ary(epsilon, 10**9)):
             assert 0 <= amplified(epsilon, n, delta, levels) <= epsilon
 
@@ -338,7 +338,9 @@ def test_monotone_for_two_levels(epsilon, values, n, more_n, delta):
     levels = k_ary(epsilon, values)
     bound = amplified(epsilon, n, delta, levels)
     assert bound <= amplified(epsilon, n, delta)
-    assert amplified(epsilon, n + more_n, delta, levels) <= bound * (1 + 1e-3)
+    assert amplified(epsilon, n + more_n, delta, levels) <= bound * (1 + 2e-3)
+    assert amplified(epsilon, n, min(2 * delta, 0.5), levels) <= bound * (1 + 2e-3)
+    assert amplified(1.1 * epsilon, n, delta, k_ary(1.1 * epsilon, values)) >= bound * (1 - 2e-3)
 
 
 def test_counts_of_work_stay_small():
