@@ -8,6 +8,7 @@ come from `decimal` (correctly rounded at 60 digits) and are moved outwards by o
 from __future__ import annotations
 
 import math
+import sys
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -43,7 +44,13 @@ def exp_above(x: Fraction | float) -> Fraction:
 
 
 def float_above(x: Fraction) -> float:
-    """The least float >= x."""
+    """The least float >= x; infinity beyond the largest one.
+
+    >>> float_above(Fraction(1, 10)), float_above(Fraction(10) ** 400)
+    (0.1, inf)
+    """
+    if x > Fraction(sys.float_info.max):
+        return math.inf
     value = float(x)
     return value if Fraction(value) >= x else math.nextafter(value, math.inf)
 

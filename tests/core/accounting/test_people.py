@@ -67,6 +67,7 @@ def test_groups_and_totals():
     assert parallel_epsilon(iter([0.5, 2.0])) == 2.0
     assert total_epsilon(0.1, reports=3) >= 3 * Fraction(0.1)
     assert total_epsilon(0.1, reports=3, windows=2) == pytest.approx(0.6)
+    assert total_epsilon(1e308, reports=100) == math.inf
 
 
 @given(epsilon=EPSILONS, reports=st.integers(1, 10**6), windows=st.integers(1, 10**6))

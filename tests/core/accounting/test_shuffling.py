@@ -307,7 +307,6 @@ def test_where_nothing_is_proved_and_where_all_is_hidden(monkeypatch):
     assert closed_form(5.0, 1000, 1e-6) == 5.0
 
 
-@settings(max_examples=40)
 @given(
     epsilon=st.floats(0.01, 8),
     more_epsilon=st.floats(0, 2),
