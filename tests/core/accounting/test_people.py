@@ -31,7 +31,7 @@ SHARES = st.floats(0, 1)
 
 def check_sampled(bound: float, epsilon: float, share: float) -> None:
     exact = exact_ln(1 + Fraction(share) * (exact_exp(epsilon) - 1))
-    assert exact <= bound <= float(exact) * (1 + 1e-15) + 1e-55
+    assert exact <= bound <= float(exact) * (1 + 1e-15) + 1e-53  # (the margin of `log_above`)
 
 
 @given(epsilon=EPSILONS, share=SHARES)
@@ -130,7 +130,7 @@ def test_words():
 
 @given(epsilon=st.floats(1e-6, 90))
 def test_numbers_in_words_are_rounded_up(epsilon):
-    pattern = r"x \(epsilon (\S+)\): .* most (\S+)-fold; .* most (\S+) % of the time"
+    pattern = r"x \(epsilon (\S+)\): .* most (\S+)-fold;\n  .* most (\S+) % of the time"
     spent, factor, percent = (
         float(found.replace(",", "")) for found in re.fullmatch(pattern, promise("x", epsilon)).groups()
     )

@@ -126,12 +126,12 @@ def test_a_column_drawn_anew_is_found(monkeypatch):
 
 
 def test_explain_says_what_a_person_spends():
-    lines = PrivacyPlan({"a": COIN}).explain(100).splitlines()
+    lines = PrivacyPlan({"a": COIN}).explain(100).splitlines()[:-2]  # (the last two are of what anybody learns)
     assert [line.split()[-5:] for line in lines[-2:]] == [
         ["1", "10", "100", "no", "bound"],
         ["1", "10", "100", "no", "bound"],
     ]
-    keyed = PrivacyPlan({"a": COIN}).explain(100, keyed=True).splitlines()
+    keyed = PrivacyPlan({"a": COIN}).explain(100, keyed=True).splitlines()[:-2]
     assert [line.split("  ", 1)[1].split() for line in keyed[-3:]] == [
         ["1", "1", "1", "1"],
         ["1", "no", "bound", "no", "bound", "no", "bound"],

@@ -78,7 +78,7 @@ def test_arguments_are_checked(n, delta):
 
 
 def lines(plan: PrivacyPlan, **options) -> list[str]:
-    return [line for line in plan.explain(N, **options).splitlines() if "equally likely" in line]
+    return [line for line in plan.explain(N, **options).replace(";\n  ", "; ").splitlines() if "equally likely" in line]
 
 
 def percent(words: str) -> list[Fraction]:
