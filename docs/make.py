@@ -62,7 +62,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Auditing": ("audit", "audit Audit"),
         "Errors": (
             "",
-            "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError",
+            "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError LdpWarning",
         ),
     },
     "ldp_polars": {

@@ -1,4 +1,4 @@
-"""Exceptions.
+"""Exceptions, and one warning.
 
 Every class can be built from one string, because Polars re-creates an exception
 raised inside an expression as ``type(error)(message)``. Messages say which column,
@@ -38,3 +38,7 @@ class PlanError(LdpError, ValueError):
 
 class InputError(LdpError, ValueError):
     """An input file or stream cannot be read, or lacks what was asked for."""
+
+
+class LdpWarning(UserWarning):
+    """Something is probably wrong, and nothing can prove it: estimates that no reports give, reports without proof."""

@@ -1,8 +1,9 @@
 """Columns of values and of reports: as expressions, as Arrow, their dtypes, and the dtype that carries the mechanism.
 
 `Report` travels in Arrow, Parquet and IPC as the extension type ``ldp.report`` with the mechanism's JSON as metadata. A
-program that does not know it sees the plain reports. Reports of two mechanisms do not concatenate. (Polars calls
-its extension types unstable, so this is opt-in.)
+program that does not know it sees the plain reports. Reports of two mechanisms do not concatenate, nor do reports and
+values, so that the dtype is the proof that a column holds reports: nothing else of a column survives a lazy plan.
+(Polars calls its extension types unstable.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from polars import selectors as cs
 from typing_extensions import override
 
 from ldp_core import DtypeError, FrequencyOracle, Mechanism, MechanismMismatchError, ParameterError, PrivacyPlan
@@ -135,6 +137,14 @@ class Report(pl.BaseExtension):
 
 
 pl.register_extension_type(NAME, Report)
+
+
+def as_typed(name: str, dtype: pl.DataType, mechanism: Mechanism, seeded: bool) -> pl.Expr:
+    """A plain column of reports, whose dtype is one of `report_dtype`, as typed ones."""
+    packed = dtype != report_dtype(mechanism, packed=False)
+    column = cs.by_name(name)  # (pl.col reads "*" and "^...$" as patterns)
+    plain = column.cast(pl.String) if isinstance(dtype, pl.Enum) else column
+    return plain.ext.to(Report(mechanism, packed=packed, seeded=seeded))
 
 
 def of_typed(expr: pl.Expr | str, aggregate: Callable[[pl.Expr, Mechanism], pl.Expr]) -> pl.Expr:

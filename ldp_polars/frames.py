@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import polars as pl
 from polars import selectors as cs
 
-from ldp_core import ParameterError, PlanError, PrivacyPlan
+from ldp_core import LdpWarning, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY
 from ldp_core.plans.provenance import check_same
-from ldp_polars.columns import Report, from_physical, refuse_reports, report_dtype
+from ldp_polars.columns import Report, as_typed, from_physical, refuse_reports, report_dtype
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimates import histogram
 from ldp_polars.noise import NoiseOptions
@@ -27,7 +28,7 @@ Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
 def perturb_frame(
-    frame: Frame, plan: PrivacyPlan, *, packed: bool = False, typed: bool = False, **noise: Unpack[NoiseOptions]
+    frame: Frame, plan: PrivacyPlan, *, packed: bool = False, typed: bool = True, **noise: Unpack[NoiseOptions]
 ) -> Frame:
     """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
@@ -35,7 +36,9 @@ def perturb_frame(
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
         packed: see `perturb`.
-        typed: see `perturb`.
+        typed: whether the columns' dtype says which mechanism made the reports, as of `perturb`; here it does if nothing
+            else is said. `sink_parquet` asks for it, estimates need no mechanism then, and the reports are not
+            perturbed again. ``.ext.storage()`` makes a column plain.
         noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give
             ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
 
@@ -201,17 +204,33 @@ def explain(
     return _plan(plan).explain(n, keyed=keyed, total=total, delta=delta)
 
 
-def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, /, path: str | Path, plan: PrivacyPlan, **options: Any) -> None:
+def sink_parquet(
+    reports: pl.DataFrame | pl.LazyFrame,
+    /,
+    path: str | Path,
+    plan: PrivacyPlan,
+    *,
+    assume_reports: bool = False,
+    **options: Any,
+) -> None:
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
+
+    Nothing else is written under a plan: the dtype of each planned column must say that it holds reports of the plan's
+    mechanism, as it does after ``.ldp.perturb(plan)`` (or, column by column, with ``typed=True``), and there must be no
+    column that the plan neither perturbs nor keeps.
 
     Args:
         reports: made by ``plan``; a lazy frame is streamed.
         path: of the file.
         plan: the plan that made them.
+        assume_reports: take plain columns for reports **on your word alone**, with an `LdpWarning`: for reports that were
+            made elsewhere. If they are raw values, they travel as reports from here on.
         options: of ``LazyFrame.sink_parquet``.
 
     Raises:
-        PlanError: a column's dtype is not that of the plan's reports: these are not reports.
+        PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
+            the plan; or reports are seeded, and the plan is not.
+        MechanismMismatchError: at once: a column's reports were made by another mechanism.
 
     >>> import polars as pl, ldp_polars, tempfile
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -223,7 +242,17 @@ def sink_parquet(reports: pl.DataFrame | pl.LazyFrame, /, path: str | Path, plan
     True
     """
     _check_reports(reports, plan)
-    reports.lazy().sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
+    schema = reports.collect_schema()
+    lazy = reports.lazy()
+    plain = [name for name in plan.columns if assume_reports and not isinstance(schema[name], Report)]
+    if plain:
+        lazy = lazy.with_columns(as_typed(name, schema[name], plan[name], plan.seed is not None) for name in plain)
+        schema = lazy.collect_schema()
+    made = {name: (d.mechanism, d.seeded) if isinstance(d, Report) else None for name, d in schema.items()}
+    plan.check_made(schema.names(), made)
+    if plain:
+        warnings.warn(f"assume_reports: nothing proves that columns {plain} are reports of this plan", LdpWarning, 2)
+    lazy.sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:
@@ -255,8 +284,6 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
         dtype = schema[name]
         if isinstance(dtype, Report):
             check_same(dtype.mechanism, mechanism, name)
-            if dtype.seeded and plan.seed is None:
-                raise PlanError(f"column {name!r} holds seeded reports, which are not private: use plan.seeded(seed)")
             continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
         if dtype not in (plain, packed):

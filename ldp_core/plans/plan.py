@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
+from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ParameterError, PlanError
 from ldp_core.exact.composition import ChangeTimes, History, Spent, rounded_up
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -27,7 +28,7 @@ from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
-from ldp_core.plans.provenance import is_report
+from ldp_core.plans.provenance import check_same, is_report, maker, typed
 from ldp_core.plans.sharing import Column
 
 METADATA_KEY = "ldp.plan"
@@ -411,15 +412,108 @@ class PrivacyPlan(Declared):
             )
 
     def schema(self, source: pa.Schema, *, packed: bool = False) -> pa.Schema:
-        """Schema of the reports made from data of schema ``source``, the plan in its metadata."""
+        """Names and types of the reports made from data of schema ``source``.
+
+        It says nothing of how they were made: the reports themselves do, see `check_reports`. So data that were never
+        perturbed do not pass for reports when they are written with this schema.
+        """
         self.check_columns(source.names)
         fields = [
             pa.field(name, m.reports.arrow_type(packed=packed), nullable=m.reports.nullable)
             for name, m in self.columns.items()
         ]
-        return pa.schema(
-            [*fields, *(source.field(name) for name in self.keep)], metadata={METADATA_KEY: self.to_json()}
+        return pa.schema([*fields, *(source.field(name) for name in self.keep)])
+
+    def _proved(self, schema: pa.Schema, *, seeded: bool) -> pa.Schema:
+        """``schema`` with the plan in its metadata, and in each planned column's who made the reports."""
+        fields = [
+            typed(field, self.columns[field.name], seeded=seeded) if field.name in self.columns else field
+            for field in schema
+        ]
+        return pa.schema(fields, metadata={METADATA_KEY: self.to_json()})
+
+    def check_reports(self, schema: pa.Schema) -> None:
+        """Raise unless data of this schema are, by what it says of each column, reports that this plan has made.
+
+        A batch that `perturb` or ``ldp_beam.Perturb`` has made says so, and a frame that ``.ldp.perturb(plan)`` has;
+        it stays with the data when they are sliced, filtered, concatenated, written and read, in Arrow, Polars and
+        Parquet. What is put in a column's place later does not say so. A writer asks before it writes the plan.
+
+        Raises:
+            PlanError: a planned column holds no reports, for all that is known, or seeded ones although the plan is
+                not seeded; or there is a column that the plan neither perturbs nor keeps.
+            MechanismMismatchError: a column's reports were made by another mechanism.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> raw = pa.record_batch({"crashed": [True, False]})
+        >>> plan.check_reports(plan.perturb(raw).schema)
+        >>> plan.check_reports(raw.schema)
+        Traceback (most recent call last):
+            ...
+        ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports of the plan: perturb the \
+data with the plan; for reports that were made elsewhere there is assume_reports
+        """
+        self.check_made(schema.names, {field.name: maker(field) for field in schema})
+
+    def check_made(self, names: Sequence[str], makers: Mapping[str, tuple[Mechanism, bool] | None]) -> None:
+        """`check_reports` of columns of which it is known who made them, and whether with a seed, or None."""
+        self._check_no_others(names)
+        unproved = [name for name in self.columns if name in makers and makers[name] is None]
+        if unproved:
+            raise PlanError(
+                f"columns {unproved}: nothing says that these are reports of the plan: perturb the data with the plan; "
+                "for reports that were made elsewhere there is assume_reports"
+            )
+        for name, mechanism in self.columns.items():
+            made = makers.get(name)
+            if made is not None:
+                check_same(made[0], mechanism, name)
+                if made[1] and self.seed is None:
+                    raise PlanError(
+                        f"column {name!r} holds seeded reports, which are not private: use plan.seeded(seed)"
+                    )
+
+    def _check_no_others(self, names: Sequence[str]) -> None:
+        """Raise `PlanError` if there are columns that the plan does not name, or several of one name."""
+        others = sorted(set(names) - set(self))
+        if others:
+            raise PlanError(
+                f"columns {others} are neither perturbed nor kept by the plan, so they do not travel with it: drop "
+                "them, or name them in the plan's keep"
+            )
+        if len(set(names)) < len(names):
+            raise PlanError("there are several columns of one name")
+
+    def assume_reports(self, data: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """``data`` as reports of this plan, **on your word alone**; with an `LdpWarning`.
+
+        For reports that were made elsewhere, by this plan, and lost what said so: on devices in another language, in
+        single records, in CSV. If they are raw values, they travel as reports from here on.
+
+        Args:
+            data: the plan's columns and no others, each of the type of the plan's reports.
+
+        Raises:
+            PlanError: a column is missing, is not the plan's, or of another type.
+
+        >>> import warnings
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     reports = plan.assume_reports(pa.record_batch({"crashed": [True, False]}))
+        >>> plan.check_reports(reports.schema)
+        """
+        self.check_columns(data.schema.names)
+        self._check_no_others(data.schema.names)
+        for name, m in self.columns.items():
+            fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
+            if (got := data.schema.field(name).type) not in fits:
+                raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
+        warnings.warn(
+            f"assume_reports: nothing proves that columns {list(self.columns)} are reports of this plan", LdpWarning, 2
         )
+        return data.cast(self._proved(data.schema, seeded=self.seed is not None))
 
     def perturb(
         self,
@@ -448,6 +542,7 @@ class PrivacyPlan(Declared):
             if key is not None or id is None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
             key = Secret.from_seed(self.seed)
+        schema = self._proved(schema, seeded=key is not None and key.seeded)
         keyed = None if key is None else Keyed(key, id, column="")
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)

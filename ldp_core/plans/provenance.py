@@ -1,7 +1,11 @@
 """Reports that know how they were made: the Arrow extension type ``ldp.report``.
 
 The type's metadata are the mechanism's JSON. They travel in Arrow, Parquet and IPC; a program that knows nothing of
-them sees the plain reports. `ldp_polars` makes such columns (``typed=True``); whoever tallies them checks.
+them sees the plain reports. A frame or a batch that a plan has perturbed has such columns; whoever tallies them
+checks, and whoever writes them under the plan asks for them as the proof that they are reports.
+
+Of a dictionary (text) it is not the extension type but a field's metadata alone, under the key ``ldp.report``: Polars
+2.1 ends with a panic where it meets an extension of a dictionary.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from ldp_core.errors import MechanismMismatchError, ReportError
 from ldp_core.mechanism import Mechanism
 
 NAME = "ldp.report"
+_EXTENSION, _EXTENSION_METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
 
 
 def describe(mechanism: Mechanism, *, seeded: bool) -> str:
@@ -40,6 +45,20 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     return Mechanism.from_dict(made), seeded
 
 
+def typed(field: pa.Field, mechanism: Mechanism, *, seeded: bool) -> pa.Field:
+    """The field of a column of reports, with who made them."""
+    made = describe(mechanism, seeded=seeded).encode()
+    if pa.types.is_dictionary(field.type):
+        return field.with_metadata({NAME: made})
+    return field.with_metadata({_EXTENSION: NAME, _EXTENSION_METADATA: made})
+
+
+def maker(field: pa.Field) -> tuple[Mechanism, bool] | None:
+    """Who made the reports of a column and whether the noise was seeded, as `described`; None of most columns."""
+    name, text = _extension(field)
+    return described(text.decode(errors="replace")) if name == NAME.encode() and text is not None else None
+
+
 def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
     """Raise if a column says that it holds the reports of another mechanism; most columns say nothing.
 
@@ -49,9 +68,9 @@ def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
     Raises:
         MechanismMismatchError: it does.
     """
-    name, text = _extension(field)
-    if name == NAME.encode() and text is not None:
-        check_same(described(text.decode(errors="replace"))[0], mechanism, field.name)
+    made = maker(field)
+    if made is not None:
+        check_same(made[0], mechanism, field.name)
 
 
 def is_report(field: pa.Field) -> bool:
@@ -62,7 +81,9 @@ def is_report(field: pa.Field) -> bool:
 def _extension(field: pa.Field) -> tuple[bytes | None, bytes | None]:
     """Name and metadata of the extension type of a column; None and None of most."""
     metadata = field.metadata or {}
-    name, text = metadata.get(b"ARROW:extension:name"), metadata.get(b"ARROW:extension:metadata")
+    if NAME.encode() in metadata:
+        return NAME.encode(), metadata[NAME.encode()]
+    name, text = metadata.get(_EXTENSION), metadata.get(_EXTENSION_METADATA)
     if isinstance(field.type, pa.BaseExtensionType):
         name = field.type.extension_name.encode()
         with suppress(AttributeError):  # a type that is not Python's

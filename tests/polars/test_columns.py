@@ -156,7 +156,7 @@ def test_beam_reads_the_type(name, known, tmp_path):
             run_beam(ldp_beam.Histogram("x", RandomizedResponse(epsilon=0.123)), data.to_batches())
 
 
-def test_seeded_reports_say_so(mechanism):
+def test_seeded_reports_say_so(mechanism, tmp_path):
     df = frame(mechanism)
     plan = PrivacyPlan({"x": mechanism})
     seeded = df.ldp.perturb(plan.seeded(7), typed=True)
@@ -166,9 +166,10 @@ def test_seeded_reports_say_so(mechanism):
     assert seeded["x"].ext.storage().equals(df.ldp.perturb(plan.seeded(7), typed=True)["x"].ext.storage())
     with pytest.raises(pl.exceptions.SchemaError):
         pl.concat([seeded, df.ldp.perturb(plan, typed=True)])
+    assert seeded.ldp.histograms(plan).height == mechanism.domain.size
     with pytest.raises(PlanError, match="not private"):
-        seeded.ldp.histograms(plan)
-    assert seeded.ldp.histograms(plan.seeded(1)).height == mechanism.domain.size
+        seeded.ldp.sink_parquet(tmp_path / "reports.parquet", plan)
+    seeded.ldp.sink_parquet(tmp_path / "reports.parquet", plan.seeded(7))
 
 
 def test_reports_of_two_mechanisms_do_not_mix(mechanism):
@@ -197,7 +198,7 @@ def test_typed_plans_and_keyed_noise():
     plan = PrivacyPlan({"x": MECHANISMS["bits"]}, keep=["g"])
     df = df.with_row_index("user")
     noise = {"key": Secret(bytes(32)), "id": "user"}
-    typed, plain = df.ldp.perturb(plan, typed=True, **noise), df.ldp.perturb(plan, **noise)
+    typed, plain = df.ldp.perturb(plan, **noise), df.ldp.perturb(plan, typed=False, **noise)
     assert typed["x"].ext.storage().equals(plain["x"])
     assert typed.ldp.histograms(plan, by="g").equals(plain.ldp.histograms(plan, by="g"))
     assert typed.select(pl.col("x").ldp.histogram()).equals(plain.select(pl.col("x").ldp.histogram(plan["x"])))

@@ -17,6 +17,8 @@ from ldp_core import (
     DomainError,
     HadamardCountMeanSketch,
     Hybrid,
+    LdpWarning,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -24,7 +26,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
-from ldp_polars.columns import report_dtype
+from ldp_polars.columns import Report, report_dtype
 
 LABELS = ["ios", "android", "web"]
 N = 3000
@@ -66,8 +68,13 @@ def test_planned_columns_are_perturbed_kept_ones_kept_others_dropped(packed, run
     assert sum(draws) == N * len(PLAN.columns)
     assert out.select(PLAN.keep).equals(df.select(PLAN.keep))
     for name, mechanism in PLAN.columns.items():
-        assert out.schema[name] == report_dtype(mechanism, packed=packed)
+        assert out.schema[name] == Report(mechanism, packed=packed)
         assert out[name].null_count() == 0
+    plain = run(df, lambda f: f.ldp.perturb(PLAN, packed=packed, typed=False))
+    assert plain.schema == {
+        **{name: report_dtype(mechanism, packed=packed) for name, mechanism in PLAN.columns.items()},
+        **df.select(PLAN.keep).schema,
+    }
 
 
 def test_it_is_lazy_and_returns_the_same_kind_of_frame(draws):
@@ -142,7 +149,7 @@ def test_reports_sunk_by_polars_are_tallied_by_the_core(packed, options, tmp_pat
     for name, mechanism in PLAN.columns.items():
         expected = mechanism.tally(table.column(name))
         assert expected.n == N
-        assert expected.counters.tolist() == support(back[name], mechanism).tolist()
+        assert expected.counters.tolist() == support(back[name].ext.storage(), mechanism).tolist()
         assert tallies_of(back, name, mechanism) == expected
         parts = [mechanism.tally(batch.column(name)) for batch in pq.ParquetFile(path).iter_batches(777)]
         assert Tally.merge(parts) == expected
@@ -167,7 +174,7 @@ def test_reports_made_by_the_core_are_tallied_by_polars(packed, through, tmp_pat
         expected = mechanism.tally(batch.column(name))
         assert (
             expected.counters.tolist()
-            == support(back[name].cast(report_dtype(mechanism, packed=packed)), mechanism).tolist()
+            == support(stored(back[name]).cast(report_dtype(mechanism, packed=packed)), mechanism).tolist()
         )
         if through == "lazy":
             scan = pl.scan_parquet(path)
@@ -178,15 +185,25 @@ def test_reports_made_by_the_core_are_tallied_by_polars(packed, through, tmp_pat
             assert tallies_of(back, name, mechanism) == expected
 
 
+def stored(reports: pl.Series) -> pl.Series:
+    """Plain reports."""
+    return reports.ext.storage() if isinstance(reports.dtype, Report) else reports
+
+
 def test_schemas_agree_with_the_cores():
-    """The same plan gives the same columns, in the same order, of types that convert without loss."""
+    """The same plan gives the same columns, in the same order, of types that convert without loss.
+
+    Only text from the core is not typed in Polars: there it is a dictionary, of which Polars knows no extension.
+    """
     for packed in (False, True):
         ours = frame().ldp.perturb(PLAN, packed=packed)
         theirs = pl.from_arrow(PLAN.perturb(frame().to_arrow().combine_chunks().to_batches()[0], packed=packed))
         assert ours.columns == theirs.columns
-        assert theirs.cast(ours.schema).schema == ours.schema
-        kinds = {n: d for n, d in ours.schema.items() if d != pl.Enum}
-        assert {n: theirs.schema[n] for n in kinds} == kinds
+        texts = {name for name, m in PLAN.columns.items() if pa.types.is_dictionary(m.reports.arrow_type())}
+        assert {n: d for n, d in theirs.schema.items() if n not in texts} == {
+            n: d for n, d in ours.schema.items() if n not in texts
+        }
+        assert all(theirs[name].cast(pl.String).dtype == ours[name].ext.storage().dtype for name in texts)
 
 
 # ---- estimates, explanations and files of whole frames
@@ -223,7 +240,11 @@ def test_histograms_by_key_and_window(run):
 
 def test_what_is_not_the_plans_reports_is_refused(tmp_path):
     df = frame()
-    for call in (lambda: df.ldp.histograms(PLAN), lambda: df.lazy().ldp.sink_parquet(tmp_path / "x.parquet", PLAN)):
+    for call in (
+        lambda: df.ldp.histograms(PLAN),
+        lambda: df.lazy().select(list(PLAN)).ldp.sink_parquet(tmp_path / "x.parquet", PLAN),
+        lambda: df.select(list(PLAN)).ldp.sink_parquet(tmp_path / "x.parquet", PLAN, assume_reports=True),
+    ):
         with pytest.raises(PlanError, match="no reports"):
             call()
     assert not (tmp_path / "x.parquet").exists()
@@ -309,3 +330,116 @@ def test_estimates_by_a_column_that_the_plan_did_not_keep_are_refused_at_once():
     for options in ({"by": "country"}, {"by": ["country"]}, {"window": "1d", "event_time": "time"}):
         with pytest.raises(PlanError, match=r"\['(country|time)'\].*keep"):
             reports.ldp.histograms(plan, **options)
+
+
+# ---- raw data never travel under a plan
+
+
+FLAG = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["g"])
+
+
+@pytest.fixture
+def target(tmp_path):
+    """Where nothing may be written."""
+    path = tmp_path / "written.parquet"
+    yield path
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_raw_values_whose_dtypes_fit_are_not_written_under_a_plan(target, lazy):
+    raw = frame().lazy() if lazy else frame()
+    with pytest.raises(PlanError, match=r"\['crashed'\]: nothing says that these are reports.*assume_reports"):
+        raw.select("crashed", "g").ldp.sink_parquet(target, FLAG)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_columns_that_are_not_in_the_plan_are_not_written_under_it(target, lazy):
+    reports = frame().ldp.perturb(FLAG).with_columns(frame()["user"])
+    with pytest.raises(PlanError, match=r"\['user'\] are neither perturbed nor kept"):
+        (reports.lazy() if lazy else reports).ldp.sink_parquet(target, FLAG)
+    with pytest.raises(PlanError, match=r"\['user'\] are neither perturbed nor kept"):
+        (reports.lazy() if lazy else reports).ldp.sink_parquet(target, FLAG, assume_reports=True)
+
+
+@pytest.mark.parametrize(
+    "put_back",
+    [
+        lambda reports, raw: reports.with_columns(raw),
+        lambda reports, raw: reports.with_columns(pl.col("crashed").ext.storage()),
+        lambda reports, raw: reports.with_columns(pl.col("crashed").map_elements(lambda x: x, pl.Boolean)),
+    ],
+)
+def test_what_takes_the_place_of_reports_is_no_report(target, put_back):
+    reports = put_back(frame().lazy().ldp.perturb(FLAG), frame()["crashed"])
+    with pytest.raises(PlanError, match="nothing says that these are reports"):
+        reports.ldp.sink_parquet(target, FLAG)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda reports, raw: pl.concat([reports, raw]),
+        lambda reports, raw: pl.concat([reports, raw], how="vertical_relaxed"),
+        lambda reports, raw: reports.with_columns(raw["crashed"].alias("r")).select(pl.coalesce("crashed", "r")),
+        lambda reports, raw: reports.with_columns(raw["crashed"].alias("r")).select(pl.col("crashed").fill_null(pl.col("r"))),
+        lambda reports, raw: reports.with_columns(raw["crashed"].alias("r")).select(
+            pl.when(pl.col("g") == 0).then("r").otherwise("crashed")
+        ),
+    ],
+)
+def test_reports_and_raw_values_do_not_mix(mix):
+    raw = frame().select("crashed", "g")
+    with pytest.raises(pl.exceptions.SchemaError):
+        mix(frame().ldp.perturb(FLAG), raw)
+
+
+def test_reports_of_another_mechanism_are_not_written_under_a_plan(target):
+    other = PrivacyPlan({"crashed": RandomizedResponse(epsilon=2.0)}, keep=["g"])
+    with pytest.raises(MechanismMismatchError, match="column 'crashed'"):
+        frame().ldp.perturb(other).ldp.sink_parquet(target, FLAG)
+
+
+def test_columns_that_were_perturbed_one_by_one_are_written_if_they_say_so(tmp_path):
+    path = tmp_path / "reports.parquet"
+    reports = frame().select("g", pl.col("crashed").ldp.perturb(FLAG["crashed"], typed=True))
+    reports.ldp.sink_parquet(path, FLAG)
+    assert ldp_polars.read_plan(path) == FLAG
+    assert pl.read_parquet(path).equals(reports)
+
+
+def test_what_was_done_to_the_rows_does_not_take_the_proof_away(tmp_path):
+    """The lazy plan of each would lose a mark that is not in the dtype."""
+    path, reports = tmp_path / "reports.parquet", frame().lazy().ldp.perturb(FLAG)
+    for some in (
+        reports.filter(pl.col("g") == 1).sort("g").head(100),
+        pl.concat([reports, reports]),
+        reports.join(pl.LazyFrame({"g": [0, 1]}), on="g"),
+        reports.collect(engine="streaming").lazy().group_by("g").agg("crashed").explode("crashed"),
+        reports.select(g="g", crashed=pl.when(pl.col("g") == 0).then("crashed").otherwise("crashed")),
+    ):
+        some.ldp.sink_parquet(path, FLAG)
+        pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", FLAG)
+        with pytest.raises(MechanismMismatchError, match="hold reports already"):
+            pl.scan_parquet(path).ldp.perturb(FLAG)
+
+
+def test_reports_from_elsewhere_are_written_on_the_users_word_with_a_warning(tmp_path):
+    path = tmp_path / "reports.parquet"
+    plain = frame().ldp.perturb(PLAN, typed=False)
+    for reports in (plain, plain.lazy()):
+        with pytest.warns(LdpWarning, match="nothing proves that columns .*'crashed'.* are reports"):
+            reports.ldp.sink_parquet(path, PLAN, assume_reports=True)
+        back = pl.read_parquet(path)
+        assert ldp_polars.read_plan(path) == PLAN
+        assert all(back.schema[name] == Report(mechanism) for name, mechanism in PLAN.columns.items())
+        back.ldp.sink_parquet(path, PLAN)  # needs no word any more
+
+
+def test_reports_of_the_core_are_not_perturbed_again_and_written_as_they_are(tmp_path):
+    path = tmp_path / "reports.parquet"
+    pq.write_table(pa.Table.from_batches([FLAG.perturb(frame().to_arrow().combine_chunks().to_batches()[0])]), path)
+    with pytest.raises(MechanismMismatchError, match="hold reports already"):
+        pl.scan_parquet(path).ldp.perturb(FLAG)
+    pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", FLAG)
+    assert ldp_polars.read_plan(tmp_path / "again.parquet") == FLAG
