@@ -62,7 +62,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Auditing": ("audit", "audit Audit"),
         "Errors": (
             "",
-            "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError LdpWarning",
+            "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError "
+            "LdpWarning",
         ),
     },
     "ldp_polars": {
@@ -86,7 +87,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),
     },
     "ldp_beam.io": {
-        "Sources and sinks": ("beam deploy live", "ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder"),
+        "Sources and sinks": (
+            "beam deploy live",
+            "ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder WriteReports",
+        ),
         "Messages": ("beam", "DecodeMessages encode decode"),
         "Histograms as batches, files, rows of BigQuery": (
             "beam deploy",

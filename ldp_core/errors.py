@@ -41,4 +41,10 @@ class InputError(LdpError, ValueError):
 
 
 class LdpWarning(UserWarning):
-    """Something is probably wrong, and nothing can prove it: estimates that no reports give, reports without proof."""
+    """Something is probably wrong: estimates that no reports give, or reports that nothing proves to be some.
+
+    >>> import warnings
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> with warnings.catch_warnings(action="error", category=LdpWarning):  # let a test or a job stop at it
+    ...     assert PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).epsilon == 1.0
+    """

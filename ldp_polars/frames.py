@@ -36,8 +36,8 @@ def perturb_frame(
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
         packed: see `perturb`.
-        typed: whether the columns' dtype says which mechanism made the reports, as of `perturb`; here it does if nothing
-            else is said. `sink_parquet` asks for it, estimates need no mechanism then, and the reports are not
+        typed: whether the columns' dtype says which mechanism made the reports, as of `perturb`; here it does if
+            nothing else is said. `sink_parquet` asks for it, estimates need no mechanism then, and the reports are not
             perturbed again. ``.ext.storage()`` makes a column plain.
         noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give
             ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
@@ -223,8 +223,8 @@ def sink_parquet(
         reports: made by ``plan``; a lazy frame is streamed.
         path: of the file.
         plan: the plan that made them.
-        assume_reports: take plain columns for reports **on your word alone**, with an `LdpWarning`: for reports that were
-            made elsewhere. If they are raw values, they travel as reports from here on.
+        assume_reports: take plain columns for reports **on your word alone**, with an `LdpWarning`: for reports that
+            were made elsewhere. If they are raw values, they travel as reports from here on.
         options: of ``LazyFrame.sink_parquet``.
 
     Raises:

@@ -19,7 +19,7 @@ from apache_beam.transforms.window import FixedWindows
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
 from ldp_beam.elements.windows import window_fn
-from ldp_beam.io import HISTOGRAM_SCHEMA, HistogramBatches, histogram_line
+from ldp_beam.io import HISTOGRAM_SCHEMA, HistogramBatches, WriteReports, histogram_line
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,
@@ -39,6 +39,8 @@ from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, 
 HISTOGRAMS = "histograms"
 MEANS = "means"
 REPORTS = "reports/part"
+WINDOW_START = "window_start"
+"""Column of stored reports."""
 DEAD_LETTERS = "dead_letters"
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
@@ -130,9 +132,10 @@ class TelemetryJob:
         return PrivacyPlan(self.plan.columns, keep=keep, seed=self.plan.seed)
 
     @property
-    def report_schema(self) -> pa.Schema:
-        """Schema of the reports on disk: the plan's columns, and the event time cut to its window."""
-        return coarsen(self.working_plan.schema(self.source, packed=True).empty_table(), self).schema
+    def stored_plan(self) -> PrivacyPlan:
+        """The plan of the reports on disk, which keep the event time cut to its window if they do not keep it whole."""
+        keep = self.plan.keep if self.event_time in self.plan.keep else (*self.plan.keep, WINDOW_START)
+        return PrivacyPlan(self.plan.columns, keep=keep, seed=self.plan.seed)
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Add the job's steps to ``pipeline``."""
@@ -158,7 +161,12 @@ class TelemetryJob:
                 reports
                 | "Coarsen" >> beam.Map(coarsen, self).with_output_types(pa.Table)
                 | "Write reports"
-                >> WriteToParquetBatched(f"{self.output}/{REPORTS}", self.report_schema, file_name_suffix=".parquet")
+                >> WriteReports(
+                    f"{self.output}/{REPORTS}",
+                    self.stored_plan,
+                    self.source.append(pa.field(WINDOW_START, pa.timestamp("us", "UTC"))),
+                    packed=True,
+                )
             )
 
     @property
@@ -247,8 +255,8 @@ def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:
     if job.event_time not in job.plan.keep:
         micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         start = pc.multiply(_floor_divide(micros, job.window_micros), job.window_micros).cast(pa.timestamp("us", "UTC"))
-        table = table.set_column(table.schema.get_field_index(job.event_time), "window_start", start)
-    return table.replace_schema_metadata(job.plan.schema(job.source, packed=True).metadata)
+        table = table.set_column(table.schema.get_field_index(job.event_time), WINDOW_START, start)
+    return table
 
 
 def _floor_divide(values: pa.ChunkedArray, size: int) -> pa.ChunkedArray:

@@ -2,6 +2,7 @@
 
 ReadKafka, ReadPubSub, WatchFolder -> batches       DecodeMessages: messages of any other queue -> batches
 batches or rows -> WriteKafka, WritePubSub          rows -> WriteHistograms, HistogramBatches
+batches of reports -> WriteReports
 """
 
 from ldp_beam.io.folder import WatchFolder
@@ -17,6 +18,7 @@ from ldp_beam.io.histograms import (
 from ldp_beam.io.kafka import ReadKafka, WriteKafka
 from ldp_beam.io.messages import DecodeMessages, decode, encode
 from ldp_beam.io.pubsub import ReadPubSub, WritePubSub
+from ldp_beam.io.reports import WriteReports
 
 __all__ = [
     "BIGQUERY_SCHEMA",
@@ -29,6 +31,7 @@ __all__ = [
     "WriteHistograms",
     "WriteKafka",
     "WritePubSub",
+    "WriteReports",
     "bigquery_row",
     "decode",
     "encode",

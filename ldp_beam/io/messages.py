@@ -23,6 +23,7 @@ from ldp_beam.elements.rows import DeadLetter, is_histogram_row
 from ldp_beam.io.histograms import histogram_line
 from ldp_beam.io.ndjson import parse_lines
 from ldp_core import DtypeError, InputError, ParameterError
+from ldp_core.plans.plan import plan_of
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
 
@@ -32,14 +33,22 @@ _REASONS: dict[Format, str] = {"arrow": NOT_A_BATCH, "ndjson": NOT_A_RECORD}
 def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None = None) -> bytes:
     """A batch as a message: an Arrow IPC stream; `decode` reads it compressed or not.
 
+    A batch with a plan in its metadata must be the plan's reports, see `PrivacyPlan.check_reports`: raw values never
+    travel under a plan. One without a plan is sent as it is.
+
     Raises:
         DtypeError: not a ``pyarrow.RecordBatch``.
+        PlanError, MechanismMismatchError: the batch has a plan in its metadata, but holds other columns too, or columns
+            that are not this plan's reports.
 
     >>> decode(encode(pa.record_batch({"os": ["ios"]}))).to_pylist()
     [{'os': 'ios'}]
     """
     if not isinstance(batch, pa.RecordBatch):
         raise DtypeError(f"a message is made from a pyarrow.RecordBatch, got {type(batch).__name__}")
+    plan = plan_of(batch.schema)
+    if plan is not None:
+        plan.check_reports(batch.schema)
     return arrow_stream(batch, compression=compression)
 
 

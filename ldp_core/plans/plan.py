@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -424,8 +425,11 @@ class PrivacyPlan(Declared):
         ]
         return pa.schema([*fields, *(source.field(name) for name in self.keep)])
 
-    def _proved(self, schema: pa.Schema, *, seeded: bool) -> pa.Schema:
-        """``schema`` with the plan in its metadata, and in each planned column's who made the reports."""
+    def with_proof(self, schema: pa.Schema, *, seeded: bool) -> pa.Schema:
+        """``schema`` with the plan in its metadata, and in each planned column's who made the reports.
+
+        For those who have made or checked the reports themselves: others take `assume_reports`.
+        """
         fields = [
             typed(field, self.columns[field.name], seeded=seeded) if field.name in self.columns else field
             for field in schema
@@ -492,7 +496,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         single records, in CSV. If they are raw values, they travel as reports from here on.
 
         Args:
-            data: the plan's columns and no others, each of the type of the plan's reports.
+            data: the plan's columns and no others, each of the type of the plan's reports; text may be plain.
 
         Raises:
             PlanError: a column is missing, is not the plan's, or of another type.
@@ -506,14 +510,19 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         """
         self.check_columns(data.schema.names)
         self._check_no_others(data.schema.names)
+        schema = data.schema
         for name, m in self.columns.items():
             fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
-            if (got := data.schema.field(name).type) not in fits:
+            at = schema.get_field_index(name)
+            got = schema.field(at).type
+            if pa.types.is_dictionary(fits[0]) and (pa.types.is_string(got) or pa.types.is_large_string(got)):
+                schema = schema.set(at, schema.field(at).with_type(fits[0]))
+            elif got not in fits:
                 raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
         warnings.warn(
             f"assume_reports: nothing proves that columns {list(self.columns)} are reports of this plan", LdpWarning, 2
         )
-        return data.cast(self._proved(data.schema, seeded=self.seed is not None))
+        return data.cast(self.with_proof(schema, seeded=self.seed is not None))
 
     def perturb(
         self,
@@ -542,7 +551,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             if key is not None or id is None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
             key = Secret.from_seed(self.seed)
-        schema = self._proved(schema, seeded=key is not None and key.seeded)
+        schema = self.with_proof(schema, seeded=key is not None and key.seeded)
         keyed = None if key is None else Keyed(key, id, column="")
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)
@@ -674,9 +683,13 @@ def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
     Raises:
         PlanError: what is there is not a plan.
     """
-    if not schema.metadata or METADATA_KEY.encode() not in schema.metadata:
-        return None
-    return PrivacyPlan.from_metadata(schema.metadata)
+    text = (schema.metadata or {}).get(METADATA_KEY.encode())
+    return None if text is None else _plan_in(text)
+
+
+@lru_cache(maxsize=16)  # the same in every batch of a stream
+def _plan_in(text: bytes) -> PrivacyPlan:
+    return PrivacyPlan.from_metadata({METADATA_KEY.encode(): text})
 
 
 def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import ldp_beam
 import ldp_polars
+from ldp_beam.io import WriteReports
 from ldp_core import Domain, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..beam.helpers import run
@@ -77,12 +78,10 @@ def test_reports_of_polars_are_tallied_by_beam(tmp_path, packed):
 @pytest.mark.parametrize("packed", [False, True])
 def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
     batch = events().combine_chunks().to_batches()[0]
-    schema = PLAN.schema(batch.schema, packed=packed)
     with beam.Pipeline("FnApiRunner") as pipeline:
         reports = pipeline | beam.Create([batch]) | ldp_beam.Perturb(PLAN, packed=packed)
-        tables = reports | beam.Map(lambda b: pa.Table.from_batches([b])).with_output_types(pa.Table)
-        target = str(tmp_path / "reports")
-        _ = tables | beam.io.parquetio.WriteToParquetBatched(target, schema, num_shards=1, shard_name_template="")
-    path = tmp_path / "reports"
+        options = {"num_shards": 1, "shard_name_template": ""}
+        _ = reports | WriteReports(str(tmp_path / "reports"), PLAN, batch.schema, packed=packed, **options)
+    path = tmp_path / "reports.parquet"
     assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata) == PLAN
     check_counts(path)

@@ -100,6 +100,8 @@ def answers(reports: pl.DataFrame, plan: PrivacyPlan) -> np.ndarray:
 
 def answered(reports: pl.Series) -> np.ndarray:
     """Which reports are neither null nor an array of nulls."""
+    if isinstance(reports.dtype, pl.BaseExtension):
+        reports = reports.ext.storage()
     if isinstance(reports.dtype, pl.Array):
         reports = reports.arr.first()
     return reports.is_not_null().to_numpy()
@@ -142,7 +144,7 @@ def test_what_follows_sees_one_report_a_record(name, engine, draws, tmp_path):
     full = set(answers(lazy.collect(engine=engine), plan))
     for query in (
         lazy.filter(pl.col("crashed").is_not_null()),
-        lazy.filter(pl.col("crashed").fill_null(value=True)),
+        lazy.filter(pl.col("crashed").ext.storage().fill_null(value=True)),
         lazy.filter(pl.col("g") == 1),
         lazy.head(100),
         lazy.with_columns(pl.col("crashed").alias("again")).filter(pl.col("again").is_not_null()),

@@ -79,7 +79,9 @@ def test_batches(packed, form):
     elements = EVENTS.to_batches() if form == "batch" else [table]
     [out] = reports_of(ldp_beam.Perturb(PLAN, packed=packed), elements)
     assert isinstance(out, pa.RecordBatch)
-    assert out.schema.equals(PLAN.schema(table.schema, packed=packed), check_metadata=True)
+    assert out.schema == PLAN.schema(table.schema, packed=packed)
+    assert PrivacyPlan.from_metadata(out.schema.metadata) == PLAN
+    PLAN.check_reports(out.schema)
     assert out.to_pylist() == expected(packed)
 
 

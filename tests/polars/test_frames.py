@@ -381,11 +381,9 @@ def test_what_takes_the_place_of_reports_is_no_report(target, put_back):
     [
         lambda reports, raw: pl.concat([reports, raw]),
         lambda reports, raw: pl.concat([reports, raw], how="vertical_relaxed"),
-        lambda reports, raw: reports.with_columns(raw["crashed"].alias("r")).select(pl.coalesce("crashed", "r")),
-        lambda reports, raw: reports.with_columns(raw["crashed"].alias("r")).select(pl.col("crashed").fill_null(pl.col("r"))),
-        lambda reports, raw: reports.with_columns(raw["crashed"].alias("r")).select(
-            pl.when(pl.col("g") == 0).then("r").otherwise("crashed")
-        ),
+        lambda reports, raw: reports.select(pl.coalesce("crashed", raw["crashed"])),
+        lambda reports, raw: reports.select(pl.col("crashed").fill_null(raw["crashed"])),
+        lambda reports, raw: reports.select(pl.when(pl.col("g") == 0).then(raw["crashed"]).otherwise("crashed")),
     ],
 )
 def test_reports_and_raw_values_do_not_mix(mix):

@@ -1,0 +1,155 @@
+"""Nothing but a plan's reports is written under it: into files, or into messages."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ldp_beam
+from ldp_beam.io import WriteReports, decode, encode
+from ldp_beam.io.messages import message_of
+from ldp_core import (
+    DtypeError,
+    LdpError,
+    LdpWarning,
+    MechanismMismatchError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+)
+
+from ..helpers import SURE, SURE_BOOL
+
+PLAN = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE}, keep=["day"])
+EVENTS = pa.record_batch({"crashed": [True, False], "os": ["a", "c"], "day": [1, 2], "user": ["u1", "u2"]})
+REPORTS = PLAN.perturb(EVENTS)
+RAW = EVENTS.select(list(PLAN)).set_column(1, "os", EVENTS["os"].dictionary_encode().cast(REPORTS["os"].type))
+
+
+def stamped(batch):
+    """A batch with the plan in its metadata and no more, as a hand may put it there."""
+    return batch.replace_schema_metadata(REPORTS.schema.metadata)
+
+
+WRONG = {
+    "raw values": (stamped(RAW), PlanError, r"\['crashed', 'os'\]: nothing says that these are reports"),
+    "raw text": (
+        REPORTS.set_column(1, "os", RAW["os"]),
+        PlanError,
+        r"\['os'\]: nothing says that these are reports",
+    ),
+    "an id": (REPORTS.append_column("user", EVENTS["user"]), PlanError, r"\['user'\] are neither perturbed nor kept"),
+    "twice": (REPORTS.append_column("day", EVENTS["day"]), PlanError, "several columns of one name"),
+    "another mechanism": (
+        stamped(
+            PrivacyPlan({**PLAN.columns, "crashed": RandomizedResponse(epsilon=9.0)}, keep=["day"]).perturb(EVENTS)
+        ),
+        MechanismMismatchError,
+        "column 'crashed'",
+    ),
+    "seeded": (stamped(PLAN.seeded(1).perturb(EVENTS, id=[1, 2])), PlanError, "not private"),
+}
+
+
+def write(folder, element, plan=PLAN):
+    """The file of one element, or None."""
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | beam.Create([element]) | WriteReports(f"{folder}/part", plan, EVENTS.schema, shard_name_template="")
+    return folder / "part.parquet"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_not_a_plans_reports_is_not_sent_under_it(name):
+    batch, error, match = WRONG[name]
+    for send in (encode, message_of):
+        with pytest.raises(error, match=match):
+            send(batch)
+    with pytest.raises(error, match=match):
+        PLAN.check_reports(batch.schema)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_not_a_plans_reports_is_not_written_under_it(name, tmp_path):
+    batch, _, match = WRONG[name]
+    with pytest.raises(Exception, match=match):
+        write(tmp_path, batch)
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_what_claims_nothing_is_sent_as_it_is():
+    for batch in (EVENTS, RAW, EVENTS.slice(0, 0)):
+        assert decode(encode(batch)).equals(batch, check_metadata=True)
+
+
+def test_reports_are_written_and_their_proof_survives(tmp_path):
+    through = pa.concat_batches([decode(encode(REPORTS)).slice(0, 1), REPORTS.filter(pa.array([False, True]))])
+    for element in (REPORTS, pa.Table.from_batches([REPORTS]), through, REPORTS.select(["day", "os", "crashed"])):
+        path = write(tmp_path, element)
+        schema = pq.read_schema(path)
+        assert PrivacyPlan.from_metadata(schema.metadata) == PLAN
+        PLAN.check_reports(schema)
+        assert pq.read_table(path).to_pylist() == REPORTS.to_pylist()
+        with pytest.raises(MechanismMismatchError, match="again"):
+            PLAN.perturb(pq.read_table(path).combine_chunks().to_batches()[0])
+
+
+def test_other_types_and_no_batches_are_refused(tmp_path):
+    wide = REPORTS.set_column(2, "day", REPORTS["day"].cast(pa.int32()))
+    for element, error in ((wide, "columns \\['day'\\] are of other types"), (REPORTS.to_pylist()[0], "got dict")):
+        with pytest.raises(Exception, match=error):
+            write(tmp_path, element)
+    for plan, schema in ((None, EVENTS.schema), (PLAN, EVENTS.schema.remove(2))):
+        with pytest.raises(PlanError):
+            WriteReports("x", plan, schema)
+    with pytest.raises(DtypeError):
+        encode(REPORTS.to_pylist()[0])
+
+
+def test_reports_of_rows_are_written_on_the_users_word_with_a_warning(tmp_path):
+    """Single records have no schema to say how they were made."""
+    rows = pa.RecordBatch.from_pylist(REPORTS.to_pylist())
+    with pytest.raises(LdpError, match="nothing says"):
+        PLAN.check_reports(rows.schema)
+    for data in (rows, pa.Table.from_batches([rows])):
+        with pytest.warns(LdpWarning, match="nothing proves that columns \\['crashed', 'os'\\] are reports"):
+            assumed = PLAN.assume_reports(data)
+        assert assumed.schema.types == REPORTS.schema.types
+        PLAN.check_reports(assumed.schema)
+    assert pq.read_table(write(tmp_path, assumed)).to_pylist() == REPORTS.to_pylist()
+    for wrong, match in (
+        (EVENTS, "user"),
+        (EVENTS.select(["day", "os"]), "crashed"),
+        (REPORTS.set_column(0, "crashed", EVENTS["day"]), "no reports"),
+    ):
+        with pytest.raises(PlanError, match=match):
+            PLAN.assume_reports(wrong)
+
+
+def test_a_schema_alone_is_no_proof():
+    """Other people's writers put the schema that they are given on whatever they write."""
+    schema = PLAN.schema(EVENTS.schema)
+    assert schema.metadata is None
+    with pytest.raises(PlanError, match="nothing says"):
+        PLAN.check_reports(RAW.cast(schema).schema)
+
+
+def test_kept_columns_say_nothing_of_themselves():
+    other = PrivacyPlan({"day": RandomizedResponse([1, 2], epsilon=80.0)}, keep=["crashed", "os"])
+    with pytest.raises(PlanError, match="'day'"):
+        other.check_reports(REPORTS.schema)
+
+
+def test_reports_of_polars_are_sent_and_written_under_their_plan(tmp_path):
+    import polars as pl
+
+    import ldp_polars  # noqa: F401 (registers the namespaces)
+
+    [batch] = pl.DataFrame(EVENTS).ldp.perturb(PLAN).to_arrow().to_batches()
+    PLAN.check_reports(batch.schema)
+    assert encode(stamped(batch))
+    PLAN.check_reports(pq.read_schema(write(tmp_path, batch)))
+    with beam.Pipeline("FnApiRunner") as p:
+        rows = p | beam.Create([batch]) | ldp_beam.Histogram("os", SURE)
+        _ = rows | beam.Map(lambda row: row.n == 2 or pytest.fail("all reports are there"))
