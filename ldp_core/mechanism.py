@@ -436,6 +436,10 @@ class Mechanism(Declared, ABC):
         """Whether these can be the counters of n reports; here, whether each is in [0, n]."""
         return not counts.size or bool(0 <= counts.min() <= counts.max() <= n)
 
+    def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
+        """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""
+        return ()
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
         return {"mechanism": self.name, **self.parameters(), **self.inputs.to_dict()}

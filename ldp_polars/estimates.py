@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import FrequencyOracle, HeavyHitters, Mechanism, Numeric
+from ldp_core import FrequencyOracle, HeavyHitters, LdpWarning, Mechanism, Numeric
 from ldp_core.estimates.base import Estimate
 from ldp_core.estimates.distribution import Distributing, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.estimates.plausibility import listening
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
 from ldp_polars.tallying import counts, tally
 
@@ -302,7 +304,10 @@ class _EstimateTallies:
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
         """Tallies -> estimates, row by row but all at once; null -> null."""
         [tallies] = inputs
-        table, lengths = self.estimate.table(self.mechanism, *counts(tallies.drop_nulls(), self.mechanism))
+        with listening() as doubts:
+            table, lengths = self.estimate.table(self.mechanism, *counts(tallies.drop_nulls(), self.mechanism))
+        if doubts:  # once a call
+            warnings.warn(f"column {tallies.name!r}: {doubts[0]}", LdpWarning, 2)
         rows = table.to_struct_array().combine_chunks()
         if not self.estimate.single:
             offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))

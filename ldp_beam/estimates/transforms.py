@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow
@@ -21,7 +23,7 @@ from typing_extensions import override
 import ldp_core
 from ldp_beam.elements.charged import refuse_other_noise
 from ldp_beam.elements.ids import KeyLike, noise_key
-from ldp_beam.elements.records import RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
@@ -34,6 +36,9 @@ from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.estimates.plausibility import listening
+
+_LOG = logging.getLogger(__name__)
 
 AnyEstimate: TypeAlias = base.Estimate[Any]
 
@@ -231,6 +236,8 @@ class _RowsOf(beam.DoFn):
         self._by = by
         self._mechanism = mechanism
         self._estimate = estimate
+        self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
+        self._told = False
 
     def process(
         self, element: KeyedTally, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
@@ -249,7 +256,14 @@ class _RowsOf(beam.DoFn):
         )
         tail = (tally.n, self._estimate.confidence, self._mechanism.epsilon, tally.fingerprint)
         row, columns = _ROWS[type(self._estimate)]
-        for own in zip(*columns(self._estimate.result(self._mechanism, tally)), strict=True):
+        with listening() as doubts:
+            result = self._estimate.result(self._mechanism, tally)
+        if doubts:
+            self._implausible.inc()
+            if not self._told:
+                _LOG.warning("column %r: %s", self._column, doubts[0])
+            self._told = True
+        for own in zip(*columns(result), strict=True):
             yield row._make((*head, *own, *tail))
 
 

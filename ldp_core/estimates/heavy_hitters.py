@@ -11,6 +11,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables
 from ldp_core.estimates.histogram import entries_schema
+from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, parameter
@@ -125,6 +126,7 @@ class HeavyHittersEstimate(Estimate[Found]):
     def result(self, mechanism: Any, tally: Tally) -> Found:
         self.check(mechanism)
         mechanism.check_tally(tally)
+        watch(mechanism, tally.n, tally.counters)
         found: Found = mechanism.search(tally, self)
         return found
 

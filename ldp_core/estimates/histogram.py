@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
+from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
@@ -169,6 +170,7 @@ class HistogramEstimate(Estimate[Histogram]):
         counts, errors, low, high = mechanism.debias(
             n, counters, confidence=self.confidence, simultaneous=self.simultaneous
         )
+        watch(mechanism, n, counters, counts)
         if self.consistency is not None:
             known = ~np.isnan(counts[..., 0])  # (a sampled column that nobody answered has no estimate)
             total = np.broadcast_to(n, (*known.shape, 1))[known]

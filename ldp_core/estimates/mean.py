@@ -10,6 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.estimates.base import Estimate, refuse_mechanism
+from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
@@ -97,10 +98,12 @@ class MeanEstimate(Estimate[Mean]):
     def result(self, mechanism: Any, tally: Tally) -> Mean:
         self.check(mechanism)
         mechanism.check_tally(tally)
+        watch(mechanism, tally.n, tally.counters)
         mean, error, low, high = mechanism.means(np.array(tally.n), tally.counters, confidence=self.confidence)
         return Mean(float(mean), float(error), float(low), float(high), tally.n, self.confidence)
 
     @override
     def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        watch(mechanism, n[:, None], counters)
         columns = (*mechanism.means(n, counters, confidence=self.confidence), n)
         return pa.table([pa.array(column) for column in columns], _SCHEMA), np.ones(len(n), np.int64)

@@ -16,6 +16,7 @@ Techniques", 1977, equation 2.9). It does not vanish for a large epsilon.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
+from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
@@ -172,6 +174,16 @@ class SampledColumn(DrawnColumn):
         empty = np.where(n == 0, 0.0, np.nan)  # without records there is nothing to be uncertain about
         made = [np.where(none, empty, array) for array in out]
         return made[0], made[1], made[2], made[3]
+
+    @override
+    def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
+        """How many answer, one in D; and the inner mechanism's, of those who do."""
+        answers = counters[..., :1]
+        of_answers = counts * (answers / np.maximum(n, 1))
+        share = 1 / self.columns
+        return Sums(answers, n, Part(share, share, 0.0, 1.0)), *self.inner.bounded_sums(
+            answers, counters[..., 1:], np.where(answers, of_answers, 0)
+        )
 
 
 def _unsampled(n: Any, answers: Any) -> Any:

@@ -23,7 +23,7 @@ as in local hashing, so that g about e^eps + 1 has the variance of OUE, with g /
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -35,7 +35,8 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.heavy_hitters import Found, HeavyHittersEstimate
-from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.estimates.plausibility import Part, Sums
+from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
@@ -218,6 +219,12 @@ class HeavyHitters(Mechanism):
         """
         each = check_integer("targets", targets, 1) * len(self.levels) * self._move(1)
         return float(check_fake(fake) * each)
+
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """How often each report was made; see `worst_ratio`."""
+        cells = len(self.levels) * self.rows * self.points.buckets
+        ends = min(self.p, 1 - self.p) / cells, max(self.p * (self.g - 1), 1 - self.p) / cells
+        return (Sums(counters, n, Part(*ends, 0.0, 1.0)),)
 
     # ---- the search
 

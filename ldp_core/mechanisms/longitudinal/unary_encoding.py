@@ -12,12 +12,14 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.plausibility import Part
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.composition import Bits
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity, chained
+from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
@@ -125,6 +127,11 @@ class LongitudinalUnaryEncoding(CountsOnes, Chain):
         """Inputs that differ in two bits."""
         p2, q2 = (rates[0] for rates in self.instantaneous.expected_parts())
         return self._ratio_with(p2, q2)
+
+    @cached_property
+    @override
+    def total_part(self) -> Part:
+        return total_of_bits(self)
 
     @override
     def ones(self, reports: Native) -> I64:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,6 +28,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
+from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
@@ -231,6 +233,19 @@ class Symbols(Numeric):
     def value_bounds(self) -> tuple[float, float]:
         """Of the symbols."""
         return float(self.values.min()), float(self.values.max())
+
+    def symbol_bounds(self) -> tuple[F64, F64]:
+        """float64[M] each: the least and the greatest probability of each symbol, over all numbers."""
+        rows = np.array([self.channel(point) for point in (0, self.points - 1)], float)
+        return rows.min(axis=0), rows.max(axis=0)
+
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """How often each symbol was reported."""
+        return (Sums(counters, n, self._symbol_part),)
+
+    @cached_property
+    def _symbol_part(self) -> Part:
+        return Part(*self.symbol_bounds(), 0.0, 1.0)
 
     @property
     @override

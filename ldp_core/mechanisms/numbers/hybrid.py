@@ -104,6 +104,15 @@ class Hybrid(Symbols):
         return [alpha * p for p in self.piecewise.channel(point)] + bits if self.piecewise else bits
 
     @override
+    def symbol_bounds(self) -> tuple[F64, F64]:
+        """Each part's own."""
+        parts = [(1 - self.alpha, self.one_bit.symbol_bounds())]
+        if self.piecewise is not None:
+            parts.insert(0, (self.alpha, self.piecewise.symbol_bounds()))
+        low, high = (np.concatenate([share * bounds[end] for share, bounds in parts]) for end in (0, 1))
+        return low, high
+
+    @override
     def symbol_values(self) -> list[Fraction]:
         """Each part's own."""
         return [*(self.piecewise.symbol_values() if self.piecewise else ()), *self.one_bit.symbol_values()]

@@ -80,6 +80,11 @@ class Window(Symbols):
         return [low] * point + [high] * w + [low] * (m - w - point)
 
     @override
+    def symbol_bounds(self) -> tuple[F64, F64]:
+        high, low = (float(p) for p in self.cell_probabilities)
+        return np.full(self.symbols, low), np.full(self.symbols, high)
+
+    @override
     def symbol_values(self) -> list[Fraction]:
         """E[cell | k] = keep (k + (W - 1) / 2) + (1 - keep) (M - 1) / 2, solved for k."""
         m, w = self.cells

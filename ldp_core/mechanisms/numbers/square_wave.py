@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
+from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.interval import STEPS, Interval
@@ -161,6 +162,7 @@ class SquareWave(Window):
         if not tally.n:
             unknown, nowhere = np.full(k, np.nan), np.full(fine, np.nan)
             return Distribution.of(edges, unknown, unknown, unknown, grid, nowhere, nowhere, 0, confidence, method)
+        watch(self, tally.n, tally.counters)
         found = self._fit(tally.counters, method)
         gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
         sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)

@@ -11,7 +11,7 @@ With two points and randomized response this is `OneBitMean`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
+from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
@@ -162,6 +163,7 @@ class StochasticRounding(Numeric):
         edges, points = (self.domain.decode(x) for x in (np.concatenate(([0.0], middles, [1.0])), self.places))
         n = tally.n or np.nan
         debiased = self.oracle.debias(tally.n, tally.counters, confidence=confidence)
+        watch(self, tally.n, tally.counters, debiased[0])
         frequencies, errors, low, high = (a / n for a in debiased)
         cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
         arrays = (frequencies, errors, low, high, edges, cumulative, cumulative_errors)
@@ -176,6 +178,13 @@ class StochasticRounding(Numeric):
         low, high = self.oracle.sum_bounds(self.places - 0.5)
         difference = self.oracle.rates.difference
         return 0.5 + low / difference, 0.5 + high / difference
+
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """The oracle's: a number is one point or another."""
+        if counts is None:
+            q, _, _, difference = self.oracle.rates
+            counts = (counters - n * q) / difference
+        return self.oracle.bounded_sums(n, counters, counts)
 
     # ---- reports: the oracle's
 

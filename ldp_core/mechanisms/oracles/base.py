@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
+from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Outlook
@@ -129,6 +131,24 @@ class FrequencyOracle(Mechanism):
             ParameterError: how the S_v of one report hang together is not known.
         """
         raise ParameterError(f"the error of a sum of frequencies is not known for {self.name}")
+
+    def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
+        """The estimated counts, which are sums with a mean between 0 and 1 a report; and what they add up to."""
+        return Sums(counts, n, self.count_part), Sums(counts.sum(axis=-1, keepdims=True), n, self.total_part, True)
+
+    @cached_property
+    def count_part(self) -> Part:
+        """What a report adds to the estimated count of each value."""
+        least, greatest = self.parts
+        q, _, _, difference = self.rates
+        return Part(0.0, 1.0, (least - q) / difference, (greatest - q) / difference)
+
+    @cached_property
+    def total_part(self) -> Part:
+        """What a report adds to all the estimated counts: on average 1, if its value is one of the domain's."""
+        one = self.count_part
+        every = np.broadcast_to(1.0, self.domain.size)
+        return Part(float(self.exhaustive), 1.0, float((one.least * every).sum()), float((one.greatest * every).sum()))
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).

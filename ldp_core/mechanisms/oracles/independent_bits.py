@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.estimates.plausibility import Part
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
@@ -79,6 +81,11 @@ class IndependentBits(CountsOnes, FrequencyOracle):
         p, q = self.p, self.q
         return chances_of_ones(self.domain.size, [0, 1] if self.domain.unmatched == "none" else [1], p, q)
 
+    @cached_property
+    @override
+    def total_part(self) -> Part:
+        return total_of_bits(self)
+
     knows_sums: ClassVar[bool] = True
 
     @override
@@ -88,6 +95,13 @@ class IndependentBits(CountsOnes, FrequencyOracle):
         squares = weights**2
         variances: F64 = q * (1 - q) * (squares.sum(axis=1, keepdims=True) - squares) + p * (1 - p) * squares
         return variances
+
+
+def total_of_bits(mechanism: FrequencyOracle) -> Part:
+    """What each of d independent bits adds to all the estimated counts."""
+    one, d = mechanism.count_part, mechanism.domain.size
+    least, greatest = (float(np.asarray(x).reshape(-1)[0]) for x in (one.least, one.greatest))
+    return Part(float(mechanism.exhaustive) / d, 1 / d, least, greatest, each=d)
 
 
 _BITS = 0  # lane of noise

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -36,11 +36,13 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.consistency import Rates
+from ldp_core.estimates.plausibility import Part
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row
@@ -172,6 +174,18 @@ class SummationHistogramEncoding(FrequencyOracle):
         d, difference = self.domain.size, float(p[0] - q[0])
         variance = float(self._moments[1]) / difference**2
         return Rates(np.full(d, float(q[0])), np.full(d, variance), np.zeros(d), difference)
+
+    @cached_property
+    @override
+    def count_part(self) -> Part:
+        """The range is far wider than the noise."""
+        return replace(super().count_part, variance=float(self.rates.a[0]))
+
+    @cached_property
+    @override
+    def total_part(self) -> Part:
+        """Of independent entries."""
+        return replace(total_of_bits(self), variance=float(self.rates.a[0]))
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.

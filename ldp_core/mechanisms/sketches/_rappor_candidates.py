@@ -15,6 +15,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
+from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
@@ -171,6 +172,7 @@ class RapporCandidates(Candidates):
         check_choice("correction", correction, get_args(Correction))
         check_open("confidence", confidence)
         self.check_tally(tally)
+        watch(self, tally.n, tally.counters)
         fit, n = self.fit(tally.counters), tally.n
         arrays = self._intervals(n * fit.shares, n * fit.errors, confidence, False)
         histogram = Histogram(self.domain, n, *arrays, confidence, simultaneous=False)

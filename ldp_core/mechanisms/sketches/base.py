@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,6 +21,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
+from ldp_core.estimates.plausibility import Sums
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.base import Inputs
@@ -237,6 +238,11 @@ class Candidates(FrequencyOracle):
         variance = np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
         skew = self.sketch.collision_skewness * more**1.5 / variance * max(z**2 - 1, 0) / 6
         return counts, np.sqrt(errors**2 + more), middle - half - skew, middle + half
+
+    @override
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """The sketch's: candidates collide, by the same few functions in all reports, and theirs are not bounded."""
+        return self.sketch.bounded_sums(n, counters, counts)
 
     # ---- reports and counters: the sketch's
 

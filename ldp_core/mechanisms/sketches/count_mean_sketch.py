@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -31,6 +32,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
@@ -268,6 +270,11 @@ class CountMeanSketch(CountsOnes, CountMean):
     def ones_chances(self) -> F64:
         p, q = self.bucket_probability
         return chances_of_ones(self.width, [1], float(p), float(q))
+
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """How often each function's bits were 1."""
+        p, q = (float(x) / self.hashes for x in self.bucket_probability)
+        return (Sums(counters, n, Part(q, p, 0.0, 1.0)),)
 
     @override
     def table(self, counters: I64) -> I64:

@@ -14,15 +14,17 @@ n ((e^eps + 1) / (e^eps - 1))^2 (m / (m - 1))^2, and what collisions add to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import I64, U64, Codes
+from ldp_core.estimates.plausibility import Part, Sums
+from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import count_numbers, walsh_hadamard
@@ -139,6 +141,12 @@ class HadamardCountMeanSketch(CountMean):
     def is_possible(self, n: int, counts: I64) -> bool:
         """Each report counts once."""
         return super().is_possible(n, counts) and bool(counts.sum() == n)
+
+    @override
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """How often each function and column was reported, with 1 and with 0."""
+        p, cells = float(fraction(self._agree)), self.hashes * self.width
+        return (Sums(counters, n, Part((1 - p) / cells, p / cells, 0.0, 1.0)),)
 
     @override
     def table(self, counters: I64) -> I64:

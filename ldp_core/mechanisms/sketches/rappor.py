@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, ReportError
+from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact import bloom
 from ldp_core.exact.arrays import F64, I64, U8, U64, Codes
 from ldp_core.exact.arrow import as_arrow
@@ -326,6 +327,17 @@ class Rappor(CountsOnes, FilterSketch):
         """Cohorts add up to n, and none has more 1s of a bit than reports."""
         table = counts.reshape(self.cohorts, 1 + self.bits)
         return super().is_possible(n, counts) and bool(table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
+
+    @override
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """How often each bit of each cohort was 1."""
+        table = counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+        ones = table[..., 1:].reshape(*counters.shape[:-1], -1)
+        return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), self._bit_part),)
+
+    @cached_property
+    def _bit_part(self) -> Part:
+        return Part(min(self.p_star, self.q_star), max(self.p_star, self.q_star), 0.0, 1.0)
 
     @override
     def support_of(self, counters: I64, codes: Codes) -> I64:
