@@ -153,12 +153,12 @@ def histograms(
     parts = []
     for name, mechanism in plan.oracles.items():
         entries = histogram(
-            cs.by_name(name).alias("entry"),
+            cs.by_name(name),
             mechanism,
             confidence=confidence,
             simultaneous=simultaneous,
             consistency=consistency,
-        )
+        ).alias("entry")
         aggregates = [entries, pl.len().cast(pl.Int64).alias("n")]
         grouped = lazy.group_by(keys).agg(aggregates).sort(keys) if keys else lazy.select(aggregates)
         entry = grouped.explode("entry").unnest("entry").with_columns(pl.col("value").cast(pl.String))

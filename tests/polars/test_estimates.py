@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import polars as pl
 import pytest
@@ -13,6 +14,8 @@ from ldp_core import (
     HadamardCountMeanSketch,
     HeavyHitters,
     Hybrid,
+    LdpWarning,
+    OneBitMean,
     ParameterError,
     Prefixes,
     PrivacyPlan,
@@ -134,3 +137,37 @@ def test_options_of_heavy_hitters_are_checked_before_anything_runs(wrong):
             pl.col("word").ldp.heavy_hitters(mechanism, **wrong)
     with pytest.raises(ParameterError, match="HeavyHitters"):
         pl.col("word").ldp.heavy_hitters(RR, k=2)
+
+
+# ---- estimates that no data give
+
+
+FLAG = RandomizedResponse(epsilon=1.0)
+UNPERTURBED = pl.DataFrame({"x": [True] * 6000, "g": [1, 2, 3] * 2000})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda f: f.select(X.ldp.histogram(FLAG)),
+        lambda f: f.group_by("g").agg(X.ldp.histogram(FLAG)),
+        lambda f: f.select(X.ldp.tally(FLAG)).select(X.ldp.estimate(FLAG)),
+        lambda f: f.select(X.ldp.mean(OneBitMean((0, 1), epsilon=1.0))),
+        lambda f: f.ldp.histograms(PrivacyPlan({"x": FLAG})),
+    ],
+    ids=["histogram", "groups", "tallies", "mean", "frame"],
+)
+def test_values_that_were_never_perturbed_are_noticed_once_a_call(query, run):
+    with pytest.warns(LdpWarning, match="column 'x': implausible for .*never perturbed") as caught:
+        run(UNPERTURBED, query)
+    assert len(caught) == 1
+
+
+def test_the_warning_can_be_made_an_error():
+    with warnings.catch_warnings(action="error", category=LdpWarning), pytest.raises(LdpWarning, match="column 'x'"):
+        UNPERTURBED.select(X.ldp.histogram(FLAG))
+
+
+def test_reports_are_not_suspected():
+    with warnings.catch_warnings(action="error", category=LdpWarning):
+        UNPERTURBED.ldp.perturb(PrivacyPlan({"x": FLAG})).ldp.histograms(PrivacyPlan({"x": FLAG}))

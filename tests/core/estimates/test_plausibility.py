@@ -1,0 +1,297 @@
+"""Estimates that no data give are called so, with the likely mistake; those of honest reports are not."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from ldp_core import (
+    DBitFlip,
+    Hybrid,
+    Keyed,
+    LdpWarning,
+    LocalHashing,
+    LongitudinalUnaryEncoding,
+    OneBitMean,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    SquareWave,
+    StochasticRounding,
+    SubsetSelection,
+    SummationHistogramEncoding,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_core.estimates.distribution import Distributing, DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
+from ldp_core.estimates.histogram import Counting, HistogramEstimate
+from ldp_core.estimates.mean import Averaging, MeanEstimate
+from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, distances, listening
+
+from ..examples import DRAWN, EVERY, noise_for, some_values
+
+N = 20_000
+
+
+def estimates_of(m):
+    """Every kind of estimate that a mechanism offers."""
+    found = []
+    found += [HistogramEstimate()] if isinstance(m, Counting) else []
+    found += [MeanEstimate()] if isinstance(m, Averaging) else []
+    found += [DistributionEstimate()] if isinstance(m, Distributing) else []
+    found += [HeavyHittersEstimate(5)] if isinstance(m, Searching) else []
+    return found
+
+
+def doubts(m, tally):
+    """What is said of each kind of estimate of a tally."""
+    said = []
+    for estimate in estimates_of(m):
+        with listening() as heard:
+            estimate.result(m, tally)
+        assert len(heard) <= 1
+        said += heard
+    return said
+
+
+def reports_of(name, m, n, *, alike):
+    """Reports of n records, all of one value or of all values in turn."""
+    values = some_values(m, n)
+    if alike:
+        values = values.take(pa.array(np.zeros(n, np.int64)))
+    if name in DRAWN:
+        plan = PrivacyPlan({str(k): m for k in range(m.columns)})
+        columns = dict.fromkeys(plan.columns, values)
+        return plan.perturb_columns(columns, None, packed=False)["0"]
+    return m.perturb(values, randomness=noise_for(m, n))
+
+
+# ---- honest reports
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_honest_reports_of_every_mechanism_are_plausible(name):
+    m = EVERY[name]
+    for n in (0, 1, 50, 3000):
+        for alike in (True, False):
+            tally = m.tally(reports_of(name, m, n, alike=alike))
+            with listening() as heard:
+                for estimate in estimates_of(m):
+                    if not isinstance(estimate, DistributionEstimate):  # the same question, and slow
+                        estimate.result(m, tally)
+            assert heard == []
+
+
+def first_alarm(part, n, totals):
+    """The least total above the mean of which a warning comes."""
+    [outside] = distances([Sums(totals[:, None], n, part)])
+    return totals[np.flatnonzero((outside > 0) & (totals > n * part.high))[0]]
+
+
+@pytest.mark.parametrize("n", [20, 100, 1000, 10**5])
+@pytest.mark.parametrize(("low", "high"), [(0.25, 0.75), (0.001, 0.5), (0.27, 0.5), (1e-5, 2e-5), (0.5, 0.9999)])
+def test_the_chance_of_a_false_alarm_is_what_it_should_be(low, high, n):
+    """By the exact tails of binomials, for the data that are the nearest to an alarm; and it is not far below."""
+    part, totals = Part(low, high, 0.0, 1.0), np.arange(n + 1)
+    if high**n > FALSE_ALARMS:
+        assert not distances([Sums(totals[-1:, None], n, part)])[0].any()
+        return
+    first = first_alarm(part, n, totals)
+    assert stats.binom.sf(first - 1, n, high) <= FALSE_ALARMS / 2
+    assert stats.binom.sf(first - 2 - 0.05 * (first - n * high), n, high) > FALSE_ALARMS / 2000  # the bound is near
+    down = Part(1 - high, 1 - low, 0.0, 1.0)  # the mirror image
+    [outside] = distances([Sums((n - totals)[:, None], n, down)])
+    assert totals[np.flatnonzero((outside > 0) & (totals > n * high))[0]] == first
+
+
+def test_wide_parts_have_a_bound_of_their_own():
+    """Laplace entries: the exact distribution of a sum of 40, by convolution, which is without cancellation."""
+    m, n = SummationHistogramEncoding(range(5), epsilon=1.0), 40
+    low, entry = m.entries[0], np.array(m._weights[1], float) / 2.0**64
+    entries = np.array([1.0])
+    for _ in range(n):
+        entries = np.convolve(entries, entry)
+    sums = n * low + np.arange(len(entries))
+    counts = (sums - n * m.q) / m.rates.difference
+    [outside] = distances([Sums(counts[:, None], n, m.count_part)])
+    below = (outside > 0) & (counts < 0)  # of a value that nobody has
+    assert 0 < entries[below].sum() <= FALSE_ALARMS / 2
+
+
+def test_a_bound_that_is_too_narrow_would_be_found():
+    """The planted fault: p and q less apart than they are."""
+    m = UnaryEncoding(range(5), epsilon=1.0)
+    tally = m.tally(m.perturb(np.zeros(N, int)))
+    counts = m.estimate(tally).counts
+    [right] = distances([Sums(counts, N, m.count_part)])
+    [wrong] = distances([Sums(counts, N, Part(0.0, 0.85, m.count_part.least, m.count_part.greatest))])
+    assert right == 0
+    assert wrong > 6
+
+
+# ---- planted mistakes
+
+
+def moved(tally, m):
+    """A tally of another mechanism's reports, read as those of ``m``."""
+    return Tally(tally.n, tally.counters, m.fingerprint)
+
+
+def keyed(n=N):
+    return Keyed(Secret.from_seed(1), np.arange(n), column="x")
+
+
+RAW_FLAGS = np.arange(N) % 100 < 3
+NUMBERS = np.full(N, 20.0)
+
+
+def one_hot(d):
+    return np.eye(d, dtype=bool)[np.arange(N) % d]
+
+
+RR, OUE = RandomizedResponse(epsilon=1.0), UnaryEncoding(range(20), epsilon=1.0)
+SUE = UnaryEncoding(range(20), epsilon=1.0, variant="symmetric")
+SAMPLED = PrivacyPlan.sampled({"a": [False, True], "b": [False, True]}, epsilon=1.0)["a"]
+LUE = LongitudinalUnaryEncoding(range(20), epsilon_infinity=2.0, epsilon_1=1.0)
+
+
+def unperturbed_codes(m):
+    """The symbols that stand for the numbers themselves."""
+    return np.full(N, m.symbols // 5, m.reports.dtype)
+
+
+MISTAKES = {
+    "raw flags": (RR, lambda: RR.tally(RAW_FLAGS)),
+    "raw integers": (
+        RandomizedResponse(range(10), epsilon=1.0),
+        lambda: RandomizedResponse(range(10), epsilon=1.0).tally(np.zeros(N, int)),
+    ),
+    "raw one-hot vectors": (OUE, lambda: OUE.tally(one_hot(20))),
+    "raw one-hot vectors, symmetric": (SUE, lambda: SUE.tally(one_hot(20))),
+    "raw one-hot vectors, longitudinal": (LUE, lambda: LUE.tally(one_hot(20))),
+    "raw entries": (
+        SummationHistogramEncoding(range(20), epsilon=1.0),
+        lambda: SummationHistogramEncoding(range(20), epsilon=1.0).tally(np.full((N, 20), 2, np.int8)),
+    ),
+    "raw flags of a sampled column": (SAMPLED, lambda: SAMPLED.tally(pa.array(RAW_FLAGS))),
+    "every record answers": (SAMPLED, lambda: SAMPLED.tally(pa.array(np.arange(N) % 2 == 0))),
+    "another epsilon of vectors": (OUE, lambda: moved(_made(UnaryEncoding(range(20), epsilon=2.0)), OUE)),
+    "a slightly other epsilon of vectors": (OUE, lambda: moved(_made(UnaryEncoding(range(20), epsilon=1.1)), OUE)),
+    "another variant": (OUE, lambda: moved(_made(SUE), OUE)),
+    "a larger epsilon of flags": (RR, lambda: moved(_made(RandomizedResponse(epsilon=2.0), RAW_FLAGS), RR)),
+    "a larger epsilon of sets": (
+        SubsetSelection(range(20), epsilon=0.2, k=9),
+        lambda: moved(
+            _made(SubsetSelection(range(20), epsilon=1.0, k=9), [3] * N), SubsetSelection(range(20), epsilon=0.2, k=9)
+        ),
+    ),
+    "a larger epsilon of hashes": (
+        LocalHashing(range(20), epsilon=1.0, variant="binary"),
+        lambda: moved(
+            _made(LocalHashing(range(20), epsilon=2.0, variant="binary"), [3] * N),
+            LocalHashing(range(20), epsilon=1.0, variant="binary"),
+        ),
+    ),
+    "a larger epsilon of some bits": (
+        DBitFlip(range(20), epsilon_infinity=1.0, bits=4),
+        lambda: moved(
+            DBitFlip(range(20), epsilon_infinity=4.0, bits=4).tally(
+                DBitFlip(range(20), epsilon_infinity=4.0, bits=4).perturb([3] * N, randomness=keyed())
+            ),
+            DBitFlip(range(20), epsilon_infinity=1.0, bits=4),
+        ),
+    ),
+    "numbers as they are": (
+        Hybrid((0, 100), epsilon=1.0),
+        lambda: Hybrid((0, 100), epsilon=1.0).tally(unperturbed_codes(Hybrid((0, 100), epsilon=1.0))),
+    ),
+    "buckets as they are": (
+        SquareWave((0, 100), epsilon=1.0, buckets=64),
+        lambda: SquareWave((0, 100), epsilon=1.0, buckets=64).tally(
+            unperturbed_codes(SquareWave((0, 100), epsilon=1.0, buckets=64))
+        ),
+    ),
+    "bits as they are": (
+        OneBitMean((0, 10), epsilon=1.0),
+        lambda: OneBitMean((0, 10), epsilon=1.0).tally(RAW_FLAGS),
+    ),
+    "another epsilon of rounded numbers": (
+        StochasticRounding((0, 100), epsilon=1.0),
+        lambda: moved(
+            _made(StochasticRounding((0, 100), epsilon=3.0), NUMBERS), StochasticRounding((0, 100), epsilon=1.0)
+        ),
+    ),
+    **{
+        f"the same report of all, {name}": (
+            EVERY[name],
+            lambda m=EVERY[name]: m.tally(m.perturb(some_values(m, 1)).take(pa.array(np.zeros(N, int)))),
+        )
+        for name in EVERY
+        if name
+        in ("HR", "PGR", "HPGR", "BHR", "CMS over candidates", "HCMS over candidates", "heavy hitters", "OLH", "FLH")
+    },
+}
+
+
+def _made(m, values=None):
+    return m.tally(m.perturb(np.arange(N) % 20 if values is None else values))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_planted_mistakes_are_found(name):
+    m, tally = MISTAKES[name]
+    said = doubts(m, tally())
+    assert len(said) == len(estimates_of(m))
+    assert all(f"implausible for {m.title}, epsilon" in text and "never perturbed" in text for text in said)
+
+
+def test_raw_flags_are_as_many_standard_errors_off_as_arithmetic_says():
+    """97 % say no, of which e / (e + 1) is the most that reports can: by hand."""
+    p = math.e / (math.e + 1)
+    expected = (0.97 * N - N * p) / math.sqrt(N * p * (1 - p))
+    assert round(expected) == 76
+    [said] = doubts(RR, RR.tally(RAW_FLAGS))
+    assert f"which is {expected:,.0f} standard errors away from anything possible" in said
+
+
+def test_counts_that_add_up_to_twice_the_records():
+    """20,000 vectors with a share of 1s that is that of a smaller epsilon."""
+    other = UnaryEncoding(range(20), epsilon=0.8)
+    tally = moved(_made(other), OUE)
+    with pytest.warns(LdpWarning):
+        total = OUE.estimate(tally).counts.sum()
+    expected = N * (other.q - OUE.q) * 19 / (OUE.p - OUE.q) + N  # what wrong bits add
+    assert total == pytest.approx(expected, rel=0.05)
+    assert total > 1.9 * N
+    [said] = doubts(OUE, tally)
+    assert "no reports add up to this" in said or "no values make reports say this" in said
+
+
+# ---- who is told
+
+
+def test_it_is_said_once_a_call_with_the_place_of_the_call():
+    with pytest.warns(LdpWarning) as caught:
+        RR.estimate(RR.tally(RAW_FLAGS))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    n, counters = np.full(50, N), np.tile(RR.tally(RAW_FLAGS).counters, (50, 1))
+    counters[:20] = N // 2
+    with pytest.warns(LdpWarning, match="so it is in 30 of 50 estimates") as caught:
+        HistogramEstimate().table(RR, n, counters)
+    assert len(caught) == 1
+    m = OneBitMean((0, 10), epsilon=1.0)
+    with pytest.warns(LdpWarning, match="so it is in 30 of 50 estimates"):
+        MeanEstimate().table(m, n, counters)
+
+
+def test_the_warning_is_no_error_of_ours_and_can_be_made_one():
+    assert str(LdpWarning("text")) == "text"
+    with warnings.catch_warnings(action="error", category=LdpWarning), pytest.raises(LdpWarning, match="implausible"):
+        RR.estimate(RR.tally(RAW_FLAGS))
