@@ -16,6 +16,8 @@ from ldp_core import DtypeError, PlanError, PrivacyPlan
 class WriteReports(beam.PTransform[Any, Any]):
     """Batches of reports into Parquet files with their plan, which Polars (`ldp_polars.read_plan`) and Beam read.
 
+    Text is written as text: of a dictionary Polars could not tell that it holds reports.
+
     Elements are the ``pyarrow.RecordBatch`` (or Table) of ``Perturb(plan)``, perhaps filtered, sliced or read from a
     message. Every batch must say of each planned column that it holds reports of the plan's mechanism; see
     `PrivacyPlan.check_reports`. Of single records (dict, ``beam.Row``) nothing says so: perturb batches, or make
@@ -54,7 +56,11 @@ class WriteReports(beam.PTransform[Any, Any]):
         if not isinstance(plan, PrivacyPlan):
             raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
         self._plan = plan
-        self._schema = plan.with_proof(plan.schema(schema, packed=packed), seeded=plan.seed is not None)
+        names = plan.schema(schema, packed=packed)
+        plain = pa.schema(
+            f.with_type(pa.string()) if f.name in plan.columns and pa.types.is_dictionary(f.type) else f for f in names
+        )
+        self._schema = plan.with_proof(plain, seeded=plan.seed is not None)
         self._write = WriteToParquetBatched(
             file_path_prefix, self._schema, **{"file_name_suffix": ".parquet", **options}
         )
@@ -83,7 +89,9 @@ def _checked(reports: Any, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
     plan.check_columns(reports.schema.names)
     plan.check_reports(reports.schema)
     table = reports if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])
-    columns = [_of_type(table[field.name], field.type) for field in schema]
+    columns = [
+        _of_type(table[field.name], field.type) if field.name in plan.columns else table[field.name] for field in schema
+    ]
     wrong = [field.name for field, column in zip(schema, columns, strict=True) if column.type != field.type]
     if wrong:
         raise PlanError(f"columns {wrong} are of other types than schema= and packed= say")
@@ -91,6 +99,6 @@ def _checked(reports: Any, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
 
 
 def _of_type(reports: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
-    """Text as a dictionary, if it should be one, as it is not in the reports of Polars; all else as it is."""
-    text = pa.types.is_string(reports.type) or pa.types.is_large_string(reports.type)
-    return reports.cast(to) if text and pa.types.is_dictionary(to) else reports
+    """Text of the one type: it is a dictionary in the reports of the core, and large in those of Polars."""
+    text = pa.types.is_dictionary(reports.type) or pa.types.is_large_string(reports.type)
+    return reports.cast(to) if text and pa.types.is_string(to) else reports

@@ -12,7 +12,7 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_beam.io import WriteReports
-from ldp_core import Domain, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, MechanismMismatchError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..beam.helpers import run
 
@@ -84,4 +84,7 @@ def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
         _ = reports | WriteReports(str(tmp_path / "reports"), PLAN, batch.schema, packed=packed, **options)
     path = tmp_path / "reports.parquet"
     assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata) == PLAN
+    with pytest.raises(MechanismMismatchError, match=r"\['os', 'wide', 'text', 'crashed', 'hour'\] hold reports"):
+        pl.scan_parquet(path).ldp.perturb(PLAN)
+    pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", PLAN)
     check_counts(path)
