@@ -127,8 +127,8 @@ def distances(sums: Sequence[Sums]) -> list[F64]:
     0 where that may well be chance; one 0 for all tallies if it may be for all of them.
 
     >>> coin = Part(0.25, 0.75, 0.0, 1.0)  # heads: how many of 100?
-    >>> [d.round(1).tolist() for d in distances([Sums(np.array([[80], [98]]), 100, coin)])]
-    [[0.0, 5.3]]
+    >>> [d.round(1).tolist() for d in distances([Sums(np.array([[80], [100]]), 100, coin)])]
+    [[0.0, 5.8]]
     """
     tests = 2 * sum(s.totals.shape[-1] for s in sums)
     enough = math.log(max(tests, 1) / FALSE_ALARMS)

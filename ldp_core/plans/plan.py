@@ -496,7 +496,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         single records, in CSV. If they are raw values, they travel as reports from here on.
 
         Args:
-            data: the plan's columns and no others, each of the type of the plan's reports; text may be plain.
+            data: the plan's columns and no others, each of the type of the plan's reports; text may be plain text.
 
         Raises:
             PlanError: a column is missing, is not the plan's, or of another type.
@@ -510,19 +510,15 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         """
         self.check_columns(data.schema.names)
         self._check_no_others(data.schema.names)
-        schema = data.schema
         for name, m in self.columns.items():
             fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
-            at = schema.get_field_index(name)
-            got = schema.field(at).type
-            if pa.types.is_dictionary(fits[0]) and (pa.types.is_string(got) or pa.types.is_large_string(got)):
-                schema = schema.set(at, schema.field(at).with_type(fits[0]))
-            elif got not in fits:
+            fits += [pa.string(), pa.large_string()] if pa.types.is_dictionary(fits[0]) else []
+            if (got := data.schema.field(name).type) not in fits:
                 raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
         warnings.warn(
             f"assume_reports: nothing proves that columns {list(self.columns)} are reports of this plan", LdpWarning, 2
         )
-        return data.cast(self.with_proof(schema, seeded=self.seed is not None))
+        return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
 
     def perturb(
         self,

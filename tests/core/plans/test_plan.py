@@ -9,6 +9,8 @@ import tomllib
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from ldp_core import (
     Domain,
     DomainError,
     DtypeError,
+    LdpWarning,
     MechanismMismatchError,
     PlanError,
     PrivacyPlan,
@@ -337,3 +340,68 @@ def test_a_batch_that_says_it_holds_reports_is_not_perturbed_again():
     reports = plan.perturb(pa.record_batch({"os": ["ios", "web"]}), packed=False)
     with pytest.raises(MechanismMismatchError, match="the plan in the data's metadata; do not perturb them again"):
         PrivacyPlan({"os": RandomizedResponse(range(4), epsilon=1.0)}).perturb(reports)
+
+
+# ---- what proves that columns are reports
+
+
+PROVED = PrivacyPlan({"os": RandomizedResponse(AB, epsilon=1.0), "app": UnaryEncoding(AB, epsilon=1.0)}, keep=["day"])
+EVENTS = pa.record_batch({"os": AB * 4, "app": AB * 4, "day": range(8), "user": range(8)})
+
+
+def through_a_file(batch, path):
+    pq.write_table(pa.Table.from_batches([batch]), path)
+    return pq.read_table(path).combine_chunks().to_batches()[0]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_proof_stays_with_the_reports(packed, tmp_path):
+    """Text is a dictionary, whose field has no extension type but a key of its own."""
+    reports = PROVED.perturb(EVENTS, packed=packed)
+    table = pa.Table.from_batches([reports, reports])
+    for same in (
+        reports.slice(2, 3),
+        reports.filter(pa.array([True, False] * 4)),
+        reports.take(pa.array([1, 1])),
+        reports.select(["app", "day"]),
+        pa.concat_batches([reports, reports]),
+        table.sort_by("day"),
+        table.filter(pc.field("day") > 3),
+        pa.ipc.open_stream(_stream(reports)).read_next_batch(),
+        through_a_file(reports, tmp_path / "reports.parquet"),
+        pickle.loads(pickle.dumps(reports)),
+    ):
+        PROVED.check_reports(same.schema)
+        with pytest.raises(MechanismMismatchError, match="again"):
+            PrivacyPlan(PROVED.columns).perturb(same)
+    for name in PROVED.columns:
+        alone = pa.record_batch({name: reports[name]}, schema=pa.schema([reports.schema.field(name)]))
+        with pytest.raises(MechanismMismatchError, match="says their type; do not perturb them again"):
+            PrivacyPlan({name: PROVED[name]}).perturb(alone)
+
+
+def _stream(batch):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
+
+
+def test_seeded_noise_is_in_the_proof():
+    for reports in (
+        PROVED.seeded(1).perturb(EVENTS, id=EVENTS["user"]),
+        PROVED.perturb(EVENTS, key=Secret.from_seed(1), id=EVENTS["user"]),
+    ):
+        PROVED.seeded(1).check_reports(reports.schema)
+        with pytest.raises(PlanError, match="seeded reports, which are not private"):
+            PROVED.check_reports(reports.schema)
+    PROVED.check_reports(PROVED.perturb(EVENTS, key=Secret.generate(), id=EVENTS["user"]).schema)
+
+
+def test_assumed_reports_may_be_plain_text():
+    for kind in (pa.string(), pa.large_string(), PROVED["os"].reports.arrow_type()):
+        rows = PROVED.perturb(EVENTS).replace_schema_metadata(None)
+        rows = rows.set_column(0, "os", rows["os"].cast(pa.string()).cast(kind)).set_column(1, "app", rows["app"])
+        with pytest.warns(LdpWarning, match="nothing proves") as caught:
+            PROVED.check_reports(PROVED.assume_reports(rows).schema)
+        assert caught[0].filename == __file__
