@@ -28,13 +28,14 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.estimates import plausibility
 from ldp_core.estimates.distribution import Distributing, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
 from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, distances, listening
 
-from ..examples import DRAWN, EVERY, noise_for, some_values
+from ..examples import ALONE, DRAWN, EVERY, noise_for, some_values
 
 N = 20_000
 
@@ -78,14 +79,46 @@ def reports_of(name, m, n, *, alike):
 @pytest.mark.parametrize("name", EVERY)
 def test_honest_reports_of_every_mechanism_are_plausible(name):
     m = EVERY[name]
-    for n in (0, 1, 50, 3000):
+    for n in (0, 1, 3000):
         for alike in (True, False):
             tally = m.tally(reports_of(name, m, n, alike=alike))
             with listening() as heard:
+                if isinstance(m, Searching):
+                    plausibility.watch(m, tally.n, tally.counters)
                 for estimate in estimates_of(m):
-                    if not isinstance(estimate, DistributionEstimate):  # the same question, and slow
+                    if not isinstance(estimate, (DistributionEstimate, HeavyHittersEstimate)):  # slow, and the same
                         estimate.result(m, tally)
             assert heard == []
+
+
+TALLIES, RECORDS = 150, 200
+
+
+def alarms(m):
+    """How many of 150 tallies of 200 people with one value each give an alarm."""
+    n = TALLIES * RECORDS
+    native = m.reports.from_arrow(reports_of("", m, n, alike=True))
+    counters = m.count_reports(native, np.repeat(np.arange(TALLIES), RECORDS), TALLIES)
+    counts = m.debias(np.full((TALLIES, 1), RECORDS), counters)[0] if isinstance(m, Counting) else None
+    found = distances(m.bounded_sums(np.full((TALLIES, 1), RECORDS), counters, counts))
+    return np.count_nonzero(np.maximum.reduce(np.broadcast_arrays(np.zeros(TALLIES), *found)))
+
+
+@pytest.mark.parametrize("name", [name for name in ALONE if name not in ("heavy hitters", "RAPPOR over candidates")])
+def test_an_alarm_that_may_be_false_as_often_as_one_time_in_five_is_not_false_more_often(name, monkeypatch):
+    """The same bounds at a level that can be seen."""
+    monkeypatch.setattr(plausibility, "FALSE_ALARMS", 0.2)
+    check = stats.binomtest(int(alarms(ALONE[name])), TALLIES, 0.2, alternative="greater")
+    assert check.pvalue > 1e-9
+
+
+def test_false_alarms_would_be_seen(monkeypatch):
+    """The planted fault: each of 82 tests is as often false as all together may be, and p less than it is."""
+    monkeypatch.setattr(plausibility, "FALSE_ALARMS", 0.2 * 2 * 41)
+    m = ALONE["SUE wide"]
+    monkeypatch.setitem(m.__dict__, "count_part", Part(0.0, 0.97, m.count_part.least, m.count_part.greatest))
+    check = stats.binomtest(int(alarms(m)), TALLIES, 0.2, alternative="greater")
+    assert check.pvalue < 1e-9
 
 
 def first_alarm(part, n, totals):
