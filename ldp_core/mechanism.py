@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ldp_core.accounting.shuffling import Levels, amplified
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
-from ldp_core.exact.arrays import Bools, Codes
+from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless, rounded_up
 from ldp_core.exact.probability import log_above
@@ -34,7 +34,7 @@ from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import Declared, check_integer, check_open
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, ReportFormat
-from ldp_core.tally import Tally
+from ldp_core.tally import MOST, Counts, Tally
 
 
 class Outlook(NamedTuple):
@@ -418,7 +418,7 @@ class Mechanism(Declared, ABC):
         """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""
         return Outlook()
 
-    def check_tally(self, tally: Tally) -> None:
+    def check_tally(self, tally: Counts) -> None:
         """Raise `MechanismMismatchError` unless a tally is of this mechanism, or `ReportError` if it cannot be."""
         if tally.fingerprint != self.fingerprint:
             raise MechanismMismatchError(
@@ -429,12 +429,84 @@ class Mechanism(Declared, ABC):
             raise MechanismMismatchError(
                 f"the tally has {tally.counters.size} counts, this mechanism's have {self.counters}"
             )
-        if not self.is_possible(tally.n, tally.counters):
-            raise ReportError(f"the tally's counts cannot be those of {tally.n} reports of this mechanism")
+        if not 0 <= tally.n <= self.most_reports or not self.is_possible(np.array(tally.n), tally.counters):
+            raise ReportError(
+                f"the tally's counts cannot be those of {tally.n} reports of this mechanism: "
+                "it is damaged or forged, leave it out"
+            )
 
-    def is_possible(self, n: int, counts: npt.NDArray[np.int64]) -> bool:
-        """Whether these can be the counters of n reports; here, whether each is in [0, n]."""
-        return not counts.size or bool(0 <= counts.min() <= counts.max() <= n)
+    def check_counts(self, n: I64, counters: I64, *, column: str = "tallies") -> None:
+        """`check_tally` of many tallies at once, each by itself.
+
+        Args:
+            n: numbers of reports, int64[k].
+            counters: int64[k, counters].
+            column: what to call the tallies in an error message.
+
+        Raises:
+            ReportError: the counters of some cannot be those of n reports of this mechanism.
+        """
+        known = (n >= 0) & (n <= self.most_reports)
+        wrong = len(n) - int(np.count_nonzero(known & self.is_possible(n, counters)))
+        if wrong:
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(n)} tallies have counts that no n reports of this mechanism "
+                "have: they are damaged or forged, leave them out"
+            )
+
+    def check_total(self, n: int) -> None:
+        """Raise `ReportError` if these are more than `most_reports`, what all tallies together may have."""
+        if n > self.most_reports:
+            raise ReportError(
+                f"tallies of this mechanism can be added up to at most {self.most_reports} reports, and these have {n}"
+            )
+
+    def merge(self, tallies: Iterable[Tally]) -> Tally:
+        """The sum of tallies, each of which is checked by itself: one forged tally cannot hide behind the others.
+
+        Use it, and not ``+``, for tallies that come from outside. Without tallies it is the empty one.
+
+        Raises:
+            MechanismMismatchError: a tally is another mechanism's.
+            ReportError: a tally's counters cannot be those of its n reports; all together are more than `most_reports`.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(epsilon=1.0)
+        >>> honest = m.tally([True, False, True])
+        >>> m.merge([honest, honest]).n
+        6
+        >>> m.merge([honest, Tally(1, -honest.counters, m.fingerprint)])  # it would take the honest one's counts away
+        Traceback (most recent call last):
+        ldp_core.errors.ReportError: the tally's counts cannot be those of 1 reports of this mechanism: it is damaged \
+or forged, leave it out
+        """
+        total = self.empty_tally()
+        for tally in tallies:
+            self.check_tally(tally)
+            self.check_total(total.n + tally.n)
+            total += tally
+        return total
+
+    @property
+    def most_reports(self) -> int:
+        """The most reports that a tally can hold, so that no sum of its counters is beyond 64 bits: 2^63 / counters."""
+        return MOST // self.counters
+
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Whether these can be the counters of n reports; here, whether each counter is in [0, n].
+
+        A mechanism knows more where it is so: for example that each report counts once.
+
+        Args:
+            n: int64[...], in [0, `most_reports`], so that n times the number of counters is no overflow.
+            counters: int64[..., counters], any numbers.
+
+        Returns:
+            bool[...].
+        """
+        least, most = np.minimum.reduce(counters, axis=-1), np.maximum.reduce(counters, axis=-1)
+        possible: Bools = (least >= 0) & (most <= n)
+        return possible
 
     def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
         """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""

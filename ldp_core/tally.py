@@ -17,7 +17,8 @@ from ldp_core.errors import MechanismMismatchError, ReportError
 from ldp_core.parameters import Declared
 
 _VERSION = 1
-_LIMIT = 1 << 63
+MOST = (1 << 63) - 1
+"""The greatest n, and the greatest counter."""
 _FINGERPRINT = re.compile("[0-9a-f]{16}")
 _HEADER = struct.Struct("<BB16sqI")  # version, bytes a count, fingerprint, n, number of counts
 
@@ -42,12 +43,14 @@ class Tally(Declared):
 
     def __post_init__(self) -> None:
         given = np.asarray(self.counters)
-        if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or not 0 <= self.n < _LIMIT:
+        if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or not 0 <= self.n <= MOST:
             raise ReportError("a tally's n must be an integer, at least 0 and below 2**63")
-        if given.ndim != 1 or given.dtype.kind not in "iu" or int(given.max(initial=0)) >= _LIMIT:
+        if given.ndim != 1 or given.dtype.kind not in "iu" or int(given.max(initial=0)) > MOST:
             raise ReportError("a tally's counters must be a row of integers of 64 bits")
         if not isinstance(self.fingerprint, str) or not _FINGERPRINT.fullmatch(self.fingerprint):
             raise ReportError("a tally's fingerprint must be 16 hexadecimal digits")
+        if not self.n and given.any():
+            raise ReportError("a tally of no reports counts nothing: its counters must be 0, it is damaged or forged")
         counters = np.array(given, np.int64)
         counters.flags.writeable = False
         self._declare(n=int(self.n), counters=counters)
@@ -55,17 +58,24 @@ class Tally(Declared):
     def __add__(self, other: Tally) -> Tally:
         """Add tallies.
 
+        A tally does not know what its counters count: add tallies from outside by `Mechanism.merge`, which checks each.
+
         Raises:
             MechanismMismatchError: they come from different mechanisms.
+            ReportError: a sum is beyond 64 bits.
         """
         if not isinstance(other, Tally):
             return NotImplemented
         check_same_mechanism(self, other)
-        return Tally(self.n + other.n, self.counters + other.counters, self.fingerprint)
+        counters = self.counters + other.counters
+        wrapped = (counters ^ self.counters) & (counters ^ other.counters)  # negative: both have the other sign
+        if wrapped.min(initial=0) < 0 or self.n + other.n > MOST:
+            raise ReportError("the sum of these tallies is beyond 64 bits: one of them is damaged or forged")
+        return Tally(self.n + other.n, counters, self.fingerprint)
 
     @staticmethod
     def merge(tallies: Iterable[Tally]) -> Tally:
-        """The sum of at least one tally."""
+        """The sum of at least one tally; of those from outside see `Mechanism.merge`."""
         return reduce(Tally.__add__, tallies)
 
     def __eq__(self, other: object) -> bool:
@@ -132,6 +142,11 @@ class Tally(Declared):
 
 class Counts(Protocol):
     """What a `Tally` and an accumulator of one have in common."""
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        ...
 
     @property
     def fingerprint(self) -> str:

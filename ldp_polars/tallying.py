@@ -49,6 +49,8 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
 
     Raises:
         MechanismMismatchError: when run: a tally is another mechanism's.
+        ReportError: when run: a tally's counters cannot be those of its n reports, whatever the others are; or all
+            together have more reports than `Mechanism.most_reports`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -94,7 +96,9 @@ class _MergeTallies:
         """Tallies -> their sum."""
         [tallies] = inputs
         n, counters = counts(tallies.drop_nulls(), self.mechanism)
-        return _series(tallies.name, Tally(int(n.sum()), counters.sum(axis=0), self.mechanism.fingerprint))
+        total = sum(n.tolist())
+        self.mechanism.check_total(total)
+        return _series(tallies.name, Tally(total, counters.sum(axis=0), self.mechanism.fingerprint))
 
 
 def _series(name: str, tally: Tally) -> pl.Series:
@@ -108,6 +112,7 @@ def counts(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
 
     Raises:
         MechanismMismatchError: they are not this mechanism's.
+        ReportError: some cannot be tallies of n reports.
     """
     if tallies.dtype != tally_dtype(mechanism):
         raise MechanismMismatchError(
@@ -123,4 +128,6 @@ def counts(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
     counters = tallies.struct.field("counters").to_numpy()
     if n.dtype != np.int64 or counters.dtype != np.int64:  # what to_numpy makes of nulls
         raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or counters")
-    return n, counters.reshape(len(tallies), mechanism.counters)
+    counters = counters.reshape(len(tallies), mechanism.counters)
+    mechanism.check_counts(n, counters, column=tallies.name)
+    return n, counters

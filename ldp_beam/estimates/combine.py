@@ -70,8 +70,8 @@ class TallyCombineFn(beam.CombineFn):
     Args:
         mechanism: that made the reports.
 
-    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
-    `ReportError` or `DomainError` for what is not a report.
+    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism, `ReportError` for one
+    that no n reports have, `ReportError` or `DomainError` for what is not a report.
 
     Raises:
         ParameterError: the mechanism is none.
@@ -107,7 +107,7 @@ class TallyCombineFn(beam.CombineFn):
         single = []
         for element in elements:
             if isinstance(element, (Tally, Accumulator)):
-                accumulator.add(element)
+                self._add(accumulator, element)
             elif isinstance(element, (pa.Array, pa.ChunkedArray)):
                 accumulator.add(self._mechanism.tally(element))
             else:
@@ -123,9 +123,16 @@ class TallyCombineFn(beam.CombineFn):
         total = next(rest, None)
         if total is None:
             return self.create_accumulator()
+        self._mechanism.check_tally(total)  # (they come from bytes that the runner kept)
         for other in rest:
-            total.add(other)
+            self._add(total, other)
         return total
+
+    def _add(self, accumulator: Accumulator, other: Tally | Accumulator) -> None:
+        """Add in place what is checked first: no sum shows later that one part of it was forged."""
+        self._mechanism.check_tally(other)
+        self._mechanism.check_total(accumulator.n + other.n)
+        accumulator.add(other)
 
     @override
     def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
@@ -148,8 +155,8 @@ class HistogramCombineFn(TallyCombineFn):
         mechanism: that made the reports.
         confidence, simultaneous, consistency: see `HistogramEstimate`.
 
-    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism,
-    `ReportError` or `DomainError` for what is not a report.
+    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism, `ReportError` for one
+    that no n reports have, `ReportError` or `DomainError` for what is not a report.
 
     Raises:
         ParameterError: bad arguments.

@@ -106,22 +106,25 @@ class ProjectiveSpace:
         total += a * b
         return total
 
-    def most_supported(self, d: int) -> int:
-        """The most of the first ``d`` values that one report supports.
+    def supported(self, d: int) -> tuple[int, int]:
+        """Bounds of how many of the first ``d`` values one report supports; the greatest is one that a report reaches.
+
+        At least as many as are left of all that it supports if none of the other points is a value.
 
         Values with digit 0 are all vectors of the other t - 1 digits, of which a report supports F^(t-2) or none; that
         with the last digit only supports the first F^(t-2). The values without digit 0 are those of the space of one
         dimension less, and a report that supports most of these can be one that supports F^(t-2) with digit 0.
 
         >>> space = ProjectiveSpace(3, 3)
-        >>> [space.most_supported(d) for d in (1, 3, 9, 10, 13)], space.support
-        ([1, 3, 3, 4, 4], 4)
+        >>> [space.supported(d) for d in (1, 3, 9, 10, 13)], space.support
+        ([(0, 1), (0, 3), (0, 3), (1, 4), (4, 4)], 4)
         """
+        least = max(self.support - (self.points - d), 0)
         most, first = 0, self.points - self.support
         while d > 0 and first > 1:  # (of the last value, the highest digit alone, no such report is a supporter)
             most += min(d, first // self.field)
             d, first = d - first, first // self.field
-        return most
+        return least, most
 
     def supporters(self, counts: I64, d: int) -> I64:
         """int64[m, K], how often each report occurs, to int64[m, d], how many support each value.

@@ -152,7 +152,7 @@ def _subset(d: int, epsilon: float) -> int:
 
 
 def _hyperplane(d: int, epsilon: float) -> int:
-    return projective_space(best_field(d, epsilon), d).most_supported(d)
+    return projective_space(best_field(d, epsilon), d).supported(d)[1]
 
 
 # ---- bytes of a report, operations on the server

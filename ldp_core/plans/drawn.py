@@ -34,7 +34,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import Bools, Codes
+from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
@@ -115,6 +115,15 @@ class DrawnColumn(FrequencyOracle):
     def spent_by(self, history: History) -> Spent:
         """The inner mechanism's: of all the columns together, the largest counts."""
         return self.inner.spent_by(history)
+
+    @property
+    @override
+    def most_reports(self) -> int:
+        return self.inner.most_reports
+
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """As of the inner mechanism's reports."""
+        return self.inner.is_possible(n, counters)
 
     def worst_ratio(self) -> Fraction:
         """The inner mechanism's: of the reports of the whole record, see `ldp_core.plans.drawn`."""

@@ -96,10 +96,10 @@ class SampledColumn(DrawnColumn):
         """One for the number of answers, and the inner mechanism's."""
         return 1 + self.inner.counters
 
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """Whether there are at most n answers, and the inner mechanism's counters can be of as many."""
-        answers = int(counts[0])
-        return 0 <= answers <= n and self.inner.is_possible(answers, counts[1:])
+        answers = counters[..., 0]
+        return (answers >= 0) & (answers <= n) & super().is_possible(answers, counters[..., 1:])
 
     def expected_parts(self) -> tuple[list[Any], list[Any]]:
         """Of an answer: the inner mechanism's."""

@@ -185,7 +185,7 @@ def test_values_in_one_hyperplane(field, dimension):
     """Of every number of values, also of fewer than the space is for."""
     space = ProjectiveSpace(field, dimension)
     supported = np.cumsum(space.supporters(np.eye(space.points, dtype=np.int64), space.points), axis=1)
-    most = [space.most_supported(d) for d in range(1, space.points + 1)]
+    most = [space.supported(d)[1] for d in range(1, space.points + 1)]
     assert most == supported.max(axis=0).tolist()
     assert most[-1] == space.support
 
@@ -267,9 +267,9 @@ FAULTS = [
     (SubsetSelection, "supported", (3, 4), "one missing"),
     (UnaryEncoding, "supported", (0, 4), "none"),
     (UnaryEncoding, "supported", (1, 5), "many ones"),
-    (ProjectiveSpace, "most_supported", lambda _, d: d, "PGR, none"),
-    (BlockHadamardResponse, "most_supported", lambda _, values: values - 1, "BHR, uneven blocks"),
-    (HybridProjectiveGeometryResponse, "most_supported", lambda _, values: 1, "HPGR, uneven blocks"),
+    (ProjectiveSpace, "supported", lambda _, d: (0, d), "PGR, none"),
+    (BlockHadamardResponse, "supported_of", lambda _, values: (0, values - 1), "BHR, uneven blocks"),
+    (HybridProjectiveGeometryResponse, "supported_of", lambda _, values: (0, 1), "HPGR, uneven blocks"),
 ]
 
 

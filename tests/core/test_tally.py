@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import LdpError, RandomizedResponse, ReportError, Tally, UnaryEncoding
+from ldp_core import LdpError, MechanismMismatchError, RandomizedResponse, ReportError, Tally, UnaryEncoding
 
 from .examples import AB
 
@@ -135,6 +135,53 @@ def test_counts_that_n_reports_cannot_have(counters):
     assert Tally.from_bytes(tally.to_bytes()) == tally
     with pytest.raises(LdpError, match="cannot be those of 10 reports"):
         m.estimate(tally)
+
+
+def test_no_reports_count_nothing():
+    """Such a tally took the counts of others away, and left their number as it was."""
+    honest = RandomizedResponse(AB, epsilon=1).tally(["a"] * 3)
+    for counters in (-honest.counters, honest.counters):
+        with pytest.raises(ReportError, match="counts nothing"):
+            Tally(0, counters, honest.fingerprint)
+    forged = honest.to_bytes().replace(b"\3" + bytes(7), bytes(8), 1)
+    with pytest.raises(ReportError, match="counts nothing"):
+        Tally.from_bytes(forged)
+
+
+@pytest.mark.parametrize("counters", [[2**62, 0], [0, 2**63 - 1], [-(2**62) - 1, 5]])
+def test_sums_beyond_64_bits_are_refused(counters):
+    """Four of 2^62 were 0."""
+    tally = Tally(9, np.array(counters), "a" * 16)
+    with pytest.raises(ReportError, match="beyond 64 bits"):
+        tally + tally
+    with pytest.raises(ReportError, match="beyond 64 bits"):
+        Tally.merge([tally] * 4)
+
+
+def test_numbers_of_reports_beyond_64_bits_are_refused():
+    tally = Tally(2**62, np.array([0, 0]), "a" * 16)
+    with pytest.raises(ReportError, match="beyond 64 bits"):
+        tally + tally
+
+
+def test_sums_at_the_edge_of_64_bits():
+    one, other = (Tally(9, np.array(c), "a" * 16) for c in ([2**62, -(2**62), 5], [2**62 - 1, -(2**62), -7]))
+    assert (one + other).counters.tolist() == [2**63 - 1, -(2**63), -2]
+
+
+def test_merged_tallies_are_checked_one_by_one():
+    m = RandomizedResponse(AB, epsilon=1)
+    honest = m.tally(["a"] * 3)
+    assert m.merge([]) == m.empty_tally()
+    assert m.merge(iter([honest, m.empty_tally(), honest])) == honest + honest
+    with pytest.raises(ReportError, match="cannot be those of 1 reports"):
+        m.merge([honest, honest, Tally(1, -honest.counters, m.fingerprint)])
+    with pytest.raises(MechanismMismatchError):
+        m.merge([honest, RandomizedResponse(AB, epsilon=2).tally(["a"])])
+    full = Tally(m.most_reports, np.array([m.most_reports, 0]), m.fingerprint)
+    assert m.merge([full]) == full
+    with pytest.raises(ReportError, match="at most 4611686018427387903 reports"):
+        m.merge([full, honest])
 
 
 def test_bytes_of_a_tally_with_another_alphabet():

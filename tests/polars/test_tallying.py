@@ -216,10 +216,27 @@ def test_rolling_tallies(mechanism, run, support):
 
 def test_huge_counts_do_not_wrap():
     m = UnaryEncoding(LABELS, epsilon=1.0)
-    row = {"n": 2**61, "counters": [2**60, 2**61, 0], "fingerprint": m.fingerprint}
+    row = {"n": 2**60, "counters": [2**59, 2**60, 0], "fingerprint": m.fingerprint}
     df = pl.DataFrame({"r": pl.Series([row, row], dtype=tally_dtype(m))})
     merged = df.select(pl.col("r").ldp.merge(m)).item()
-    assert (merged["n"], merged["counters"]) == (2**62, [2**61, 2**62, 0])
+    assert (merged["n"], merged["counters"]) == (2**61, [2**60, 2**61, 0])
+    with pytest.raises(ReportError, match="at most 3074457345618258602 reports"):
+        pl.concat([df, df]).select(pl.col("r").ldp.merge(m))
+
+
+@pytest.mark.parametrize(
+    ("n", "counters"),
+    [(-1, [0, 0, 0]), (0, [-1, -2, 0]), (1, [-1, -2, 0]), (5, [6, 0, 0]), (2**62, [2**62] * 3), (2**63 - 1, [0] * 3)],
+)
+def test_one_forged_tally_does_not_hide_behind_the_others(n, counters):
+    """With n = 1 and counts below 0 it took others' counts away; n = -1 took a report away."""
+    m = UnaryEncoding(LABELS, epsilon=1.0)
+    honest = {"n": 10, "counters": [7, 6, 3], "fingerprint": m.fingerprint}
+    row = {"n": n, "counters": counters, "fingerprint": m.fingerprint}
+    df = pl.DataFrame({"r": pl.Series([honest, row, honest, None], dtype=tally_dtype(m))})
+    for expr in (pl.col("r").ldp.merge(m), pl.col("r").ldp.estimate(m)):
+        with pytest.raises(ReportError, match="column 'r': 1 of 3 tallies"):
+            df.select(expr)
 
 
 # ---- what is no report

@@ -36,7 +36,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.heavy_hitters import Found, HeavyHittersEstimate
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
@@ -188,9 +188,10 @@ class HeavyHitters(Mechanism):
         return count_numbers(reports, groups, n_groups, self.counters)
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report counts once."""
-        return super().is_possible(n, counts) and bool(counts.sum() == n)
+        possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
+        return possible
 
     # ---- what crafted reports can do
 

@@ -29,11 +29,12 @@ from typing_extensions import override
 
 from ldp_core.errors import ReportError
 from ldp_core.estimates.consistency import Rates
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent, memoryless
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
 from ldp_core.mechanisms.oracles.base import codes_of
 from ldp_core.noise.base import Noise
@@ -244,10 +245,12 @@ class DBitFlip(CountsOnes, Longitudinal):
         return counts.reshape(n_groups, self.counters)
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
-        """Each report says something of d buckets, at most once of each."""
-        about = counts.reshape(-1, 2).sum(axis=1)
-        return super().is_possible(n, counts) and bool(about.max() <= n and about.sum() == n * self.bits)
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Each report says something of d buckets, and of none twice."""
+        about = counters[..., ::2] + counters[..., 1::2]
+        possible: Bools = Mechanism.is_possible(self, n, counters) & (about.max(axis=-1) <= n)
+        possible &= about.sum(axis=-1) == n * self.bits
+        return possible
 
 
 @dataclass(frozen=True)

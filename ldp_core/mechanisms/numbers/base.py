@@ -29,7 +29,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Mechanism, Outlook
@@ -264,9 +264,10 @@ class Symbols(Numeric):
         return count_numbers(reports, groups, n_groups, self.symbols)
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report counts once."""
-        return super().is_possible(n, counts) and bool(counts.sum() == n)
+        possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
+        return possible
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:

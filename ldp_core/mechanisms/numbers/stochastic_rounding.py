@@ -209,8 +209,13 @@ class StochasticRounding(Numeric):
         return self.oracle.counters
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
-        return self.oracle.is_possible(n, counts)
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        return self.oracle.is_possible(n, counters)
+
+    @property
+    @override
+    def most_reports(self) -> int:
+        return self.oracle.most_reports
 
     @property
     @override

@@ -25,7 +25,8 @@ from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.estimates.consistency import Rates
-from ldp_core.exact.arrays import F64, I64
+from ldp_core.exact.arrays import F64, I64, Bools
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_open
 from ldp_core.reports import Word
@@ -71,6 +72,30 @@ class BlockReports(FrequencyOracle):
     @abstractmethod
     def block_of(self) -> I64:
         """int64[d]: of each value."""
+
+    @abstractmethod
+    def supported_of(self, values: int) -> tuple[int, int]:
+        """The least and the greatest number of values that a report supports in a block with so many values."""
+
+    @cached_property
+    def _by_block(self) -> tuple[I64, I64, I64, I64, I64]:
+        """Values in order of their blocks; of the blocks that have any: number, first place, and `supported_of`."""
+        order = np.argsort(self.block_of, kind="stable")
+        blocks, first, sizes = np.unique(self.block_of[order], return_index=True, return_counts=True)
+        least, most = np.array([self.supported_of(size) for size in sizes.tolist()]).T
+        return order, blocks, first, least, most
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Each report is in one block, where it supports values of this block only."""
+        d = self.domain.size
+        order, blocks, first, least, most = self._by_block
+        supports, reports = counters[..., order], counters[..., d + blocks]
+        sums, greatest = (add.reduceat(supports, first, axis=-1) for add in (np.add, np.maximum))
+        inside = ((greatest <= reports) & (reports * least <= sums) & (sums <= reports * most)).all(axis=-1)
+        inside &= np.add.reduce(counters[..., d:], axis=-1) == n
+        possible: Bools = Mechanism.is_possible(self, n, counters) & inside
+        return possible
 
     @property
     @override
@@ -130,10 +155,6 @@ class BlockReports(FrequencyOracle):
         """Of X: of a report in the block that does not support the value, of one that does."""
         return -float(self._less), 1 - float(self._less)
 
-    @abstractmethod
-    def most_supported(self, values: int) -> int:
-        """The most values that one report supports, of a block of so many."""
-
     @override
     def extremes(self) -> list[F64]:
         """Of blocks of each size, the report that supports most of its values.
@@ -145,7 +166,7 @@ class BlockReports(FrequencyOracle):
         for size in np.unique(np.bincount(self.block_of)).tolist():
             parts = np.zeros(self.domain.size)
             parts[:size] = low
-            parts[: self.most_supported(size)] = high
+            parts[: self.supported_of(size)[1]] = high
             out.append((parts - self.q) / self.rates.difference)
         return out
 

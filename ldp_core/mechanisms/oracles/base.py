@@ -28,7 +28,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64
+from ldp_core.exact.arrays import F64, I64, Bools
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Outlook
 from ldp_core.parameters import check_integer, check_open
@@ -54,6 +54,14 @@ class FrequencyOracle(Mechanism):
     def counters(self) -> int:
         """D: one a value."""
         return self.domain.size
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Each counter is in [0, n], and their sum what n reports can support."""
+        least, most = self.supported
+        total = np.add.reduce(counters, axis=-1)
+        possible: Bools = super().is_possible(n, counters) & (n * least <= total) & (total <= n * most)
+        return possible
 
     @abstractmethod
     def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:

@@ -88,6 +88,11 @@ class BlockHadamardResponse(BlockReports):
     def block(self) -> Block:
         return Block(self.columns, self.columns // 2, Fraction(self.columns, 4))
 
+    @override
+    def supported_of(self, values: int) -> tuple[int, int]:
+        """As in `HadamardResponse`."""
+        return max(values - self.columns // 2, 0), values
+
     @cached_property
     @override
     def block_of(self) -> I64:
@@ -105,11 +110,6 @@ class BlockHadamardResponse(BlockReports):
         """Of all K columns b/2 support a value."""
         t = fraction(self._force)
         return t + (1 - t) / (2 * self.blocks)
-
-    @override
-    def most_supported(self, values: int) -> int:
-        """The block's column 0 supports all."""
-        return values
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n].

@@ -89,8 +89,8 @@ class HadamardResponse(FrequencyOracle):
     @property
     @override
     def supported(self) -> tuple[int, int]:
-        """Column 0 supports all values; and as q is 1/2, each report moves all counts by as much in sum."""
-        return 0, self.domain.size
+        """Column 0 supports all values, any other one K / 2 of the K rows, of which K - d are no values."""
+        return self.domain.size - self.columns // 2, self.domain.size
 
     @override
     def worst_ratio(self) -> Fraction:

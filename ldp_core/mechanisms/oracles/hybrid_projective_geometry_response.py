@@ -99,6 +99,10 @@ class HybridProjectiveGeometryResponse(BlockReports):
         """A space."""
         return Block(self.space.points, self.space.support, self.space.intersection)
 
+    @override
+    def supported_of(self, values: int) -> tuple[int, int]:
+        return self.space.supported(values)
+
     @cached_property
     @override
     def block_of(self) -> I64:
@@ -113,10 +117,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
     @override
     def own(self) -> Fraction:
         return fraction(self._agree)
-
-    @override
-    def most_supported(self, values: int) -> int:
-        return self.space.most_supported(values)
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of all others in all blocks."""

@@ -111,8 +111,7 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     @property
     @override
     def supported(self) -> tuple[int, int]:
-        """At most as many of the values as lie in one hyperplane."""
-        return 0, self.space.most_supported(self.domain.size)
+        return self.space.supported(self.domain.size)
 
     @override
     def worst_ratio(self) -> Fraction:

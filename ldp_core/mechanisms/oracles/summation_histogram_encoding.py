@@ -249,11 +249,17 @@ class SummationHistogramEncoding(FrequencyOracle):
                 out[of[first]] += np.add.reduceat(np.ascontiguousarray(block.T), first, axis=1, dtype=np.int64).T
         return out
 
+    @property
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def most_reports(self) -> int:
+        return super().most_reports // self.entries[1]
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """N entries each."""
         low, high = self.entries
-        return not counts.size or bool(n * low <= counts.min() and counts.max() <= n * high)
+        possible: Bools = (n * low <= counters.min(axis=-1)) & (counters.max(axis=-1) <= n * high)
+        return possible
 
     @override
     def unlikely(self, reports: Native, false_alarm: float) -> Bools:

@@ -277,8 +277,8 @@ class Candidates(FrequencyOracle):
         return self.sketch.count_reports(reports, groups, n_groups)
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
-        return self.sketch.is_possible(n, counts)
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        return self.sketch.is_possible(n, counters)
 
     # ---- as JSON
 

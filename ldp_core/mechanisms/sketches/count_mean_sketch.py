@@ -33,7 +33,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
 from ldp_core.inputs.open_domain import OpenDomain
@@ -282,9 +282,10 @@ class CountMeanSketch(CountsOnes, CountMean):
         return counters.reshape(*counters.shape[:-1], self.hashes, self.width)
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """A report counts at most once in each column, and for one function."""
-        return not counts.size or bool(counts.min() >= 0 and self.table(counts).max(axis=-1).sum() <= n)
+        possible: Bools = super().is_possible(n, counters) & (self.table(counters).max(axis=-1).sum(axis=-1) <= n)
+        return possible
 
 
 _FUNCTION, _BITS = 0, 1  # lanes of noise

@@ -24,7 +24,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import count_numbers, walsh_hadamard
@@ -138,9 +138,10 @@ class HadamardCountMeanSketch(CountMean):
         return count_numbers(reports, groups, n_groups, self.counters)
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report counts once."""
-        return super().is_possible(n, counts) and bool(counts.sum() == n)
+        possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
+        return possible
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:

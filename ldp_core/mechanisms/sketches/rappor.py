@@ -33,7 +33,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact import bloom
-from ldp_core.exact.arrays import F64, I64, U8, U64, Codes
+from ldp_core.exact.arrays import F64, I64, U8, U64, Bools, Codes
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.composition import Bits, History, Spent, memoised, memoryless
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
@@ -323,10 +323,12 @@ class Rappor(CountsOnes, FilterSketch):
         return chances_of_ones(self.bits, range(1, most + 1), float(q), float(p))
 
     @override
-    def is_possible(self, n: int, counts: I64) -> bool:
+    def is_possible(self, n: I64, counters: I64) -> Bools:
         """Cohorts add up to n, and none has more 1s of a bit than reports."""
-        table = counts.reshape(self.cohorts, 1 + self.bits)
-        return super().is_possible(n, counts) and bool(table[:, 0].sum() == n and np.all(table[:, 1:] <= table[:, :1]))
+        table = counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+        inside = (table[..., 1:].max(axis=-1) <= table[..., 0]).all(axis=-1)
+        possible: Bools = super().is_possible(n, counters) & inside & (table[..., 0].sum(axis=-1) == n)
+        return possible
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:

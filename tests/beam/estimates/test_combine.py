@@ -119,6 +119,30 @@ def test_another_mechanisms_tally_is_refused():
         fn.merge_accumulators([fn.create_accumulator(), others])
 
 
+@pytest.mark.parametrize(
+    ("n", "counters"), [(1, [-3, 0, 0]), (3, [1, 1, 0]), (2, [3, 0, 0]), (2**62, [2**62, 0, 0]), (2**62, [2**62] * 3)]
+)
+def test_one_forged_tally_does_not_hide_behind_the_others(n, counters):
+    """They were added unseen, also from an accumulator's bytes; four of 2^62 were 0 reports in 64 bits."""
+    fn = ldp_beam.TallyCombineFn(RR)
+    honest, forged = RR.tally(["a"] * 5 + ["b"] * 5), Tally(n, np.array(counters), RR.fingerprint)
+    with pytest.raises(ReportError):
+        fn.add_inputs(fn.create_accumulator(), [honest, forged, honest])
+    decoded = [fn.get_accumulator_coder().decode(tally.to_bytes()) for tally in (honest, forged, honest)]
+    for i in range(3):
+        with pytest.raises(ReportError):
+            fn.merge_accumulators(decoded[i:] + decoded[:i])
+
+
+def test_sums_of_possible_tallies_stay_in_64_bits():
+    fn, half = ldp_beam.TallyCombineFn(RR), RR.most_reports // 2
+    tally = Tally(half, np.array([half, 0, 0]), RR.fingerprint)
+    accumulator = fn.add_inputs(fn.create_accumulator(), [tally, tally])
+    assert fn.extract_output(accumulator).counters.tolist() == [2 * half, 0, 0]
+    with pytest.raises(ReportError, match="at most 3074457345618258602 reports"):
+        fn.add_input(accumulator, tally)
+
+
 def test_nothing_at_all():
     fn = ldp_beam.HistogramCombineFn(RR)
     empty = fn.extract_output(fn.merge_accumulators([]))

@@ -1,0 +1,135 @@
+"""Tallies that no reports have are refused, each by itself; those of reports never are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import (
+    BlockHadamardResponse,
+    Domain,
+    HadamardResponse,
+    HybridProjectiveGeometryResponse,
+    Keystream,
+    LdpError,
+    ProjectiveGeometryResponse,
+    RandomizedResponse,
+    SummationHistogramEncoding,
+    Tally,
+)
+from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.reports import Word
+
+from ..examples import EVERY, noise_for, some_values
+
+MORE = {
+    "RR, other": RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=1.0),
+    "HR, as few values as there can be": HadamardResponse(range(8), epsilon=1.0),
+    "HR, a value a row": HadamardResponse(range(7), epsilon=1.0),
+    "PGR, a value a point": ProjectiveGeometryResponse(range(13), epsilon=1.0, field=3),
+    "PGR, few values": ProjectiveGeometryResponse(range(5), epsilon=1.0, field=3),
+    "PGR, none": ProjectiveGeometryResponse(Domain(range(12), unmatched="none"), epsilon=1.0, field=3),
+    "HPGR, a short block": HybridProjectiveGeometryResponse(range(23), epsilon=2.0, field=3, blocks=3),
+    "HPGR, an empty block": HybridProjectiveGeometryResponse(range(9), epsilon=2.0, field=2, blocks=4),
+    "BHR, uneven": BlockHadamardResponse(range(23), epsilon=3.0, blocks=5),
+    "SHE, fine": SummationHistogramEncoding(range(4), epsilon=1.0, unit=8),
+}
+ALL = {**EVERY, **MORE}
+each = pytest.mark.parametrize("name", ALL)
+
+# How many counters a report adds to, where it is the same for every report. (In blocks it is not.)
+ONE = ["binary RR", "k-ary RR", "RR, other", "L-GRR", "HCMS", "HCMS over candidates", "heavy hitters", "fake"]
+NUMBERS = ["hybrid", "piecewise", "one bit", "square wave"]
+ADDED = {**dict.fromkeys(ONE + NUMBERS, 1), "SS": 1, "SS wide": 11, "dBitFlipPM": 4, "PGR, a value a point": 4}
+
+
+def natives(m, n, seed=0):
+    """Reports of random values, some of which are far more frequent than others."""
+    rng = np.random.default_rng(seed)
+    values = some_values(m, 1 << 8).take(pa.array(np.minimum(rng.geometric(rng.uniform(0.02, 0.9), n), 256) - 1))
+    if isinstance(m, DrawnColumn):
+        return m.perturb_drawn(m.inputs.encode(values), rng.random(n) < rng.random(), Keystream())
+    return m.draw(values, noise_for(m, n) or Keystream(), "x")
+
+
+def honest(m, n, k=1, seed=0):
+    """Numbers of reports and counters of k tallies of n reports in all, some of them of few or none."""
+    group = np.minimum(np.random.default_rng(seed).geometric(0.4, n) - 1, k - 1)
+    return np.bincount(group, minlength=k), m.count_reports(natives(m, n, seed), group, k)
+
+
+@each
+@pytest.mark.parametrize("seed", range(3))
+def test_no_honest_tally_is_refused(name, seed):
+    m = ALL[name]
+    n, counters = honest(m, 600, 40, seed)  # (most groups have no or one report)
+    m.check_counts(n, counters)
+    tallies = [Tally(int(a), b, m.fingerprint) for a, b in zip(n, counters, strict=True)]
+    for tally in tallies:
+        m.check_tally(tally)
+    whole = m.merge(tallies)
+    assert whole == Tally.merge(tallies)
+    assert (whole.n, whole.counters.tolist()) == (600, counters.sum(axis=0).tolist())
+
+
+WORDS = [name for name, m in ALL.items() if type(m.reports) is Word and m.reports.limit <= 1 << 11]
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_no_report_alone_is_refused(name):
+    """All that there are, of the mechanisms whose report is a number."""
+    m = ALL[name]
+    reports = np.arange(m.reports.limit, dtype=np.uint64)
+    counters = m.count_reports(reports, np.arange(len(reports)), len(reports))
+    m.check_counts(np.ones(len(reports), np.int64), counters)
+
+
+@pytest.mark.parametrize("name", ["HR", *(name for name in MORE if name.startswith(("HR", "PGR")))])
+def test_what_one_report_supports_is_as_little_and_as_much_as_said(name):
+    """Bounds; where all rows but one, or all points, are values, there are reports that reach them."""
+    m = ALL[name]
+    reports = np.arange(m.reports.limit, dtype=np.uint64)
+    sums = m.count_reports(reports, np.arange(len(reports)), len(reports)).sum(axis=1)
+    least, most = m.supported
+    assert least <= sums.min() <= sums.max() <= most
+    if "a value a" in name:
+        assert (least, most) == (sums.min(), sums.max())
+
+
+def forged(m, name):
+    """(n, counters) that no reports have."""
+    n, (good,) = 50, honest(m, 50)[1]
+    top = m.entries[1] if isinstance(m, SummationHistogramEncoding) else 1
+    for i in (0, len(good) // 2, len(good) - 1):
+        for wrong in (n * top + 1, n * -top - 1, 2**62, -(2**62), 2**63 - 1, -(2**63)):
+            yield n, np.where(np.arange(len(good)) == i, wrong, good)
+        if name in ADDED:  # one more, and one less
+            for step in (1, -1):
+                yield n, good + step * (np.arange(len(good)) == i)
+    yield n, good - 2**62
+    yield 0, good
+    yield -n, good
+    yield -n, -good
+    if not isinstance(m, SummationHistogramEncoding):
+        yield 1, -good
+        yield max(int(good.max()) - 1, 1), good
+    yield 2**63 - 1, np.full_like(good, 2**62)
+    yield m.most_reports + 1, good
+    four = np.zeros_like(good)
+    four[: min(4, len(four))] = 2**62  # of which the sum is 0 in 64 bits
+    yield n, good + four
+    yield 2**62, four
+
+
+@each
+def test_forged_tallies_are_refused(name):
+    m = ALL[name]
+    good_n, good = honest(m, 200)
+    m.check_counts(good_n, good)
+    before = Tally(200, good[0], m.fingerprint)
+    for n, counters in forged(m, name):
+        with pytest.raises(LdpError):
+            m.check_counts(np.array([200, n]), np.stack((good[0], counters)))
+        with pytest.raises(LdpError):
+            m.merge([before, Tally(n, counters, m.fingerprint)])
