@@ -23,6 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from ldp_beam import DeadLetter
+from ldp_beam.io.csv_text import text_columns
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
 from ldp_core.exact.arrow import ARROW_TYPES
@@ -193,7 +194,7 @@ def read_parquet(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[I
 
 
 def read_csv(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
-    """Batches of a CSV file with a header line."""
+    """Batches of a CSV file with a header line; only an empty field without quotes is null."""
     bad_rows = [0]
     failed = False
     try:
@@ -213,14 +214,11 @@ def _csv_reader(stream: BinaryIO, names: list[str] | None, bad_rows: list[int] |
             bad_rows[0] += 1
         return "skip"
 
-    columns = dict.fromkeys(names or [], pa.binary())  # text, but unchecked: a bad byte is one record's fault
     return pyarrow.csv.open_csv(
         stream,
         read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
         parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
-        convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=names, column_types=columns, strings_can_be_null=True, check_utf8=False
-        ),
+        convert_options=text_columns(names),
     )
 
 

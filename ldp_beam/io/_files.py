@@ -16,6 +16,7 @@ from typing_extensions import override
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.io.csv_text import text_columns
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError
 
@@ -85,11 +86,7 @@ def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadL
     reader = pyarrow.csv.open_csv(
         stream,
         parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
-        convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=schema.names,
-            column_types=dict.fromkeys(schema.names, pa.binary()),  # text, unchecked: a bad byte is one record's fault
-            strings_can_be_null=True,
-        ),
+        convert_options=text_columns(schema.names),
     )
     for batch in reader:
         batches, bad = _typed(batch, schema)

@@ -39,7 +39,8 @@ class WatchFolder(RecordsTransform):
         stop_after: seconds, or text like ``"1h"``: look no longer than that (once at least); None: never end.
         max_delay: how much older than the moment its file is found a record may be; older ones may be late.
         schema: of text files: the columns, nullable ones may be missing in NDJSON; of Parquet files the columns to
-            read, or None for all. Times in CSV have a zone if the schema's type has one.
+            read, or None for all. Times in CSV have a zone if the schema's type has one. Of CSV, only
+            an empty field without quotes is null: NA, null and a quoted empty field are text.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`.
 

@@ -219,6 +219,57 @@ def test_malformed_records_are_counted_redacted_and_do_not_stop_the_job(tmp_path
     assert SECRET not in everything
 
 
+WORDS = [*["NA"] * 5, *['"NA"'] * 4, *["null"] * 3, *["NaN"] * 2, *['""'] * 6, *[""] * 7, "N/A"]
+"""Of CSV: of these only the seven empty ones without quotes are null."""
+
+
+@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, unmatched):
+    """The country code NA was null, also in quotes: a dead letter, or one of the others."""
+    labels = Domain(["NA", "null", "NaN", "", "de"], unmatched=unmatched)
+    plan = PrivacyPlan({"c": UnaryEncoding(labels, epsilon=100.0, variant="symmetric")})
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    text = "t,c\n" + "".join(f"2026-01-01T00:00:00Z,{word}\n" for word in WORDS)
+    (tmp_path / "events.csv").write_text(text)
+    out = tmp_path / "out"
+    files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
+    assert telemetry(*files) == 0
+    rows = histograms(out)
+    other = {"other": 8} if unmatched == "other" else {}
+    assert {row["value"]: round(row["count"]) for row in rows} == {
+        "NA": 9, "null": 3, "NaN": 2, "": 6, "de": 0, **other,
+    }  # fmt: skip
+    letters = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
+    assert {letter["reason"]: letter["count"] for letter in letters} == (
+        {"null": 7, "not in the domain": 1} if unmatched == "error" else {}
+    )
+    assert {row["n"] for row in rows} == {20 if unmatched == "error" else 28}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "good", "reason"),
+    [
+        (RandomizedResponse(Domain([False, True], unmatched="other"), epsilon=100.0), ["true", "0", ""], "not a bool"),
+        (RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=100.0), ["1", '"2"', "3", ""], "not a int64"),
+        (Hybrid((0, 9), epsilon=100.0), ["1", "2.5"], "not a double"),
+    ],
+    ids=["bool", "int", "float"],
+)
+def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path, mechanism, good, reason):
+    """NA and a quoted empty field were null in any column, and one of the others."""
+    (tmp_path / "plan.toml").write_text(PrivacyPlan({"c": mechanism}).to_toml())
+    words = [*good * 5, "NA", '"NA"', "null", '""', "x"]
+    text = "t,c\n" + "".join(f"2026-01-01T00:00:00Z,{word}\n" for word in words)
+    (tmp_path / "events.csv").write_text(text)
+    out = tmp_path / "out"
+    files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
+    assert telemetry(*files) == 0
+    [letter] = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
+    assert letter == {"column": "c", "reason": reason, "count": 5}
+    what = "means" if isinstance(mechanism, Hybrid) else "histograms"
+    assert set(pq.read_table(out / f"{what}.parquet")["n"].to_pylist()) == {5 * len(good)}
+
+
 # ---- means, heavy hitters, one candidate
 
 SKETCH = HadamardCountMeanSketch(epsilon=4.0, hashes=64, width=64)

@@ -99,6 +99,37 @@ def test_text_files(tmp_path):
     assert dead == []
 
 
+WORDS = ["NA", '"NA"', "null", "NULL", "NaN", "nan", "N/A", "#N/A", "-NaN", "1.#IND", '" "', '""', ""]
+"""Of a CSV file; Arrow takes all but '" "' for null if it is not told otherwise."""
+
+
+def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path):
+    """The country code NA was null, also in quotes."""
+    put(tmp_path / "a.csv", ("n,v\n" + "".join(f"{i},{word}\n" for i, word in enumerate(WORDS))).encode())
+    batches, dead = read(watched(tmp_path, schema=pa.schema([("v", pa.string())])))
+    found = ["NA", "NA", "null", "NULL", "NaN", "nan", "N/A", "#N/A", "-NaN", "1.#IND", " ", "", None]
+    assert ([v for batch in batches for v in batch["v"].to_pylist()], dead) == (found, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "more"),
+    [
+        (pa.bool_(), {"true": True, "1": True, "": None}, []),
+        (pa.int64(), {"7": 7, '"7"': 7, "": None}, ["1.5"]),
+        (pa.float64(), {"7": 7.0, "": None, "inf": float("inf")}, []),  # (NaN and nan are numbers, too: of no interval)
+        (pa.timestamp("us", "UTC"), {"2024-01-01T00:00:00Z": AT, "": None}, ["2024-02-30T00:00:00Z"]),
+    ],
+    ids=str,
+)
+def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path, kind, good, more):
+    bad = ["NA", "null", "N/A", '""', '" "', "x", *more]
+    words = [*good, *bad, *good]
+    put(tmp_path / "a.csv", ("v,n\n" + "".join(f"{word},x\n" for word in words)).encode())
+    batches, dead = read(watched(tmp_path, schema=pa.schema([("v", kind)])))
+    assert [v for batch in batches for v in batch["v"].to_pylist()] == [*good.values()] * 2
+    assert dead == [DeadLetter("", NOT_A_LINE, len(bad))]
+
+
 def test_compressed_text(tmp_path):
     import gzip
 

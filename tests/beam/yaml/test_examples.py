@@ -25,7 +25,7 @@ from apache_beam.yaml.yaml_provider import load_providers
 from apache_beam.yaml.yaml_transform import expand_jinja, expand_pipeline
 
 from ldp_beam.yaml import PROVIDERS
-from ldp_core import Mechanism, PrivacyPlan
+from ldp_core import Domain, Mechanism, PrivacyPlan, UnaryEncoding
 
 from .spec import COIN, EXAMPLES, OS, lines
 
@@ -106,6 +106,20 @@ def test_the_batch_example_on_the_command_line(where, tmp_path):
     for secret in ("s3cr3t", "ann", "1.25"):
         assert secret not in written
     assert "s3cr3t" not in printed
+
+
+def test_the_batch_example_reads_na_as_text(tmp_path):
+    """The country code NA was null, and so were null, None and NaN."""
+    text = "os,crashed,time\n" + "".join(f"{os},true,1.0\n" for os in ("NA", '"NA"', "null", "None", "NaN", "", "NA"))
+    (tmp_path / "events.csv").write_text(text)
+    labels = Domain(["NA", "null", "None", "NaN"])
+    plan = write_plan(tmp_path, os=UnaryEncoding(labels, epsilon=50.0, variant="symmetric").to_dict(), crashed=COIN)
+    out = tmp_path / "out"
+    succeeds, printed = run_main("here", "batch.yaml", input=str(tmp_path / "events.csv"), output=str(out), plan=plan)
+    assert succeeds, printed[-2000:]
+    assert lines(out, "unusable*") == [{"column": "os", "reason": "null", "count": 1}]
+    counts = {row["value"]: round(row["count"]) for row in lines(out, "histogram*")}
+    assert counts == {"NA": 3, "null": 1, "None": 1, "NaN": 1}
 
 
 @everywhere
