@@ -9,8 +9,12 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.json
 
+from ldp_beam.io._sieve import Sieve
+
 _READ_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 24
+_LINES = 1 << 9  # read together where there is a bad one among more: if bad ones are few, few are looked at one by one
+_TRIES = 4  # that may fail, and one more for each that did not: if bad ones are many, it is better not to try
 
 
 def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
@@ -47,21 +51,41 @@ def parse_stream(stream: BinaryIO, schema: pa.Schema) -> Iterator[tuple[list[pa.
 
 
 def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
+    """Parse lines together; where that fails, some at a time; where that fails too, without those that are refused."""
+    batches = _together(lines, schema)
+    if batches is not None:
+        return batches, 0
+    sieve, parts, bad = Sieve(schema), list[pa.RecordBatch](), 0
+    tries = _TRIES if len(lines) > _LINES else 0
+    for start in range(0, len(lines), _LINES):
+        some = lines[start : start + _LINES]
+        found = _together(some, schema) if tries > 0 else None
+        tries += -1 if found is None else 1
+        if found is None:
+            left = [line for line in some if not sieve.refuses(line)]
+            found, more = _halved(left, schema)
+            bad += len(some) - len(left) + more
+        parts += found
+    whole = pa.Table.from_batches(parts, schema).combine_chunks()
+    return whole.to_batches(), bad
+
+
+def _halved(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
     """Parse lines together; where that fails, each half by itself, down to the lines at fault."""
-    if not lines:
-        return [], 0
     batches = _together(lines, schema)
     if batches is not None:
         return batches, 0
     if len(lines) == 1:
         return [], 1
     middle = len(lines) // 2
-    left, right = _parsed(lines[:middle], schema), _parsed(lines[middle:], schema)
+    left, right = _halved(lines[:middle], schema), _halved(lines[middle:], schema)
     return left[0] + right[0], left[1] + right[1]
 
 
 def _together(lines: Sequence[bytes], schema: pa.Schema) -> list[pa.RecordBatch] | None:
     """The lines as batches; None if there is anything wrong with one of them."""
+    if not lines:
+        return []
     block = b"\n".join(lines)
     try:
         table = pyarrow.json.read_json(
