@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -25,9 +26,10 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from ldp_beam.elements.faults import NULL, UNDECLARED
 from ldp_beam.elements.windows import seconds
 from ldp_beam.io import HISTOGRAM_SCHEMA
-from ldp_core import HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
+from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
 from pipelines.means import MEAN_SCHEMA
@@ -47,7 +49,7 @@ process). A plan is a TOML file:
   mechanism = "unary_encoding"
   epsilon = 1.0
   domain = ["ios", "android"]
-  unmatched = "other"                     # what is not in the domain, nulls included
+  unmatched = "other"                     # what is not in the domain, nulls included: one more answer
 
   [columns.seconds]                       # numbers: their mean
   mechanism = "hybrid"
@@ -61,6 +63,10 @@ process). A plan is a TOML file:
   length = 6
   outside = "cut"                         # longer text, other characters
   domain = {kind = "str"}
+
+Declare unmatched = "other" (or "none", where reports are bit vectors) in every column in which a value may be missing
+or not declared. Without it such a record is a dead letter: it says without noise that this record's value was missing,
+and a record's other columns are lost with it.
 
 Mechanisms that remember (longitudinal ones, RAPPOR) take a secret, which is in a file or in the environment and never
 on the command line, and the column that says whose record it is. Each worker reads it there:
@@ -285,8 +291,21 @@ def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
             f"  dead letters: {letter['count']:,} x {letter['reason']}"
             + (f" in {letter['column']!r}" if letter["column"] else "")
         )
-    print()
+    print("\n".join([*_hints(job.plan, letters), ""]))
     return histograms
+
+
+def _hints(plan: PrivacyPlan, letters: list[dict[str, Any]]) -> list[str]:
+    """What to do about values that were missing or undeclared, which dead letters tell without noise."""
+    named = {letter["column"] for letter in letters if letter["reason"] in (NULL, UNDECLARED)}
+    columns = [name for name, m in plan.columns.items() if name in named and isinstance(m.inputs, Domain)]
+    if not columns:
+        return []
+    return [
+        f"  hint: these letters say without noise that a value of {', '.join(map(repr, columns))} was missing or not "
+        'declared.\n  unmatched = "other" in the plan makes it one more answer, with noise as every answer '
+        '("none" for bit vectors).'
+    ]
 
 
 def _written(job: TelemetryJob, name: str) -> pa.Table:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import SlidingWindows
+from apache_beam.transforms.window import GlobalWindow, SlidingWindows, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
@@ -124,13 +125,60 @@ class RecordsDoFn(beam.DoFn):
 
 
 def letters(part: Part, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
-    """Dead letters, counted per window; each at the time of one of the window's unusable records."""
+    """Dead letters, counted per window; each at the time of one of the window's unusable records: see `CoarseTimes`."""
     own, windows = part.own_windows()
     stamps = part.stamps()
     for number, window in enumerate(windows):
         rows = np.flatnonzero(bad & (own == number))
         for letter in faults.letters(rows):
-            yield WindowedValue(letter, int(stamps[rows].max()) / 1e6, (window,))
+            yield WindowedValue(letter, Timestamp(micros=int(stamps[rows].max())), (window,))
+
+
+class CoarseTimes(beam.PTransform[Any, Any]):
+    """Dead letters with the time of their window's end, and not of their records.
+
+    A dead letter says that a value was null, or undeclared: an answer without noise. With the exact time of its record
+    whoever knows when a person used the app knows whose answer it was. In the global window, which has no end, and in
+    merging windows, which begin with a record, it is the end of the hour, in UTC: coarse enough to hold more than one
+    person, and fine enough to see when faults began. (The end and not the beginning: a time may not go back, or
+    letters are late. And no time at all would be the end of time, at which no later window would hold them.)
+
+    As `FlushedAtOnce` it goes element by element.
+    """
+
+    @override
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        coarse: PCollection[Any] = pcoll | beam.ParDo(_Coarse(merging=pcoll.windowing.windowfn.is_merging()))
+        coarse.element_type = DeadLetter
+        return coarse
+
+
+class _Coarse(beam.DoFn):
+    def __init__(self, *, merging: bool) -> None:
+        self._merging = merging
+
+    @override
+    def process(
+        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[Any]:
+        if self._merging:
+            yield TimestampedValue(element, _end_of_hour(timestamp))  # and it is put in windows anew
+        else:
+            end = _end_of_hour(timestamp) if isinstance(window, GlobalWindow) else window.max_timestamp()
+            yield WindowedValue(element, end, (window,))
+
+
+_HOUR = 3_600_000_000  # microseconds
+
+
+def _end_of_hour(timestamp: Any) -> Timestamp:
+    """The last microsecond of the hour; of those after all windows, the time itself.
+
+    >>> _end_of_hour(Timestamp(3600.5))
+    Timestamp(7199.999999)
+    """
+    time = Timestamp.of(timestamp)
+    return max(time, min(Timestamp(micros=(time.micros // _HOUR + 1) * _HOUR - 1), GlobalWindow().max_timestamp()))
 
 
 def refuse_sliding(pcoll: PCollection[Any]) -> None:
@@ -173,7 +221,8 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         """A copy of this transform that returns ``(good, dead_letters)`` and goes on without unusable records.
 
         Unlike ``ParDo.with_exception_handling`` it works row by row inside batches, and a
-        `DeadLetter` tells column, reason and count, but nothing of the records themselves.
+        `DeadLetter` tells column, reason and count, but nothing of the records themselves. Its time is the end of
+        their window; in the global window and in merging ones the end of the hour, in UTC.
         """
         if main_tag == dead_letter_tag:
             raise ParameterError("main_tag and dead_letter_tag must differ")
@@ -187,6 +236,5 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
-        dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> FlushedAtOnce()
-        dead_letters.element_type = DeadLetter
+        dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> CoarseTimes()
         return outputs[self._main_tag], dead_letters

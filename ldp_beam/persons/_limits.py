@@ -33,7 +33,7 @@ from ldp_beam.elements.batches import Batch, Lot, Part, Record, find_time_faults
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
-from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
+from ldp_beam.elements.records import NAMESPACE, CoarseTimes, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.elements.windows import WindowLike, group, seconds, slots, window_fn
 from ldp_beam.persons._seen import Seen
@@ -282,7 +282,10 @@ class LimitTransform(RecordsTransform):
                 outcome._windowing = pcoll.windowing  # its elements are in these windows again, as after a Reshuffle
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
-        return good if over is None else (good, (unusable, over) | "DeadLetters" >> beam.Flatten())
+        if over is None:
+            return good
+        over |= "Over" >> CoarseTimes()
+        return good, (unusable, over) | "DeadLetters" >> beam.Flatten()
 
     def _admit(self, pieces: PCollection[tuple[int, Piece]]) -> tuple[Any, Any]:
         pardo = beam.ParDo(AdmitFirst(self._limit, self._dead_letter_tag)).with_output_types(Any)

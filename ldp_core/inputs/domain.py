@@ -35,7 +35,8 @@ class Domain(Declared, Inputs):
         unmatched: what becomes of a value outside the labels, nulls included.
             ``"error"``: an error that counts them. ``"other"``: one more bucket, perturbed and
             estimated like every value. ``"none"``: no value at all, for bit vectors: the all-zero
-            vector, then perturbed; such records still count in n.
+            vector, then perturbed; such records still count in n. Take one of these two wherever a value may be
+            missing: an error, or a dead letter, says without noise that it was.
 
     Raises:
         DomainError: empty, duplicate, mixed or unsupported labels.

@@ -224,7 +224,7 @@ WORDS = [*["NA"] * 5, *['"NA"'] * 4, *["null"] * 3, *["NaN"] * 2, *['""'] * 6, *
 
 
 @pytest.mark.parametrize("unmatched", ["error", "other", "none"])
-def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, unmatched):
+def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, capsys, unmatched):
     """The country code NA was null, also in quotes: a dead letter, or one of the others."""
     labels = Domain(["NA", "null", "NaN", "", "de"], unmatched=unmatched)
     plan = PrivacyPlan({"c": UnaryEncoding(labels, epsilon=100.0, variant="symmetric")})
@@ -239,6 +239,9 @@ def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, unmatched):
     assert {row["value"]: round(row["count"]) for row in rows} == {
         "NA": 9, "null": 3, "NaN": 2, "": 6, "de": 0, **other,
     }  # fmt: skip
+    assert ("hint: these letters say without noise that a value of 'c' was missing" in capsys.readouterr().out) == (
+        unmatched == "error"
+    )
     letters = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
     assert {letter["reason"]: letter["count"] for letter in letters} == (
         {"null": 7, "not in the domain": 1} if unmatched == "error" else {}

@@ -120,7 +120,11 @@ def test_the_transform_keeps_times_and_windows():
     seen = sorted((batch.num_rows, at.seconds(), window.start.seconds()) for batch, at, window in good.stamped)
     assert seen == [(3, 5, 0), (80, 15, 10)]
     [(letter, at, window)] = bad.stamped
-    assert (letter, at.seconds(), window.start.seconds()) == (DeadLetter("", NOT_A_BATCH, 1), 6, 0)
+    assert (letter, at.seconds(), window.start.seconds()) == (
+        DeadLetter("", NOT_A_BATCH, 1),
+        9,
+        0,
+    )  # the window's last second
     assert counters(result) == {"messages_read": 4, "dead_lettered": 1}
 
 

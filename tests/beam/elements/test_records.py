@@ -1,0 +1,136 @@
+"""When a dead letter is: at the end of its window, or of the hour, whenever its record was."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindow,
+    GlobalWindows,
+    IntervalWindow,
+    Sessions,
+    SlidingWindows,
+    TimestampedValue,
+)
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+
+import ldp_beam
+from ldp_beam import DeadLetter
+from ldp_beam.elements.records import CoarseTimes
+from ldp_beam.io import DecodeMessages
+
+from ..helpers import SURE, SURE_BITS, Collector, given
+
+HOUR = 3600
+DAY = 24 * HOUR
+AT = Timestamp(micros=50 * DAY * 10**6 + 12_345_678_901)  # 03:25:45.678901
+NULL = DeadLetter("v", "null", 1)
+
+
+def just_before(seconds):
+    return Timestamp(micros=(50 * DAY + seconds) * 10**6 - 1)
+
+
+def dead_letters(transform, elements, windows=None):
+    """(letter, time, window) of the dead letters of elements at their times."""
+    p = beam.Pipeline("FnApiRunner")
+    stamped = [e if isinstance(e, TimestampedValue) else TimestampedValue(e, AT) for e in elements]
+    source = p | given(stamped) | beam.Map(lambda e: e)
+    if windows is not None:
+        source |= beam.WindowInto(windows)
+    _, dead = source | transform.with_exception_handling()
+    collector = Collector()
+    _ = dead | collector.sink()
+    p.run().wait_until_finish()
+    return collector.stamped
+
+
+def interval(start, end):
+    return IntervalWindow(50 * DAY + start, 50 * DAY + end)
+
+
+PERTURB = ldp_beam.RandomizedResponse("v", SURE)
+WINDOWS = {
+    "global": (None, just_before(4 * HOUR), GlobalWindow()),
+    "day": (FixedWindows(DAY), just_before(DAY), interval(0, DAY)),
+    "minute": (FixedWindows(60), just_before(12_360), interval(12_300, 12_360)),
+    "sessions": (Sessions(600), just_before(4 * HOUR), None),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_dead_letter_is_at_the_end_of_its_window_or_hour(name, batch):
+    """It was at the microsecond of the record whose value was null; a session's window began there."""
+    windows, time, window = WINDOWS[name]
+    elements = [{"v": "a"}, {"v": None}]
+    if batch:
+        elements = [pa.record_batch({"v": ["a", None]})]
+    [(letter, at, found)] = dead_letters(PERTURB, elements, windows)
+    assert (letter, Timestamp.of(at)) == (NULL, time)
+    if window is None:
+        window = IntervalWindow(time, time + 600)
+    assert found == window
+
+
+def test_in_sliding_windows_each_letter_is_at_the_end_of_its_own():
+    histogram = ldp_beam.Histogram("v", SURE_BITS)
+    bits = [TimestampedValue({"v": None}, AT)]
+    found = dead_letters(histogram, bits, SlidingWindows(2 * HOUR, HOUR))
+    ends = [(3, 5), (2, 4)]
+    assert sorted((Timestamp.of(at), window) for _, at, window in found) == sorted(
+        (just_before(end * HOUR), interval(start * HOUR, end * HOUR)) for start, end in ends
+    )
+
+
+def test_records_over_a_limit_are_not_told_to_the_microsecond():
+    bound = ldp_beam.BoundContributions("user", per_window=1, window="1d")
+    rows = [{"v": "a", "user": "ann"}, {"v": "b", "user": "ann"}]
+    for windows, time in ((None, just_before(4 * HOUR)), (FixedWindows(DAY), just_before(DAY))):
+        [(letter, at, _)] = dead_letters(bound, rows, windows)
+        assert letter.reason == "over the limit"
+        assert Timestamp.of(at).micros // 1000 == time.micros // 1000  # (between workers times are of milliseconds)
+
+
+def test_messages_and_lines():
+    for transform, message in (
+        (DecodeMessages(), b"noise"),
+        (DecodeMessages("ndjson", schema=pa.schema([])), b"noise"),
+    ):
+        [(_, at, _)] = dead_letters(transform, [message])
+        assert Timestamp.of(at) == just_before(4 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("time", "end"),
+    [
+        (Timestamp(0), Timestamp(micros=HOUR * 10**6 - 1)),
+        (Timestamp(micros=HOUR * 10**6 - 1), Timestamp(micros=HOUR * 10**6 - 1)),
+        (Timestamp(micros=-1), Timestamp(micros=-1)),
+        (Timestamp(micros=-2), Timestamp(micros=-1)),
+        (GlobalWindow().max_timestamp(), GlobalWindow().max_timestamp()),
+        (MAX_TIMESTAMP, MAX_TIMESTAMP),
+    ],
+)
+def test_ends_of_hours_at_the_edges(time, end):
+    [(_, at, _)] = dead_letters(PERTURB, [TimestampedValue({"v": None}, time)])
+    assert Timestamp.of(at) == end
+
+
+def test_letters_from_before_time_are_in_its_first_hour():
+    """Elements of a bounded source without times are there."""
+    [(_, at, _)] = dead_letters(PERTURB, [TimestampedValue({"v": None}, MIN_TIMESTAMP)])
+    assert 0 <= (Timestamp.of(at) - MIN_TIMESTAMP).micros < HOUR * 10**6
+
+
+def test_times_of_many_letters_have_no_more_than_the_hour():
+    micros = np.random.default_rng(0).integers(0, 5 * HOUR * 10**6, 500)
+    stamped = [TimestampedValue(NULL, Timestamp(micros=int(at))) for at in micros]
+    p, collector = beam.Pipeline("FnApiRunner"), Collector()
+    _ = p | given(stamped) | beam.Map(lambda e: e) | beam.WindowInto(GlobalWindows()) | CoarseTimes() | collector.sink()
+    p.run().wait_until_finish()
+    ends = sorted(Timestamp.of(at).micros for _, at, _ in collector.stamped)
+    assert ends == sorted((micros // (HOUR * 10**6) + 1) * HOUR * 10**6 - 1)
