@@ -162,8 +162,7 @@ def distribution(
         too; the standard error does not.
 
     Raises:
-        ParameterError: not a mechanism for distributions, or bad values of its options.
-        TypeError: an option that the mechanism does not have.
+        ParameterError: not a mechanism for distributions, an option that it does not have, or bad values of options.
         ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars

@@ -446,7 +446,6 @@ class Distribution(Estimate):
 
     Raises:
         ParameterError: bad arguments.
-        TypeError: an option that the mechanism's ``distribution`` does not have.
 
     >>> from ldp_core import StochasticRounding
     >>> mechanism = StochasticRounding((0, 8), epsilon=80.0, buckets=3, oracle="randomized_response")
@@ -485,7 +484,6 @@ class PrivateDistribution(Estimate):
     Raises:
         ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
             several times: pass them as ``window``.
-        TypeError: an option that the mechanism's ``distribution`` does not have.
 
     >>> from ldp_core import SquareWave
     >>> events = [{"age": age} for age in (17.0, 18.0, 71.0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -161,7 +162,8 @@ class DistributionEstimate(Estimate[Distribution]):
         method: of `SquareWave.distribution`; None: its default.
 
     Raises:
-        ParameterError: confidence outside (0, 1). (Of the others `check` says whether the mechanism has them.)
+        ParameterError: confidence outside (0, 1). (Of the others `check` says, by a ParameterError too, whether the
+            mechanism has them.)
 
     >>> from ldp_core import SquareWave
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=64)
@@ -190,6 +192,12 @@ class DistributionEstimate(Estimate[Distribution]):
     def result(self, mechanism: Any, tally: Tally) -> Distribution:
         options = {"buckets": self.buckets, "method": self.method}
         given = {name: value for name, value in options.items() if value is not None}
+        known = signature(mechanism.distribution).parameters
+        for name in given.keys() - known.keys():
+            raise ParameterError(
+                f"{name} is no option of the distribution of {type(mechanism).__name__}: it has the buckets of the "
+                "mechanism; leave it out, or take SquareWave"
+            )
         made: Distribution = mechanism.distribution(tally, confidence=self.confidence, **given)
         return made
 

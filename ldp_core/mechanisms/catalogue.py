@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ldp_core.errors import ParameterError
+from ldp_core.exact.probability import best_symbols
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -127,8 +128,7 @@ def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
 
 
 def _fast_local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    e = math.exp(min(epsilon, 20))
-    g = min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))
+    g = best_symbols(SMALL_PRIMES, epsilon)
     return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
 
 

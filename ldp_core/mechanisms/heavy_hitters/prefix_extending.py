@@ -39,7 +39,7 @@ from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
-from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
+from ldp_core.exact.probability import agreement, best_symbols, check_resolved, fraction
 from ldp_core.exact.projective import PointsAndZero
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.prefixes import Prefixes
@@ -110,8 +110,7 @@ class HeavyHitters(Mechanism):
     @cached_property
     def g(self) -> int:
         """The prime, of which the buckets and the reports are vectors, that has the least variance."""
-        e = exp_below(self.epsilon)
-        return min(_fields(self.width), key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
+        return best_symbols(_fields(self.width), self.epsilon)
 
     @cached_property
     def points(self) -> PointsAndZero:

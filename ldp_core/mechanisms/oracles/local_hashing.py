@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes, select
-from ldp_core.exact.probability import check_resolved, exp_below, fraction, keeping
+from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
@@ -94,10 +94,9 @@ class LocalHashing(FrequencyOracle):
         """Number of buckets."""
         if self.variant == "binary":
             return 2
-        e = exp_below(self.epsilon)
         if self.variant == "optimal":
-            return min(round(e) + 1, MOST_BUCKETS)
-        return min(SMALL_PRIMES, key=lambda g: (e - 1 + g) ** 2 / (g - 1))  # of n Var at f = 0
+            return min(round(exp_below(self.epsilon)) + 1, MOST_BUCKETS)
+        return best_symbols(SMALL_PRIMES, self.epsilon)
 
     @cached_property
     def family(self) -> HashFamily:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally
+from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.mechanisms.numbers import square_wave
 
 from ..checks import slow
@@ -25,6 +26,17 @@ def test_distribution_from_reports():
             assert found.quantile(share) == pytest.approx(np.quantile(numbers, share), abs=1.5)
     assert found.method == "unbiased"
     assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
+
+
+@pytest.mark.parametrize("options", [{"buckets": 4}, {"method": "em"}])
+def test_an_option_that_a_mechanism_does_not_have(options):
+    """It was a TypeError."""
+    m = StochasticRounding((0, 1), epsilon=1.0)
+    [name] = options
+    with pytest.raises(ParameterError, match=f"{name} is no option of the distribution of StochasticRounding"):
+        DistributionEstimate(**options).check(m)
+    with pytest.raises(ParameterError, match=name):
+        DistributionEstimate(**options).result(m, m.tally(m.perturb([0.5])))
 
 
 @pytest.mark.parametrize("buckets", [3, 128, 129, 1024])
