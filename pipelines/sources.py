@@ -23,7 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from ldp_beam import DeadLetter
-from ldp_beam.io.csv_text import text_columns
+from ldp_beam.io.csv_text import cast_or_null, text_columns
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
 from ldp_core.exact.arrow import ARROW_TYPES
@@ -242,7 +242,7 @@ def _convert(batch: pa.RecordBatch, schema: EventSchema) -> Iterator[Item]:
     arrays: list[pa.Array] = []
     for field in schema.output:
         column = batch.column(field.name)
-        typed = _to_time(column) if field.name == schema.event_time else _cast_or_null(column, field.type)
+        typed = _to_time(column) if field.name == schema.event_time else cast_or_null(column, field.type)
         bad = pc.and_(pc.is_valid(column), pc.is_null(typed))
         count = pc.sum(bad).as_py() or 0
         if count:
@@ -268,26 +268,12 @@ _ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
 
 def _to_time(text: pa.Array) -> pa.Array:
     """ISO 8601 text to UTC timestamps; without a zone it is taken as UTC; null where it is neither."""
-    text = _cast_or_null(text, pa.string())
+    text = cast_or_null(text, pa.string())
     zoned = pc.fill_null(pc.match_substring_regex(text, _ZONE), False)
     none = pa.nulls(len(text), pa.string())
-    aware = _cast_or_null(pc.if_else(zoned, text, none), TIME)
-    naive = _cast_or_null(pc.if_else(zoned, none, text), pa.timestamp("us"))
+    aware = cast_or_null(pc.if_else(zoned, text, none), TIME)
+    naive = cast_or_null(pc.if_else(zoned, none, text), pa.timestamp("us"))
     return pc.coalesce(aware, pc.assume_timezone(naive, "UTC"))
-
-
-def _cast_or_null(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast; what does not cast becomes null. Halves the array around the values at fault."""
-    if array.type == kind:
-        return array
-    try:
-        return array.cast(kind)
-    except pa.ArrowException:
-        pass  # it quotes the value
-    if len(array) == 1:
-        return pa.nulls(1, kind)
-    middle = len(array) // 2
-    return pa.concat_arrays([_cast_or_null(array[:middle], kind), _cast_or_null(array[middle:], kind)])
 
 
 def union_schema(schemas: Mapping[str, pa.Schema | None], events: EventSchema) -> pa.Schema:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from typing_extensions import override
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.io.csv_text import text_columns
+from ldp_beam.io.csv_text import cast_or_null, text_columns
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError
 
@@ -100,20 +101,16 @@ def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadL
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
-    """Text columns as the schema has them; where one does not convert, each half by itself."""
-    try:
-        arrays = [
-            column.cast(pa.string()).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)
-        ]
-        if not any(array.null_count and not field.nullable for array, field in zip(arrays, schema, strict=True)):
-            return [pa.RecordBatch.from_arrays(arrays, schema=schema)], 0
-    except pa.ArrowException:  # it quotes the value
-        pass
-    if batch.num_rows == 1:
-        return [], 1
-    half = batch.num_rows // 2
-    left, right = _typed(batch.slice(0, half), schema), _typed(batch.slice(half), schema)
-    return left[0] + right[0], left[1] + right[1]
+    """Text columns as the schema has them, without the rows of which one does not convert."""
+    arrays, good = [], np.ones(batch.num_rows, bool)
+    for column, field in zip(batch.columns, schema, strict=True):
+        typed = cast_or_null(column, field.type)
+        missing = np.asarray(typed.is_null())
+        good &= ~missing if not field.nullable else ~missing | np.asarray(column.is_null())
+        arrays.append(typed)
+    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    n = int(np.count_nonzero(good))
+    return ([whole if n == len(good) else whole.filter(pa.array(good))] if n else []), len(good) - n
 
 
 class ReadFileDoFn(beam.DoFn):
