@@ -133,3 +133,42 @@ def test_forged_tallies_are_refused(name):
             m.check_counts(np.array([200, n]), np.stack((good[0], counters)))
         with pytest.raises(LdpError):
             m.merge([before, Tally(n, counters, m.fingerprint)])
+
+
+def parts(m, counters):
+    """Supporters of each value, reports in each block."""
+    return counters[: m.domain.size], counters[m.domain.size :]
+
+
+def moved(m, counters):
+    _, blocks = parts(m, counters)
+    full = int(np.argmax(blocks))
+    blocks[full] -= 1
+    blocks[full - 1] += 1
+    return counters
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        # Of 5 values in a block with 8 columns each column supports one at least, and a point of HPGR s at most.
+        ("BHR, uneven", lambda m, c: np.concatenate((0 * parts(m, c)[0], parts(m, c)[1]))),
+        ("HPGR, a short block", lambda m, c: np.concatenate((parts(m, c)[1][m.block_of], parts(m, c)[1]))),
+        ("BHR, a value a block", moved),  # a column supports the value or not: a block of one has as many or fewer
+        ("BHR", lambda m, c: np.concatenate((parts(m, c)[0], parts(m, c)[1] + 1))),
+        ("HR", lambda m, c: 0 * c),
+        ("PGR", lambda m, c: np.full_like(c, 40)),
+        ("dBitFlipPM", lambda m, c: np.array([40, 40, 40, 40] + [0] * 76)),  # 80 bits of a bucket, of 40 reports
+        ("dBitFlipPM", lambda m, c: np.array([40, 0, 0, 40, 40, 0] + [0] * 74)),  # 3 bits a report, and not 4
+        ("RAPPOR", lambda m, c: np.concatenate((c[:1], c[:1] + 1, c[2:]))),  # more 1s than reports of the cohort
+        ("RAPPOR", lambda m, c: np.concatenate((c[:1] + 1, c[1:]))),
+        ("CMS", lambda m, c: np.arange(len(c)) % m.width == 0),  # 64 functions, and 40 reports
+        ("sampled", lambda m, c: np.concatenate(([41], c[1:]))),
+        ("sampled", lambda m, c: np.concatenate(([0], c[1:] + 1))),
+    ],
+)
+def test_sums_that_reports_imply(name, how):
+    m = ALL[name]
+    good = honest(m, 40)[1][0]
+    assert m.is_possible(np.array(40), good)
+    assert not m.is_possible(np.array(40), how(m, good.copy()))
