@@ -60,10 +60,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Clients that lie": ("poisoning", "Influence"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Auditing": ("audit", "audit Audit"),
+        "What comes from outside": ("input", "Limits"),
         "Errors": (
             "",
             "LdpError ParameterError DomainError DtypeError ReportError MechanismMismatchError PlanError InputError "
-            "LdpWarning",
+            "LimitError LdpWarning",
         ),
     },
     "ldp_polars": {

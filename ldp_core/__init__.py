@@ -18,6 +18,7 @@ from ldp_core.errors import (
     InputError,
     LdpError,
     LdpWarning,
+    LimitError,
     MechanismMismatchError,
     ParameterError,
     PlanError,
@@ -32,6 +33,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.limits import Limits
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
@@ -98,6 +100,8 @@ __all__ = [
     "Keyed",
     "LdpError",
     "LdpWarning",
+    "LimitError",
+    "Limits",
     "LocalHashing",
     "Loloha",
     "LongitudinalRandomizedResponse",

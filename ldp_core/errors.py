@@ -40,6 +40,10 @@ class InputError(LdpError, ValueError):
     """An input file or stream cannot be read, or lacks what was asked for."""
 
 
+class LimitError(InputError):
+    """What comes in declares more than a limit permits; see `ldp_core.limits.Limits`."""
+
+
 class LdpWarning(UserWarning):
     """Something is probably wrong: estimates that no reports give, or reports that nothing proves to be some.
 

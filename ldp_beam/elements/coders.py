@@ -9,6 +9,7 @@ import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from typing_extensions import override
 
+from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_core import Tally
 
 
@@ -26,12 +27,16 @@ class RecordBatchCoder(beam.coders.Coder):
     @override
     def encode(self, value: pa.RecordBatch) -> bytes:
         """One batch as one IPC stream."""
-        return arrow_stream(value)
+        return write_batch(value)
 
     @override
     def decode(self, encoded: bytes) -> pa.RecordBatch:
-        """Inverse of `encode`; without copying the data."""
-        return pa.ipc.open_stream(encoded).read_next_batch()
+        """Inverse of `encode`; without copying the data, and without a look at them: they come from a worker.
+
+        Raises:
+            InputError: the bytes are none.
+        """
+        return read_batch(encoded, None)
 
     @override
     def estimate_size(self, value: pa.RecordBatch) -> int:
@@ -41,16 +46,6 @@ class RecordBatchCoder(beam.coders.Coder):
     @override
     def to_type_hint(self) -> type:
         return pa.RecordBatch  # type: ignore[no-any-return]
-
-
-def arrow_stream(batch: pa.RecordBatch, trailer: bytes = b"", *, compression: str | None = None) -> bytes:
-    """One batch as one IPC stream, and some bytes after it."""
-    sink = pa.BufferOutputStream()
-    options = None if compression is None else pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
-        stream.write_batch(batch)
-    sink.write(trailer)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 class TallyCoder(beam.coders.Coder):
@@ -97,14 +92,14 @@ class AnyReportsCoder(beam.coders.Coder):
     def encode(self, value: Any) -> bytes:
         """An Arrow stream and ``b"A"``, or Beam's encoding and ``b"P"``."""
         if isinstance(value, pa.RecordBatch):
-            return arrow_stream(value, b"A")  # at the end: no copy to put it there, none to cut it off
+            return write_batch(value, b"A")  # at the end: no copy to put it there, none to cut it off
         return bytes(self._record.encode(value)) + b"P"
 
     @override
     def decode(self, encoded: bytes) -> Any:
         """Inverse of `encode`."""
         if encoded[-1:] == b"A":
-            return pa.ipc.open_stream(memoryview(encoded)[:-1]).read_next_batch()
+            return read_batch(memoryview(encoded)[:-1], None)
         return self._record.decode(encoded[:-1])
 
     @override

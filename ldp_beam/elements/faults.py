@@ -32,6 +32,7 @@ DUPLICATE = "duplicate"
 BUDGET_SPENT = "budget spent"
 # and of what is read from outside: a message, a line of one or of a file, a file or the rest of one.
 NOT_A_BATCH = "not a batch"
+TOO_LARGE = "over the limits of a message"
 NOT_A_RECORD = "not a JSON object of the schema"
 NOT_A_LINE = "not a line of the schema"
 UNREADABLE = "not a readable file"

@@ -18,6 +18,7 @@ from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource
 from ldp_beam.io.extras import need
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import LdpError, ParameterError
+from ldp_core.limits import DEFAULT, Limits
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
 _BUNDLE_POLLS = 100
@@ -51,7 +52,7 @@ class ReadKafka(RecordsTransform):
             be (several producers, transactions), and how much clocks may differ. Older ones may be late.
         consumer_config: more options of ``confluent_kafka.Consumer``: security, fetching. They travel with the job.
             If offsets are gone (retention), reading fails, unless ``auto.offset.reset`` says where to go on.
-        format, schema: see `DecodeMessages`.
+        format, schema, limits: see `DecodeMessages`.
 
     Errors while the pipeline runs: `InputError`: a message cannot be read (unless `with_exception_handling` is used),
     or the brokers refuse. Needs ``pip install 'ldp-telemetry[kafka]'``.
@@ -80,6 +81,7 @@ class ReadKafka(RecordsTransform):
         consumer_config: Mapping[str, Any] | None = None,
         format: Format = "arrow",  # noqa: A002 (as in DecodeMessages)
         schema: pa.Schema | None = None,
+        limits: Limits = DEFAULT,
     ) -> None:
         super().__init__()
         _check_names(bootstrap_servers=bootstrap_servers, topic=topic, group=group)
@@ -104,7 +106,7 @@ class ReadKafka(RecordsTransform):
         delay = seconds(max_delay, name="max_delay")
         stops = dict(stop_at) if isinstance(stop_at, Mapping) else stop_at
         self._source = KafkaSource(config, topic, partitions, start, stops, max_batch, delay)
-        self._decode = DecodeMessages(format, schema=schema)
+        self._decode = DecodeMessages(format, schema=schema, limits=limits)
         need("confluent_kafka", "kafka")
 
     @override

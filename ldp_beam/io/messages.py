@@ -6,6 +6,7 @@ along. Or it is text, one JSON object a line, of a schema that the reader declar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -16,18 +17,19 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
-from ldp_beam.elements.coders import arrow_stream
-from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
+from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE
+from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_histogram_row
 from ldp_beam.io.histograms import histogram_line
 from ldp_beam.io.ndjson import parse_lines
-from ldp_core import DtypeError, InputError, ParameterError
+from ldp_core import DtypeError, InputError, LimitError, ParameterError
+from ldp_core.limits import DEFAULT, Limits
 from ldp_core.plans.plan import plan_of
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
 
-_REASONS: dict[Format, str] = {"arrow": NOT_A_BATCH, "ndjson": NOT_A_RECORD}
+_FORMATS: list[Format] = ["arrow", "ndjson"]
 
 
 def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None = None) -> bytes:
@@ -49,22 +51,24 @@ def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None 
     plan = plan_of(batch.schema)
     if plan is not None:
         plan.check_reports(batch.schema)
-    return arrow_stream(batch, compression=compression)
+    return write_batch(batch, compression=compression)
 
 
-def decode(message: bytes) -> pa.RecordBatch:
-    """The batch of a message, checked: a batch from a stranger with wrong offsets would crash its reader later.
+def decode(message: bytes, *, limits: Limits = DEFAULT) -> pa.RecordBatch:
+    """The batch of a message, checked: what it declares is within the limits, and its content is sound.
+
+    Args:
+        message: what `encode` made, or a stranger.
+        limits: for its rows and bytes.
 
     Raises:
+        LimitError: the message declares more. (Nothing has been allocated for it.)
         InputError: the message is not an Arrow IPC stream of exactly one batch. It says nothing of the content.
 
     >>> decode(encode(pa.record_batch({"os": ["ios"]}), compression="zstd")).num_rows
     1
     """
-    batch = _decoded(message)
-    if batch is None:
-        raise InputError("the message is not an Arrow IPC stream of one record batch")
-    return batch
+    return read_batch(message, limits)
 
 
 def message_of(element: Any) -> bytes:
@@ -80,36 +84,13 @@ def message_of(element: Any) -> bytes:
     return encode(element)
 
 
-def _decoded(message: Any) -> pa.RecordBatch | None:
-    if not isinstance(message, (bytes, bytearray, memoryview)):  # Arrow would take text for the path of a file
-        return None
-    try:
-        with pa.ipc.open_stream(message) as stream:
-            batches = list(stream)
-        if len(batches) != 1:
-            return None
-        batches[0].validate(full=True)
-        _check_names(batches[0].schema)
-    # whatever the bytes lead Arrow to; its messages may quote them
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError, OverflowError):
-        return None
-    return batches[0]
-
-
-def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Raise `UnicodeDecodeError` if a name, nested ones included, is not text: Arrow does not look at names."""
-    for field in fields:
-        _ = field.name
-        _check_names(field.type.field(i) for i in range(field.type.num_fields))
-
-
 class Decoded(NamedTuple):
     """What several messages held."""
 
     batches: list[pa.RecordBatch]
     """One for each schema among them, in the order of first appearance."""
-    unusable: int
-    """Number of messages (of lines, in NDJSON) that could not be used."""
+    unusable: dict[str, int]
+    """Number of messages (of lines, in NDJSON) that could not be used, by the reason of their dead letters."""
     total: int
     """Number of messages (of lines, in NDJSON)."""
 
@@ -121,43 +102,89 @@ class Decoder:
     Args:
         format: ``"arrow"`` or ``"ndjson"``.
         schema: of the batches, for ``"ndjson"``; an Arrow message says its own.
+        limits: for each message.
 
     Raises:
         ParameterError: another format; a schema where there is one already, or none where it is needed.
 
     >>> decoder = Decoder("ndjson", pa.schema([("os", pa.string())]))
-    >>> batches, unusable, total = decoder.decode([b'{"os": "ios"}', b"[]"])
+    >>> [(batches, unusable, total)] = decoder.decode([b'{"os": "ios"}', b"[]"])
     >>> batches[0].to_pydict(), unusable, total
-    ({'os': ['ios']}, 1, 2)
+    ({'os': ['ios']}, {'not a JSON object of the schema': 1}, 2)
     """
 
     format: Format = "arrow"
     schema: pa.Schema | None = None
+    limits: Limits = DEFAULT
 
     def __post_init__(self) -> None:
-        if self.format not in _REASONS:
-            raise ParameterError(f"format must be one of {list(_REASONS)}, got {self.format!r}")
+        if self.format not in _FORMATS:
+            raise ParameterError(f"format must be one of {_FORMATS}, got {self.format!r}")
         if self.format == "arrow" and self.schema is not None:
             raise ParameterError('an Arrow message brings its own schema: schema= is for format="ndjson"')
         if self.format == "ndjson" and not isinstance(self.schema, pa.Schema):
             raise ParameterError('format="ndjson" needs schema=, a pyarrow.Schema: types are declared, not guessed')
+        if not isinstance(self.limits, Limits):
+            raise ParameterError(f"limits must be Limits, got {type(self.limits).__name__}")
 
-    @property
-    def reason(self) -> str:
-        """Reason of the dead letters."""
-        return _REASONS[self.format]
+    def decode(self, messages: Sequence[Any]) -> Iterator[Decoded]:
+        """Read messages; many small ones become one batch where their schemas are equal.
 
-    def decode(self, messages: Sequence[Any]) -> Decoded:
-        """Read messages; many small ones become one batch where their schemas are equal."""
-        texts = [message for message in messages if isinstance(message, (bytes, bytearray, memoryview))]
-        strangers = len(messages) - len(texts)
+        All of them together, or, where they are many and large, as many at a time as the limits allow one.
+        """
+        portion, size = _Portion(), 0
+        for message in messages:
+            size += self._add(message, portion)
+            if size > self.limits.bytes:
+                yield portion.decoded(self.schema)
+                portion, size = _Portion(), 0
+        if portion.total or portion.lines or not messages:
+            yield portion.decoded(self.schema)
+
+    def _add(self, message: Any, portion: _Portion) -> int:
+        """Read a message, or its lines; return its bytes."""
         if self.format == "arrow":
-            found = [batch for batch in map(_decoded, texts) if batch is not None]
-            return Decoded(_concatenated(found), len(messages) - len(found), len(messages))
-        lines = [line for text in texts for line in bytes(text).split(b"\n")]
-        batches, bad = parse_lines(lines, self.schema)
-        total = sum(batch.num_rows for batch in batches) + bad + strangers
-        return Decoded(_concatenated(batches), bad + strangers, total)
+            portion.total += 1
+            try:
+                batch = read_batch(message, self.limits)
+            except LimitError:
+                portion.unusable[TOO_LARGE] += 1
+            except InputError:
+                portion.unusable[NOT_A_BATCH] += 1
+            else:
+                portion.batches.append(batch)
+                return int(batch.nbytes)
+            return 0
+        if not isinstance(message, (bytes, bytearray, memoryview)):
+            portion.total += 1
+            portion.unusable[NOT_A_RECORD] += 1
+            return 0
+        text = bytes(message)
+        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        if len(text) > self.limits.bytes or lines > self.limits.rows:
+            portion.total += lines
+            portion.unusable[TOO_LARGE] += lines
+            return 0
+        portion.lines += text.split(b"\n")
+        return len(text)
+
+
+class _Portion:
+    """Some messages, as they are read."""
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.lines: list[bytes] = []
+        self.unusable: Counter[str] = Counter()
+        self.total = 0
+
+    def decoded(self, schema: pa.Schema | None) -> Decoded:
+        """What they held; lines are of ``schema``."""
+        batches, bad = parse_lines(self.lines, schema) if self.lines else (self.batches, 0)
+        if bad:
+            self.unusable[NOT_A_RECORD] += bad
+        total = self.total + (sum(batch.num_rows for batch in batches) + bad if self.lines else 0)
+        return Decoded(_concatenated(batches), dict(self.unusable), total)
 
 
 def _concatenated(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -188,11 +215,13 @@ class DecodeMessages(RecordsTransform):
     An element is one message, as ``bytes``; or a list of messages, which become one batch where their schemas
     are equal (``beam.BatchElements`` makes such lists of many small messages). With `with_exception_handling` it gives
     ``(batches, dead_letters)``: a message that is not a batch is a `DeadLetter` with the reason `NOT_A_BATCH`, of the
-    lines of NDJSON each that is not an object of the schema is counted in one with `NOT_A_RECORD`.
+    lines of NDJSON each that is not an object of the schema is counted in one with `NOT_A_RECORD`; a message that is
+    over the limits has the reason `TOO_LARGE`.
 
     Args:
         format: ``"arrow"``: see `encode`; or ``"ndjson"``: one JSON object a line, one or more lines a message.
         schema: of the batches, for ``"ndjson"``.
+        limits: for the rows and bytes of each message.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`. Metrics: counters
     ``messages_read`` and ``dead_lettered``.
@@ -209,9 +238,15 @@ class DecodeMessages(RecordsTransform):
     not a batch 1
     """
 
-    def __init__(self, format: Format = "arrow", *, schema: pa.Schema | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        format: Format = "arrow",  # noqa: A002 (what it is)
+        *,
+        schema: pa.Schema | None = None,
+        limits: Limits = DEFAULT,
+    ) -> None:
         super().__init__()
-        self._decoder = Decoder(format, schema)
+        self._decoder = Decoder(format, schema, limits)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -233,12 +268,13 @@ class _DecodeDoFn(beam.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         """Yield the batches of one element."""
         messages = element if isinstance(element, (list, tuple)) else [element]
-        batches, unusable, total = self._decoder.decode(messages)
-        if unusable and self._dead_letter_tag is None:
-            what = "messages are" if self._decoder.format == "arrow" else "lines are"
-            raise InputError(f"{unusable} of {total} {what} {self._decoder.reason}")
         self._read.inc(len(messages))
-        self._dead.inc(unusable)
-        yield from batches
-        if unusable:
-            yield beam.pvalue.TaggedOutput(self._dead_letter_tag, DeadLetter("", self._decoder.reason, unusable))
+        for batches, unusable, total in self._decoder.decode(messages):
+            if unusable and self._dead_letter_tag is None:
+                what = "messages are" if self._decoder.format == "arrow" else "lines are"
+                [(reason, count), *_] = unusable.items()
+                raise InputError(f"{count} of {total} {what} {reason}")
+            yield from batches
+            for reason, count in unusable.items():
+                self._dead.inc(count)
+                yield beam.pvalue.TaggedOutput(self._dead_letter_tag, DeadLetter("", reason, count))

@@ -14,6 +14,7 @@ from ldp_beam.elements.stable import Stable
 from ldp_beam.io.extras import need
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import ParameterError
+from ldp_core.limits import DEFAULT, Limits
 
 
 class ReadPubSub(RecordsTransform):
@@ -28,7 +29,7 @@ class ReadPubSub(RecordsTransform):
         timestamp_attribute: the message attribute with the time of the message, in milliseconds or RFC 3339; without,
             the time of publishing. No record of the message should be older, or it may be late.
         id_label: the attribute that tells repeated messages from new ones, on runners that know it.
-        format, schema: see `DecodeMessages`.
+        format, schema, limits: see `DecodeMessages`.
 
     Needs ``pip install 'ldp-telemetry[gcp]'``.
 
@@ -46,6 +47,7 @@ class ReadPubSub(RecordsTransform):
         id_label: str | None = None,
         format: Format = "arrow",  # noqa: A002 (as in DecodeMessages)
         schema: pa.Schema | None = None,
+        limits: Limits = DEFAULT,
     ) -> None:
         super().__init__()
         need("google.cloud.pubsub", "gcp")
@@ -56,7 +58,7 @@ class ReadPubSub(RecordsTransform):
         self._read = beam.io.ReadFromPubSub(
             topic=topic, subscription=subscription, id_label=id_label, timestamp_attribute=timestamp_attribute
         )
-        self._decode = DecodeMessages(format, schema=schema)
+        self._decode = DecodeMessages(format, schema=schema, limits=limits)
 
     @override
     def expand(self, pbegin: PBegin) -> Any:

@@ -100,16 +100,16 @@ def test_messages_of_a_poll_become_one_batch_a_schema():
     other = EVENTS.replace_schema_metadata({"k": "v"})
     parts = [EVENTS.slice(i, 4) for i in range(0, 40, 4)]
     messages = [encode(part) for part in parts] + [b"noise"] + [encode(other)] * 2
-    batches, unusable, total = Decoder().decode(messages)
+    [(batches, unusable, total)] = Decoder().decode(messages)
     assert [batch.num_rows for batch in batches] == [40, 80]
     assert batches[0].equals(EVENTS, check_metadata=True)
     assert batches[1].schema.metadata == {b"k": b"v"}
-    assert (unusable, total) == (1, 13)
+    assert (unusable, total) == ({NOT_A_BATCH: 1}, 13)
 
 
 def test_dictionaries_are_joined():
     a, b = (one(pa.array(values).dictionary_encode()) for values in (["x", "y"], ["z", "x"]))
-    [batch], _, _ = Decoder().decode([encode(a), encode(b)])
+    [([batch], _, _)] = Decoder().decode([encode(a), encode(b)])
     assert batch.to_pydict() == {"a": ["x", "y", "z", "x"]}
 
 

@@ -1,0 +1,185 @@
+"""One Arrow batch as one IPC stream: written, and read from strangers, who may declare more than they send.
+
+A stream is messages; one is a flatbuffer, which says how many rows and how long each buffer is, and then the buffers.
+A compressed buffer begins with its length when decompressed. So the sizes are known, and compared with the limits,
+before any memory is taken. (Flatbuffers: the tables of ``Message.fbs`` in the Arrow format, version 5.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core import InputError, LimitError
+from ldp_core.limits import Limits, over
+
+# What Arrow and numpy raise for bytes that are no stream. Messages of these errors may quote the bytes.
+_FAULTS = (
+    pa.ArrowException, OSError, ValueError, LookupError, TypeError, BufferError, OverflowError,
+    AttributeError, struct.error,
+)  # fmt: skip
+
+
+def write_batch(batch: pa.RecordBatch, trailer: bytes = b"", *, compression: str | None = None) -> bytes:
+    """One batch as one IPC stream, and some bytes after it."""
+    sink = pa.BufferOutputStream()
+    options = None if compression is None else pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
+        stream.write_batch(batch)
+    sink.write(trailer)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def read_batch(message: Any, limits: Limits | None) -> pa.RecordBatch:
+    """The batch of a stream of exactly one, checked: wrong offsets of a stranger would crash its reader later.
+
+    Args:
+        message: bytes, or what has a buffer.
+        limits: for its size; None for bytes of our own workers, whose content is not checked either.
+
+    Raises:
+        LimitError: it declares more than the limits permit.
+        InputError: it is no such stream. Nothing of its content is said.
+    """
+    too_large, batch = None, None
+    if isinstance(message, (bytes, bytearray, memoryview)):  # Arrow would take text for the path of a file
+        try:
+            buffer = pa.py_buffer(message)
+            too_large = None if limits is None else _over(buffer, limits)
+            batch = None if too_large else _read(buffer, checked=limits is not None)
+        except MemoryError:
+            raise  # what the bytes declare is within the limits: there is no memory
+        except _FAULTS:
+            batch = None
+    if too_large is not None:
+        raise LimitError(too_large)
+    if batch is None:
+        raise InputError("the message is not an Arrow IPC stream of one record batch")
+    return batch
+
+
+def _read(buffer: pa.Buffer, *, checked: bool) -> pa.RecordBatch | None:
+    with pa.ipc.open_stream(buffer) as stream:
+        if not checked:
+            return stream.read_next_batch()
+        batches = list(stream)
+    if len(batches) != 1:
+        return None
+    batches[0].validate(full=True)
+    _check_names(batches[0].schema)
+    return batches[0]
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Raise `UnicodeDecodeError` if a name, nested ones included, is not text: Arrow does not look at names."""
+    for field in fields:
+        _ = field.name
+        _check_names(field.type.field(i) for i in range(field.type.num_fields))
+
+
+# ---- what a stream declares
+
+
+def _over(buffer: pa.Buffer, limits: Limits) -> str | None:
+    """What of a stream is over the limits, in words; None if nothing is."""
+    rows = size = 0
+    for message in pa.ipc.MessageReader.open_stream(buffer):  # (Arrow verifies each flatbuffer)
+        if message.type == "schema":
+            continue
+        declared, more = _declared(message)
+        size += more
+        rows += declared if message.type == "record batch" else 0
+        if rows > limits.rows:
+            return over("the message", rows, "rows", "rows", limits)
+        if size > limits.bytes:
+            return over("the message", size, "bytes when decompressed", "bytes", limits)
+    return None
+
+
+def _declared(message: pa.Message) -> tuple[int, int]:
+    """Rows of a batch or a dictionary; and its bytes when decompressed, each value one at least.
+
+    Raises:
+        ValueError, struct.error: it is neither, or its sizes are none.
+    """
+    table = _Table.root(message.metadata)
+    batch = table.table(2)
+    if message.type == "dictionary":
+        batch = batch.table(1)
+    elif message.type != "record batch":
+        raise ValueError  # a tensor
+    rows = batch.int64(0)
+    lengths, buffers = batch.pairs(1)[:, 0], batch.pairs(2)
+    sizes = buffers[:, 1]
+    if batch.has(3):
+        sizes = _decompressed(np.frombuffer(message.body, np.uint8), buffers)
+    if min(rows, int(lengths.min(initial=0)), int(sizes.min(initial=0))) < 0:
+        raise ValueError
+    return rows, sum(lengths.tolist()) + sum(sizes.tolist())  # (Python's integers: these do not wrap)
+
+
+def _decompressed(body: npt.NDArray[np.uint8], buffers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Lengths of compressed buffers: the first 8 bytes of each, or -1 where it was left as it is."""
+    sizes = buffers[:, 1].copy()
+    there = np.flatnonzero(sizes)
+    starts = buffers[there, 0]
+    if ((starts < 0) | (sizes[there] < _PREFIX) | (starts > len(body) - _PREFIX)).any():
+        raise ValueError
+    declared = np.ascontiguousarray(body[starts[:, None] + np.arange(_PREFIX)]).view("<i8").reshape(-1)
+    sizes[there] = np.where(declared == -1, sizes[there] - _PREFIX, declared)
+    return sizes
+
+
+_PREFIX = 8  # bytes
+
+
+class _Table:
+    """A table of a flatbuffer: a word that leads to where its fields are."""
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self._data = data
+        self._at = at
+        self._fields = at - struct.unpack_from("<i", data, at)[0]
+
+    @classmethod
+    def root(cls, buffer: pa.Buffer) -> _Table:
+        data = memoryview(buffer).cast("B")
+        return cls(data, struct.unpack_from("<I", data, 0)[0])
+
+    def _where(self, field: int) -> int | None:
+        place = 4 + 2 * field
+        if place >= struct.unpack_from("<H", self._data, self._fields)[0]:
+            return None
+        offset: int = struct.unpack_from("<H", self._data, self._fields + place)[0]
+        return self._at + offset if offset else None
+
+    def has(self, field: int) -> bool:
+        return self._where(field) is not None
+
+    def _led(self, field: int) -> int | None:
+        """Where an offset leads to."""
+        at = self._where(field)
+        return None if at is None else at + int(struct.unpack_from("<I", self._data, at)[0])
+
+    def table(self, field: int) -> _Table:
+        at = self._led(field)
+        if at is None:
+            raise ValueError
+        return _Table(self._data, at)
+
+    def int64(self, field: int) -> int:
+        at = self._where(field)
+        return 0 if at is None else int(struct.unpack_from("<q", self._data, at)[0])
+
+    def pairs(self, field: int) -> npt.NDArray[np.int64]:
+        """A vector of structs of two 64-bit integers, int64[k, 2]."""
+        at = self._led(field)
+        if at is None:
+            return np.empty((0, 2), np.int64)
+        (count,) = struct.unpack_from("<I", self._data, at)
+        return np.frombuffer(self._data, "<i8", 2 * count, at + 4).reshape(-1, 2)

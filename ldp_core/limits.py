@@ -1,0 +1,202 @@
+"""Limits of what comes from outside, and the one way by which JSON and TOML come in.
+
+Few bytes may declare much: 24 kB of zstd are 800 MB of zeros, 224 bytes a column of 2^31 nulls, 1 kB of brackets more
+levels than Python can recurse. So what a message, a plan or a file declares is compared with a limit before memory is
+taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ldp_core.errors import LdpError, ParameterError
+from ldp_core.parameters import Declared, check_integer, parameter
+
+VARIABLE = "LDP_LIMITS"
+"""The environment variable with other defaults, read once, when `ldp_core` is imported."""
+
+
+@dataclass(frozen=True, init=False)
+class Limits(Declared):
+    """What may come in at most. Each is an integer, at least 1.
+
+    Args:
+        rows: records in one message: what one sender can add to an estimate at once. Our own batches have 2^16.
+        bytes: of one message, decompressed, where each value counts as one byte at least.
+        row_group_bytes: of one row group of a Parquet file, decompressed, as the file declares it.
+        line_bytes: of one line of a text file.
+        plan_bytes: of a plan, or of a mechanism in the metadata of a column, as text.
+        labels: entries of any list in such a text: the size of a domain.
+        label_length: characters of any text in it: a label, a column's name.
+
+    How deep such a text nests is no choice: `DEPTH` levels.
+
+    The defaults, `DEFAULT`, may be changed for a process, and for all that have no argument ``limits=``, by the
+    environment variable ``LDP_LIMITS``, as ``LDP_LIMITS="rows=100 labels=2000000"``.
+
+    Raises:
+        ParameterError: one is not an integer, at least 1.
+
+    >>> Limits(rows=1000).rows, Limits().labels
+    (1000, 262144)
+    """
+
+    rows: int = parameter(check_integer, low=1)
+    bytes: int = parameter(check_integer, low=1)
+    row_group_bytes: int = parameter(check_integer, low=1)
+    line_bytes: int = parameter(check_integer, low=1)
+    plan_bytes: int = parameter(check_integer, low=1)
+    labels: int = parameter(check_integer, low=1)
+    label_length: int = parameter(check_integer, low=1)
+
+    def __init__(
+        self,
+        *,
+        rows: int = 1 << 20,
+        bytes: int = 1 << 28,  # noqa: A002 (what it limits)
+        row_group_bytes: int = 1 << 31,
+        line_bytes: int = 1 << 24,
+        plan_bytes: int = 1 << 23,
+        labels: int = 1 << 18,
+        label_length: int = 1 << 12,
+    ) -> None:
+        self._declare(
+            rows=rows,
+            bytes=bytes,
+            row_group_bytes=row_group_bytes,
+            line_bytes=line_bytes,
+            plan_bytes=plan_bytes,
+            labels=labels,
+            label_length=label_length,
+        )
+
+    @classmethod
+    def parsed(cls, text: str) -> Limits:
+        """Limits from words ``name=number``; what is not named is as ever.
+
+        Raises:
+            ParameterError: another word.
+
+        >>> Limits.parsed("rows=100 labels=2000000") == Limits(rows=100, labels=2_000_000)
+        True
+        """
+        names = {f.name for f in fields(cls)}
+        given = {}
+        for word in text.split():
+            name, _, number = word.partition("=")
+            if name not in names or not (number.isascii() and number.isdigit() and len(number) < 20):
+                raise ParameterError(f"{VARIABLE} has words name=number, with a name of {sorted(names)}; one is not")
+            given[name] = int(number)
+        return cls(**given)
+
+
+DEFAULT = Limits.parsed(os.environ.get(VARIABLE, ""))
+"""What holds where nothing else is said."""
+
+DEPTH = 16
+"""Levels of tables and lists in a plan or a mechanism. Ours have 5 at most; what walks them recurses."""
+_MOST_BITS = 256
+"""Of an integer: a longer one is none of our parameters, and Python refuses to print it."""
+
+
+def read_json(text: str | bytes, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
+    """What a JSON text says.
+
+    Args:
+        text: from outside.
+        what: to call it in an error message.
+        error: to raise.
+        limits: for its size.
+
+    Raises:
+        error: it is too long, no JSON, or beyond the limits.
+    """
+    return _read(text, json.loads, what, "JSON", error, limits)
+
+
+def read_toml(text: str, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
+    """What a TOML text says; see `read_json`."""
+    return _read(text, _toml, what, "TOML", error, limits)
+
+
+def _read(text: Any, parse: Callable[[Any], Any], what: str, form: str, error: type[LdpError], limits: Limits) -> Any:
+    if len(text) > limits.plan_bytes:
+        raise error(over(what, len(text), "characters", "plan_bytes", limits))
+    reason, data = None, None
+    try:
+        data = parse(text)
+    except tomllib.TOMLDecodeError as fault:
+        reason = f": {str(fault)[:200]}"
+    except (ValueError, RecursionError):  # no UTF-8, an integer of thousands of digits, too many levels
+        reason = ""
+    if reason is not None:
+        raise error(f"{what} is not valid {form}{reason}")
+    check_nesting(data, what, error, limits)
+    return data
+
+
+def _toml(text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(_QUOTED.sub("", text)):  # the time for one is quadratic
+        raise tomllib.TOMLDecodeError(f"a dotted key of more than {DEPTH} names")
+    return tomllib.loads(text)
+
+
+_QUOTED = re.compile(r""" "(?:[^"\\\n]|\\.)*+"? | '[^'\n]*+'? """, re.VERBOSE)  # (also one without an end: the time is linear)
+_LONG_KEY = re.compile(rf"(?:\.[\w \t-]*){{{DEPTH}}}")
+
+
+def check_nesting(data: Any, what: str, error: type[LdpError], limits: Limits | None = None) -> None:
+    """Raise unless tables and lists nest no deeper than `DEPTH`, names are text, and integers can be printed.
+
+    Args:
+        data: from JSON, from TOML, or of a caller's own.
+        what: to call it in an error message.
+        error: to raise.
+        limits: of the length of lists and texts in it; None for a caller's own.
+    """
+    level = [data]
+    for _ in range(DEPTH):
+        level = [item for inner in level for item in _items(inner, what, error, limits)]
+        if not level:
+            return
+    raise error(f"{what} nests tables and lists deeper than {DEPTH} levels")
+
+
+def _items(data: Any, what: str, error: type[LdpError], limits: Limits | None) -> list[Any]:
+    """The tables and lists in a table or list, whose plain values are checked."""
+    if isinstance(data, Mapping):
+        if not all(isinstance(name, str) for name in data):
+            raise error(f"{what} has names that are not text")
+        values = [*data, *data.values()]
+    elif isinstance(data, (list, tuple)):
+        values = list(data)
+    else:
+        values = [data]
+    kinds = set(map(type, values))
+    if any(issubclass(kind, int) for kind in kinds):
+        longest = max(max(value.bit_length() for value in values if isinstance(value, int)), 0)
+        if longest > _MOST_BITS:
+            raise error(f"{what} has an integer of {longest} bits, above {_MOST_BITS}")
+    if limits is not None:
+        if len(values) > limits.labels:
+            raise error(over(f"a list in {what}", len(values), "entries", "labels", limits))
+        longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+        if longest > limits.label_length:
+            raise error(over(f"a text in {what}", longest, "characters", "label_length", limits))
+    if not any(issubclass(kind, (Mapping, list, tuple)) for kind in kinds):
+        return []
+    return [value for value in values if isinstance(value, (Mapping, list, tuple))]
+
+
+def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
+    """The words of an error: what is over which limit, and how to change it."""
+    return (
+        f"{what} has {found} {unit}, more than the limit {name}={getattr(limits, name)}: "
+        f"if it is meant to, give Limits({name}=...) or set {VARIABLE}"
+    )
