@@ -29,6 +29,7 @@ from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless, 
 from ldp_core.exact.probability import log_above
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
+from ldp_core.limits import check_nesting
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import Declared, check_integer, check_open
@@ -521,10 +522,12 @@ or forged, leave it out
         """Inverse of `to_dict`.
 
         Raises:
-            ParameterError: an unknown mechanism, a missing or an unknown parameter.
+            ParameterError: an unknown mechanism, a missing or an unknown parameter; or one that nests too deep.
+            DomainError: see `Domain`.
         """
         if not isinstance(data, Mapping):
             raise ParameterError(f"a mechanism is a table, got {type(data).__name__}")
+        check_nesting(data, "a mechanism", ParameterError)
         rest = dict(data)
         name = rest.pop("mechanism", None)
         cls = Mechanism._registry.get(name) if isinstance(name, str) else None

@@ -131,6 +131,8 @@ class Tally(Declared):
         Raises:
             ReportError: the bytes are not a tally, or of a version that this release cannot read.
         """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise ReportError(f"a tally is encoded as bytes, got {type(data).__name__}")
         if len(data) < _HEADER.size or data[0] != _VERSION or data[1] not in (1, 2, 4, 8):
             raise ReportError(f"not a tally in encoding version {_VERSION}")
         _, width, fingerprint, n, d = _HEADER.unpack_from(data)

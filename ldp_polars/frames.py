@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 from polars import selectors as cs
 
-from ldp_core import LdpWarning, ParameterError, PlanError, PrivacyPlan
+from ldp_core import InputError, LdpWarning, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY
@@ -122,7 +123,7 @@ def histograms(
 
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
-            the columns has a histogram.
+            the columns has a histogram; or a ``by`` column has the name of a column of the result.
         ParameterError: ``window`` without ``event_time``, or the other way round.
 
     >>> import polars as pl, ldp_polars
@@ -147,6 +148,9 @@ def histograms(
             f"the reports do not have the columns {missing}, by which to estimate; they have {available}: "
             "a plan passes on what its keep names"
         )
+    taken = sorted({"column", "entry", "n", *_NUMBERS, *(["window"] if window is not None else [])} & {*keys})
+    if taken:
+        raise PlanError(f"the result has columns {taken} of its own: rename those by which to estimate")
     if window is not None and event_time is not None:
         lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias("window"))
         keys.append("window")
@@ -260,6 +264,7 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 
     Raises:
         PlanError: there is none.
+        InputError: the file cannot be read as Parquet.
 
     >>> import polars as pl, ldp_polars, tempfile
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -269,7 +274,12 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
-    return PrivacyPlan.from_metadata({k.encode(): v.encode() for k, v in pl.read_parquet_metadata(path).items()})
+    found = None
+    with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # whatever the bytes lead it to
+        found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(path).items()}
+    if found is None:
+        raise InputError(f"{str(path)!r} cannot be read as parquet: it is not there, corrupt, or of another format")
+    return PrivacyPlan.from_metadata(found)
 
 
 def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:

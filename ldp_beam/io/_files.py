@@ -19,7 +19,8 @@ from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io.csv_text import cast_or_null, text_columns
 from ldp_beam.io.ndjson import parse_stream
-from ldp_core import InputError
+from ldp_core import InputError, LimitError
+from ldp_core.limits import DEFAULT, Limits, over
 
 BATCH_ROWS = 1 << 16
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
@@ -35,21 +36,22 @@ def file_format(path: str) -> str | None:
     return next((found for suffix, found in _FORMATS.items() if name.endswith(suffix)), None)
 
 
-def _read_file(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
+def _read_file(path: str, schema: pa.Schema | None, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:
     """Batches of a file, and how many of its records are unusable.
 
     Args:
         path: on any file system that Beam knows.
         schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
+        limits: for its row groups and lines.
     """
     form = file_format(path)
     readable = True
     try:
         with FileSystems.open(path) as stream:
             if form == "parquet":
-                yield from _parquet(stream, schema)
+                yield from _parquet(stream, schema, limits)
             elif schema is not None:
-                yield from (_ndjson if form == "ndjson" else _csv)(stream, schema)
+                yield from _ndjson(stream, schema, limits) if form == "ndjson" else _csv(stream, schema)
             else:
                 readable = False
     except Exception:  # Arrow's, which quote the file, and each decompressor's own
@@ -58,19 +60,28 @@ def _read_file(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch |
         yield DeadLetter("", UNREADABLE, 1)
 
 
-def _parquet(stream: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[pa.RecordBatch]:
     file = pq.ParquetFile(stream)
     columns = None if schema is None else schema.names
     if columns is not None and set(columns) - set(file.schema_arrow.names):
         raise LookupError
+    check_row_groups(file, limits)
     for batch in file.iter_batches(BATCH_ROWS, columns=columns):
         batch.validate(full=True)
         whole = file.schema_arrow  # with the metadata, the plan
         yield batch.replace_schema_metadata(whole.metadata)
 
 
-def _ndjson(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadLetter]:
-    for batches, bad in parse_stream(stream, schema):
+def check_row_groups(file: pq.ParquetFile, limits: Limits) -> None:
+    """Raise `LimitError` if a row group declares more than the limits permit."""
+    metadata = file.metadata
+    largest = max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
+    if largest > limits.row_group_bytes:
+        raise LimitError(over("a row group", largest, "bytes when decompressed", "row_group_bytes", limits))
+
+
+def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:
+    for batches, bad in parse_stream(stream, schema, limits):
         yield from batches
         if bad:
             yield DeadLetter("", NOT_A_RECORD, bad)
@@ -116,8 +127,9 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatc
 class ReadFileDoFn(beam.DoFn):
     """Path -> batches, and dead letters if there is a tag for them."""
 
-    def __init__(self, schema: pa.Schema | None, dead_letter_tag: str | None) -> None:
+    def __init__(self, schema: pa.Schema | None, dead_letter_tag: str | None, limits: Limits = DEFAULT) -> None:
         self._schema = schema
+        self._limits = limits
         self._dead_letter_tag = dead_letter_tag
         self._files = Metrics.counter(NAMESPACE, "files_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
@@ -130,7 +142,7 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in _read_file(path, self._schema):
+        for item in _read_file(path, self._schema, self._limits):
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from ldp_beam.io.extras import need
 from ldp_core import InputError
+from ldp_core.limits import read_json
 
 Start: TypeAlias = Literal["earliest", "latest", "committed"]
 
@@ -82,6 +83,15 @@ class KafkaMark(CheckpointMark):
             self._commit({partition: offset for partition, (offset, _) in self.positions.items()})
 
 
+def _is_position(row: Any) -> bool:
+    return (
+        isinstance(row, list)
+        and len(row) == 3
+        and all(type(number) is int for number in row[:2])
+        and type(row[2]) in (int, type(None))
+    )
+
+
 class KafkaMarkCoder(beam.coders.Coder):
     """A mark as JSON, the same bytes for the same mark.
 
@@ -98,8 +108,15 @@ class KafkaMarkCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> KafkaMark:
-        """Inverse of `encode`."""
-        return KafkaMark({partition: (offset, stop) for partition, offset, stop in json.loads(encoded)})
+        """Inverse of `encode`.
+
+        Raises:
+            InputError: it is no mark.
+        """
+        rows = read_json(encoded, "a checkpoint", InputError)
+        if not isinstance(rows, list) or not all(map(_is_position, rows)):
+            raise InputError("a checkpoint is a list of partition, next offset, and offset to stop at")
+        return KafkaMark({partition: (offset, stop) for partition, offset, stop in rows})
 
     @override
     def is_deterministic(self) -> bool:

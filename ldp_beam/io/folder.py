@@ -18,6 +18,7 @@ from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.windows import seconds
 from ldp_beam.io._files import ReadFileDoFn, file_format
 from ldp_core import ParameterError
+from ldp_core.limits import DEFAULT, Limits
 
 
 class WatchFolder(RecordsTransform):
@@ -41,6 +42,7 @@ class WatchFolder(RecordsTransform):
         schema: of text files: the columns, nullable ones may be missing in NDJSON; of Parquet files the columns to
             read, or None for all. Times in CSV have a zone if the schema's type has one. Of CSV, only
             an empty field without quotes is null: NA, null and a quoted empty field are text.
+        limits: for the row groups of Parquet files and the lines of NDJSON.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`.
 
@@ -61,6 +63,7 @@ class WatchFolder(RecordsTransform):
         stop_after: float | str | None = None,
         max_delay: float | str = 60.0,
         schema: pa.Schema | None = None,
+        limits: Limits = DEFAULT,
     ) -> None:
         super().__init__()
         if not isinstance(pattern, str) or not pattern:
@@ -77,6 +80,7 @@ class WatchFolder(RecordsTransform):
         self._stop_after = None if stop_after is None else seconds(stop_after, name="stop_after")
         self._max_delay = seconds(max_delay, name="max_delay")
         self._schema = schema
+        self._limits = limits
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
@@ -92,7 +96,7 @@ class WatchFolder(RecordsTransform):
             | "Path" >> beam.Values().with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
-        fn = ReadFileDoFn(self._schema, self._dead_letter_tag)
+        fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits)
         batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
         return batches if dead_letters is None else (batches, dead_letters)
 

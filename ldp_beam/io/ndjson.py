@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from ldp_beam.io._sieve import Sieve
+from ldp_core.limits import DEFAULT, Limits
 
 _READ_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 24
@@ -39,13 +40,21 @@ def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.Reco
     return batches, bad + len(stripped) - len(objects)
 
 
-def parse_stream(stream: BinaryIO, schema: pa.Schema) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-    """`parse_lines` for a whole file, a few megabytes at a time."""
-    rest = b""
+def parse_stream(
+    stream: BinaryIO, schema: pa.Schema, limits: Limits = DEFAULT
+) -> Iterator[tuple[list[pa.RecordBatch], int]]:
+    """`parse_lines` for a whole file, a few megabytes at a time; a line over the limit is no such object."""
+    rest, cut = b"", False  # the line that has begun; whether it is over the limit, and is read to its end
     while chunk := stream.read(_READ_BYTES):
+        if cut:
+            _, newline, chunk = chunk.partition(b"\n")
+            cut = not newline
         head, newline, rest = (rest + chunk).rpartition(b"\n")
         if newline:
             yield parse_lines(head.split(b"\n"), schema)
+        if len(rest) > limits.line_bytes:
+            rest, cut = b"", True
+            yield [], 1
     if rest:
         yield parse_lines([rest], schema)
 

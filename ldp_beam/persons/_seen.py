@@ -101,4 +101,7 @@ class Seen(NamedTuple):
         if width not in (1, 2, 4, 8) or rest:
             raise InputError(f"this state is not a table of version {_VERSION} of who has been seen")
         hashes = np.frombuffer(data, "<u8", size, _HEADER)
-        return cls(hashes, np.frombuffer(data, f"<u{width}", size, _HEADER + 8 * size))
+        counts = np.frombuffer(data, f"<u{width}", size, _HEADER + 8 * size)
+        if not ((hashes[1:] > hashes[:-1]).all() and (not size or 1 <= counts.min() <= counts.max() <= MOST)):
+            raise InputError("this state of who has been seen is damaged: hashes are out of order, or counts of range")
+        return cls(hashes, counts)

@@ -83,6 +83,17 @@ def plain(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
+def stored(array: pa.Array, n: int, dtype: npt.DTypeLike, buffer: int = 1) -> npt.NDArray[Any]:
+    """The first ``n`` numbers that an array stores, from its offset on, as a view of one of its buffers.
+
+    A buffer from outside may have any length: also one that is no multiple of a number's.
+    """
+    kind, data = np.dtype(dtype), array.buffers()[buffer]
+    if data is None or not len(data):  # of an empty array, also of its one offset
+        return np.zeros(n, kind)
+    return np.frombuffer(data, kind, n, array.offset * kind.itemsize)
+
+
 def null_count(array: pa.Array) -> int:
     """Number of nulls, those that an index of a dictionary points to included."""
     if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:

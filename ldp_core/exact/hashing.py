@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from ldp_core.errors import DtypeError, InputError
 from ldp_core.exact.arrays import U8, U64
-from ldp_core.exact.arrow import CONVERSION_ERRORS, combine
+from ldp_core.exact.arrow import CONVERSION_ERRORS, combine, stored
 
 _AES_BLOCK = 16
 
@@ -116,7 +116,7 @@ def _hash(array: pa.Array, cipher: CipherContext) -> U64:
     With the length in front no input is a prefix of another, and CBC-MAC is then a pseudo-random function
     (E. Petrank, C. Rackoff, "CBC MAC for Real-Time Data Sources", Journal of Cryptology 13(3), 2000).
     """
-    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset :][: len(array) + 1]
+    offsets = stored(array, len(array) + 1, np.int64)
     lengths = np.diff(offsets)
     data = np.zeros(int(offsets[-1] - offsets[0]) + _AES_BLOCK, np.uint8)  # so that every block can be read whole
     data[:-_AES_BLOCK] = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]

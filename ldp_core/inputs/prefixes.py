@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from ldp_core.errors import DomainError
 from ldp_core.exact.arrays import U64, Bools, Codes
-from ldp_core.exact.arrow import as_arrow, filled_indices
+from ldp_core.exact.arrow import as_arrow, filled_indices, stored
 from ldp_core.inputs.base import Inputs
 
 Outside: TypeAlias = Literal["error", "cut"]
@@ -148,7 +148,7 @@ class Prefixes(Inputs):
         codes, bad = np.zeros(n, np.uint64), np.zeros(n, bool)
         if not n:
             return codes, bad
-        offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset :][: n + 1]
+        offsets = stored(array, n + 1, np.int64)
         start, stop = int(offsets[0]), int(offsets[-1])
         symbols = np.zeros(stop - start + self.length + _BYTES, np.uint8)  # so that every word can be read whole
         self._symbol_of_byte.take(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +18,7 @@ import pyarrow as pa
 
 from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ParameterError, PlanError
 from ldp_core.exact.composition import ChangeTimes, History, Spent, rounded_up
+from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.keyed import Keyed
@@ -584,8 +583,11 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         """Inverse of `to_dict`.
 
         Raises:
-            PlanError: keys are missing or unknown, or a column's mechanism is not valid.
+            PlanError: no table, keys are missing or unknown, or a column's mechanism is not valid.
         """
+        if not isinstance(data, Mapping):
+            raise PlanError(f"a plan is a table, got {type(data).__name__}")
+        check_nesting(data, "a plan", PlanError)
         unknown = sorted(data.keys() - {"keep", "seed", "columns"})
         if unknown or not isinstance(data.get("columns"), Mapping):
             raise PlanError(f'a plan has a table "columns", a list "keep" and perhaps a "seed", got {sorted(data)}')
@@ -604,21 +606,36 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> PrivacyPlan:
+    def from_json(cls, text: str | bytes, *, limits: Limits = DEFAULT) -> PrivacyPlan:
+        """Inverse of `to_json`.
+
+        Args:
+            text: JSON, from anybody.
+            limits: for its length, and that of the lists and texts in it.
+
+        Raises:
+            PlanError: no JSON, over the limits, or not a plan.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> PrivacyPlan.from_json(plan.to_json()) == plan
+        True
+        """
+        if not isinstance(text, (str, bytes)):
+            raise PlanError(f"a plan in JSON is text, got {type(text).__name__}")
+        return cls.from_dict(read_json(text, "the plan", PlanError, limits))
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None, *, limits: Limits = DEFAULT) -> PrivacyPlan:
         """The plan in the metadata of an Arrow schema or Parquet file that reports were written with.
 
         Raises:
-            PlanError: there is none.
+            PlanError: there is none; or see `from_json`.
         """
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
-        data = None
-        with suppress(ValueError):
-            data = json.loads(text)
-        if not isinstance(data, dict):
-            raise PlanError(f"the {METADATA_KEY!r} in the metadata is not a plan")
-        return cls.from_dict(data)
+        return cls.from_json(text, limits=limits)
 
     def to_toml(self) -> str:
         """The plan as TOML, which `from_toml` reads."""
@@ -631,12 +648,14 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_toml(cls, source: str | PathLike[str]) -> PrivacyPlan:
+    def from_toml(cls, source: str | PathLike[str], *, limits: Limits = DEFAULT) -> PrivacyPlan:
         """A plan from a TOML file, or from TOML text (a string with a line break or an ``=``).
 
         Raises:
-            PlanError: no such file, not TOML, or not a plan.
+            PlanError: no such file, not TOML, over the limits, or not a plan.
         """
+        if not isinstance(source, (str, PathLike)):
+            raise PlanError(f"a plan in TOML is a path or text, got {type(source).__name__}")
         text = str(source)
         if isinstance(source, PathLike) or not ("\n" in text or "=" in text):
             try:
@@ -644,10 +663,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
                 raise PlanError(f"cannot read the plan {str(source)!r}: {reason}") from None
-        try:
-            return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise PlanError(f"the plan is not valid TOML: {error}") from None
+        return cls.from_dict(read_toml(text, "the plan", PlanError, limits))
 
 
 def _spends(mechanism: Mechanism) -> str:

@@ -17,6 +17,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from ldp_core.errors import MechanismMismatchError, ReportError
+from ldp_core.limits import read_json
 from ldp_core.mechanism import Mechanism
 
 NAME = "ldp.report"
@@ -28,17 +29,15 @@ def describe(mechanism: Mechanism, *, seeded: bool) -> str:
     return json.dumps(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)  # (each may be as large as the limits of a plan allow)
 def described(metadata: str) -> tuple[Mechanism, bool]:
     """Inverse of `describe`.
 
     Raises:
-        ReportError: no JSON table.
-        ParameterError: see `Mechanism.from_dict`.
+        ReportError: no JSON table, or one over the limits.
+        ParameterError, DomainError: see `Mechanism.from_dict`.
     """
-    made = None
-    with suppress(ValueError):
-        made = json.loads(metadata)
+    made = read_json(metadata, f"the metadata of a column of type {NAME}", ReportError)
     if not isinstance(made, dict):
         raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
     seeded = bool(made.pop("seeded", False))

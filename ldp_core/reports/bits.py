@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ReportError
 from ldp_core.exact.arrays import U8, WORDS
+from ldp_core.exact.arrow import stored
 from ldp_core.exact.bits import row_weights
 from ldp_core.reports.base import ReportFormat, other_type, refuse_nulls
 
@@ -119,7 +120,7 @@ def _rows_of(reports: pa.FixedSizeListArray, d: int) -> U8:
         bits = np.unpackbits(raw, bitorder="little")[first % 8 :][: n * d].reshape(n, d)
         return np.packbits(bits, axis=1, bitorder="little")
     words = row_words(d)
-    packed = np.frombuffer(data, np.uint64)[values.offset :][: words * n]
+    packed = stored(values, words * n, np.uint64)
     narrow = WORDS.get(row_bytes(d))
     if words == 1 and narrow is not None:
         return packed.astype(narrow, copy=False).view(np.uint8).reshape(n, row_bytes(d))
@@ -131,7 +132,7 @@ def _has_stray_bits(reports: pa.FixedSizeListArray, d: int) -> bool:
     if d % 64 == 0 or not len(reports):
         return False
     values = reports.flatten()
-    last = np.frombuffer(values.buffers()[1], np.uint64)[values.offset :][: row_words(d) * len(reports)]
+    last = stored(values, row_words(d) * len(reports), np.uint64)
     return bool(np.bitwise_or.reduce(last[row_words(d) - 1 :: row_words(d)]) >> np.uint64(d % 64))
 
 

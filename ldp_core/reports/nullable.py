@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ReportError
 from ldp_core.exact.arrays import I64, Bools
+from ldp_core.exact.arrow import stored
 from ldp_core.reports.base import Native, ReportFormat
 
 
@@ -89,7 +90,7 @@ def _taken(array: pa.Array, at: I64) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(_taken(array.indices, at), array.dictionary, safe=False)
     if pa.types.is_integer(kind):
-        values = np.frombuffer(array.buffers()[1], kind.to_pandas_dtype())[array.offset :]
+        values = stored(array, len(array), kind.to_pandas_dtype())
         return pa.array(values.take(at), kind)
     return array.take(pa.array(at))
 

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from math import floor
 from typing import ClassVar
 
 from typing_extensions import override
 
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold
+from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.parameters import check_epsilon, check_share, converted, parameter
@@ -58,7 +60,10 @@ class ThresholdHistogramEncoding(IndependentBits):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, theta: float | None = None) -> None:
         self._declare(domain=domain, epsilon=epsilon)
-        self._declare(theta=best_theta(self.epsilon) if theta is None else theta)
+        if theta is None:
+            check_resolved(floor(exp_below(self.epsilon) * ONE), ONE)  # or there is no best one
+            theta = best_theta(self.epsilon)
+        self._declare(theta=theta)
         check_resolved(*self.thresholds)
 
     @cached_property
