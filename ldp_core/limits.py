@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ldp_core.errors import LdpError, ParameterError
+from ldp_core.errors import LdpError, LimitError, ParameterError
 from ldp_core.parameters import Declared, check_integer, parameter
 
 VARIABLE = "LDP_LIMITS"
@@ -200,3 +200,11 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
         f"{what} has {found} {unit}, more than the limit {name}={getattr(limits, name)}: "
         f"if it is meant to, give Limits({name}=...) or set {VARIABLE}"
     )
+
+
+def check_row_groups(file: Any, limits: Limits) -> None:
+    """Raise `LimitError` if a row group of a ``pyarrow.parquet.ParquetFile`` declares more than the limits permit."""
+    metadata = file.metadata
+    largest = max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
+    if largest > limits.row_group_bytes:
+        raise LimitError(over("a row group", largest, "bytes when decompressed", "row_group_bytes", limits))

@@ -23,10 +23,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from ldp_beam import DeadLetter
+from ldp_beam.elements.faults import UNREADABLE
 from ldp_beam.io.csv_text import cast_or_null, text_columns
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
 from ldp_core.exact.arrow import ARROW_TYPES
+from ldp_core.limits import DEFAULT, check_row_groups
 from pipelines.progress import PROGRESS
 
 BATCH_ROWS = 1 << 16
@@ -80,7 +82,7 @@ def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
     if path is None or all(kind is not None for _, kind in schema.columns):
         return schema
     found: dict[str, pa.DataType] = {}
-    with FileSystems.open(path) as stream:
+    with suppress(Exception), FileSystems.open(path) as stream:  # each decompressor has errors of its own
         for line in stream.read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]:
             with suppress(ValueError, AttributeError, RecursionError):  # a dead letter, later
                 for name, value in json.loads(line).items():
@@ -131,15 +133,15 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     kind = file_format(path)
     found: pa.Schema | None = None
     names: list[str] | None = None
-    with FileSystems.open(path) as stream:
-        try:
+    try:
+        with FileSystems.open(path) as stream:
             if kind == "parquet":
                 found = pq.ParquetFile(stream).schema_arrow
                 names = found.names
             elif kind == "csv":
                 names = _csv_reader(stream, None).schema.names
-        except (pa.ArrowException, OSError):
-            names = []  # what Arrow says may quote the file
+    except Exception:  # Arrow's, which may quote the file, and each decompressor's own
+        names = []
     if names == []:
         raise InputError(f"{path!r} cannot be read as {kind}: it is corrupt, or of another format")
     missing = sorted(set(schema.names) - set(names)) if names is not None else []
@@ -167,14 +169,23 @@ class ReadEvents(beam.DoFn):
         self._read = Metrics.counter("ldp", "records_read")
 
     def process(self, path: str) -> Iterator[Any]:
-        """Yield the file's batches."""
+        """Yield the file's batches, and a dead letter for what follows where it cannot be read on."""
         reader = {"parquet": read_parquet, "csv": read_csv, "ndjson": read_ndjson}[file_format(path)]
-        with FileSystems.open(path) as stream:
-            for item in reader(stream, path, self.schema):
-                rows = item.count if isinstance(item, DeadLetter) else item.num_rows
-                self._read.inc(rows)
-                PROGRESS.add(rows)
-                yield beam.pvalue.TaggedOutput(self.DEAD, item) if isinstance(item, DeadLetter) else item
+        readable = True
+        try:
+            with FileSystems.open(path) as stream:
+                for item in reader(stream, path, self.schema):
+                    yield self._counted(item)
+        except Exception:  # Arrow's, which may quote the file, and each decompressor's own
+            readable = False
+        if not readable:
+            yield self._counted(DeadLetter("", UNREADABLE, 1))
+
+    def _counted(self, item: Item) -> Any:
+        rows = item.count if isinstance(item, DeadLetter) else item.num_rows
+        self._read.inc(rows)
+        PROGRESS.add(rows)
+        return beam.pvalue.TaggedOutput(self.DEAD, item) if isinstance(item, DeadLetter) else item
 
 
 Item: TypeAlias = pa.RecordBatch | DeadLetter
@@ -182,28 +193,18 @@ Item: TypeAlias = pa.RecordBatch | DeadLetter
 
 def read_parquet(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
     """Batches of a Parquet file in its own types; records without an event time are dead letters."""
-    batches = None
-    try:
-        batches = pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=schema.names)
-        for batch in batches:
-            yield from _with_time(batch.select(schema.names), schema.event_time)
-    except (pa.ArrowException, OSError):
-        batches = None
-    if batches is None:
-        raise InputError(f"{path!r} cannot be read as parquet: it is corrupt")
+    file = pq.ParquetFile(stream)
+    check_row_groups(file, DEFAULT)
+    for batch in file.iter_batches(BATCH_ROWS, columns=schema.names):
+        batch.validate(full=True)
+        yield from _with_time(batch.select(schema.names), schema.event_time)
 
 
 def read_csv(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
     """Batches of a CSV file with a header line; only an empty field without quotes is null."""
     bad_rows = [0]
-    failed = False
-    try:
-        for batch in _csv_reader(stream, schema.names, bad_rows):
-            yield from _convert(batch, schema)
-    except (pa.ArrowException, OSError):
-        failed = True
-    if failed:
-        raise InputError(f"{path!r} cannot be read as csv: it is corrupt, or lacks a column")
+    for batch in _csv_reader(stream, schema.names, bad_rows):
+        yield from _convert(batch, schema)
     if bad_rows[0]:
         yield DeadLetter("", "a line with another number of fields than the header", bad_rows[0])
 

@@ -19,8 +19,8 @@ from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io.csv_text import cast_or_null, text_columns
 from ldp_beam.io.ndjson import parse_stream
-from ldp_core import InputError, LimitError
-from ldp_core.limits import DEFAULT, Limits, over
+from ldp_core import InputError
+from ldp_core.limits import DEFAULT, Limits, check_row_groups
 
 BATCH_ROWS = 1 << 16
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
@@ -70,14 +70,6 @@ def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iter
         batch.validate(full=True)
         whole = file.schema_arrow  # with the metadata, the plan
         yield batch.replace_schema_metadata(whole.metadata)
-
-
-def check_row_groups(file: pq.ParquetFile, limits: Limits) -> None:
-    """Raise `LimitError` if a row group declares more than the limits permit."""
-    metadata = file.metadata
-    largest = max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
-    if largest > limits.row_group_bytes:
-        raise LimitError(over("a row group", largest, "bytes when decompressed", "row_group_bytes", limits))
 
 
 def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:
