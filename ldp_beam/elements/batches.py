@@ -17,7 +17,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from ldp_beam.elements.faults import NO_TIME, Faults
 from ldp_core import DtypeError, InputError, PlanError, ReportError
 from ldp_core.exact.arrays import I64, Bools
-from ldp_core.exact.arrow import plain
+from ldp_core.exact.arrow import chosen, plain, taken
 from ldp_core.reports import ReportFormat
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
@@ -46,10 +46,14 @@ class Batch:
         index = self.table.schema.get_field_index(name)
         if index < 0:
             return None
+        return plain(self._whole(index))
+
+    def _whole(self, index: int) -> pa.Array:
+        """A column as one array."""
         column = self.table.column(index)
         if isinstance(column, pa.ChunkedArray):  # combine_chunks would copy a single one
             column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        return plain(column)
+        return column
 
     def select(self, names: Iterable[str]) -> pa.RecordBatch:
         """The columns of these names as one record batch, metadata kept.
@@ -71,8 +75,6 @@ class Batch:
     def texts(self, name: str) -> tuple[I64, list[str]]:
         """A column's values as numbers 0 to k - 1, int64[n], and the k texts that they stand for."""
         column = self.required(name)
-        if pa.types.is_string_view(column.type):
-            column = column.cast(pa.string())
         labels = None
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
@@ -104,7 +106,15 @@ class Batch:
 
     def take(self, rows: Bools) -> Batch:
         """The records where ``rows`` is true."""
-        return Batch(self.table.filter(pa.array(rows)), self.timestamp, self.window)
+        return self._with(chosen(self._whole(index), rows) for index in range(self.table.num_columns))
+
+    def ordered(self, at: I64) -> Batch:
+        """The records at these positions."""
+        return self._with(taken(self._whole(index), at) for index in range(self.table.num_columns))
+
+    def _with(self, arrays: Iterable[pa.Array]) -> Batch:
+        table = pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)
+        return Batch(table, self.timestamp, self.window)
 
 
 class Record(NamedTuple):

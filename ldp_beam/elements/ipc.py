@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ldp_core import InputError, LimitError
+from ldp_core.exact.arrow import stored
 from ldp_core.limits import Limits, over
 
 # What Arrow and numpy raise for bytes that are no stream. Messages of these errors may quote the bytes.
@@ -52,8 +55,13 @@ def read_batch(message: Any, limits: Limits | None) -> pa.RecordBatch:
             buffer = pa.py_buffer(message)
             too_large = None if limits is None else _over(buffer, limits)
             batch = None if too_large else _read(buffer, checked=limits is not None)
+            if limits is not None and batch is not None:
+                size = sum(map(_spelled_out, batch.columns))
+                if size > limits.bytes:
+                    too_large = over("the message", size, "bytes with each value spelled out", "bytes", limits)
         except MemoryError:
-            raise  # what the bytes declare is within the limits: there is no memory
+            if limits is not None:  # what the bytes declare is within the limits: there is no memory
+                raise
         except _FAULTS:
             batch = None
     if too_large is not None:
@@ -66,7 +74,7 @@ def read_batch(message: Any, limits: Limits | None) -> pa.RecordBatch:
 def _read(buffer: pa.Buffer, *, checked: bool) -> pa.RecordBatch | None:
     with pa.ipc.open_stream(buffer) as stream:
         if not checked:
-            return stream.read_next_batch()
+            return next(iter(stream), None)
         batches = list(stream)
     if len(batches) != 1:
         return None
@@ -80,6 +88,40 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
     for field in fields:
         _ = field.name
         _check_names(field.type.field(i) for i in range(field.type.num_fields))
+
+
+def _spelled_out(array: pa.Array) -> int:
+    """Bytes of the texts and lists of an array of which several elements may share one: each with its own."""
+    kind, types = array.type, pa.types
+    if isinstance(array, pa.ExtensionArray):
+        return _spelled_out(array.storage)
+    if types.is_dictionary(kind):
+        lengths = np.append(_lengths(array.dictionary), 0)
+        return int(lengths[array.indices.cast(pa.int64(), safe=False).fill_null(len(lengths) - 1).to_numpy()].sum())
+    if types.is_run_end_encoded(kind):
+        ends = np.clip(array.run_ends.to_numpy().astype(np.int64) - array.offset, 0, len(array))
+        return int((_lengths(array.values) * np.diff(ends, prepend=0)).sum())
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return int(_lengths(array).sum())
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return int(pc.sum(pc.list_value_length(array)).as_py() or 0)
+    if types.is_struct(kind) or types.is_union(kind):
+        return sum(_spelled_out(array.field(i)) for i in range(kind.num_fields))
+    if types.is_map(kind):
+        return _spelled_out(array.keys) + _spelled_out(array.items)
+    return _spelled_out(array.values) if types.is_nested(kind) else 0
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each element; of one that is no text or binary, those of an average one."""
+    n, types = len(array), pa.types
+    if types.is_string_view(array.type) or types.is_binary_view(array.type):
+        # A view is 16 bytes, its length the first 4. Those under nulls count: Arrow does not check, but adds them up.
+        return stored(array, 4 * n, "<u4", at=4 * array.offset)[::4].astype(np.int64)
+    with suppress(pa.ArrowNotImplementedError):
+        found: npt.NDArray[np.int64] = pc.binary_length(array).fill_null(0).to_numpy().astype(np.int64)
+        return found
+    return np.full(n, -(-(array.nbytes + _spelled_out(array)) // max(n, 1)), np.int64)
 
 
 # ---- what a stream declares

@@ -328,7 +328,7 @@ def _element_without(element: Any, name: str | None) -> Any:
 
 def _in_order(part: Part, order: I64) -> Part:
     if isinstance(part, Batch):
-        return Batch(part.table.take(pa.array(order)), part.timestamp, part.window)
+        return part.ordered(order)
     return Lot([part.records[i] for i in order.tolist()])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -79,19 +80,48 @@ def combine(chunks: pa.ChunkedArray) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array itself, or what an extension type stores."""
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
+    """The array itself, or what an extension type stores; views as text or binary that Arrow can select from."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        if array.type.value_type in _VIEWS:
+            return pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary), safe=False)
+        return array
+    return array.cast(_VIEWS[array.type]) if array.type in _VIEWS else array
 
 
-def stored(array: pa.Array, n: int, dtype: npt.DTypeLike, buffer: int = 1) -> npt.NDArray[Any]:
-    """The first ``n`` numbers that an array stores, from its offset on, as a view of one of its buffers.
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def chosen(array: pa.Array, rows: npt.NDArray[np.bool_]) -> pa.Array:
+    """The elements where ``rows`` is true, of an array of any type, in its own type."""
+    if array.type not in _VIEWS:
+        with suppress(pa.ArrowNotImplementedError):
+            return array.filter(pa.array(rows))
+    return taken(array, np.flatnonzero(rows))
+
+
+def taken(array: pa.Array, at: npt.NDArray[np.int64]) -> pa.Array:
+    """The elements at these positions, of an array of any type, in its own type."""
+    if array.type in _VIEWS:
+        return plain(array).take(pa.array(at)).cast(array.type)
+    with suppress(pa.ArrowNotImplementedError):
+        return array.take(pa.array(at))
+    # From runs, and from lists of views, Arrow (25) takes no elements, but it joins slices.
+    edges = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)]
+    parts = [array.slice(at[start], stop - start) for start, stop in pairwise(edges) if stop > start]
+    return pa.concat_arrays(parts or [array[:0]])
+
+
+def stored(array: pa.Array, n: int, dtype: npt.DTypeLike, at: int | None = None) -> npt.NDArray[Any]:
+    """``n`` of the numbers that an array stores, from its offset on, or from number ``at``, as a view of its buffer.
 
     A buffer from outside may have any length: also one that is no multiple of a number's.
     """
-    kind, data = np.dtype(dtype), array.buffers()[buffer]
+    kind, data = np.dtype(dtype), array.buffers()[1]
     if data is None or not len(data):  # of an empty array, also of its one offset
         return np.zeros(n, kind)
-    return np.frombuffer(data, kind, n, array.offset * kind.itemsize)
+    return np.frombuffer(data, kind, n, (array.offset if at is None else at) * kind.itemsize)
 
 
 def null_count(array: pa.Array) -> int:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from ldp_core.errors import DtypeError, InputError
 from ldp_core.exact.arrays import U8, U64
-from ldp_core.exact.arrow import CONVERSION_ERRORS, combine, stored
+from ldp_core.exact.arrow import CONVERSION_ERRORS, combine, plain, stored
 
 _AES_BLOCK = 16
 
@@ -76,7 +76,10 @@ def _id_array(ids: Any) -> pa.Array | None:
     if array is None and isinstance(ids, (list, tuple)) and all(type(i) is int for i in ids):
         with suppress(*CONVERSION_ERRORS):  # integers that no type of 64 bits has all of
             array = pa.array(ids, pa.decimal128(38))
-    if array is not None and pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+    if array is None:
+        return None
+    array = plain(array)
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary_decode()
     return array
 

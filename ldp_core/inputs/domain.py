@@ -281,8 +281,6 @@ class Domain(Declared, Inputs):
         if self.kind == "bool" and self.labels == (False, True) and not array.null_count:
             truth: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
             return truth.view(np.uint8)
-        if pa.types.is_string_view(array.type):
-            array = array.cast(pa.large_string())
         if self.kind == "int":
             array = uint64_as_int64(array) if array.type == pa.uint64() else array.cast(pa.int64())
         found = pc.fill_null(pc.index_in(array, value_set=self._labels_as(array.type)), missing)

@@ -89,8 +89,6 @@ class OpenDomain(Inputs):
                 array = array.dictionary_decode()
             codes: Codes = array.cast(pa.int64()).to_numpy().view(np.uint64)
             return codes
-        if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
-            array = array.cast(pa.large_string())
         if is_text(array.type) and _repeats(array):
             array = array.dictionary_encode()
         high, low = id_words(array, _PUBLIC_KEY)

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from ldp_core.errors import MechanismMismatchError, ReportError
+from ldp_core.errors import LdpError, MechanismMismatchError, ReportError
 from ldp_core.limits import read_json
 from ldp_core.mechanism import Mechanism
 
@@ -34,14 +34,17 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     """Inverse of `describe`.
 
     Raises:
-        ReportError: no JSON table, or one over the limits.
-        ParameterError, DomainError: see `Mechanism.from_dict`.
+        ReportError: no JSON table, one over the limits, or not a mechanism's.
     """
     made = read_json(metadata, f"the metadata of a column of type {NAME}", ReportError)
     if not isinstance(made, dict):
         raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
-    seeded = bool(made.pop("seeded", False))
-    return Mechanism.from_dict(made), seeded
+    seeded, reason = bool(made.pop("seeded", False)), ""
+    try:
+        return Mechanism.from_dict(made), seeded
+    except LdpError as error:
+        reason = str(error)
+    raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's: {reason}")
 
 
 def typed(field: pa.Field, mechanism: Mechanism, *, seeded: bool) -> pa.Field:

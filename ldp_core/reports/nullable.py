@@ -47,6 +47,7 @@ class Nullable(ReportFormat):
 
     def answers(self, reports: pa.Array, *, column: str = "reports") -> tuple[Bools, Native]:
         """Which reports are answers, and these alone in the working layout of ``inner``."""
+        self.inner.from_arrow(reports[:0], column=column)  # of the right type, before any are taken
         answered = _answered(reports, column)
         there = reports if answered.all() else _taken(reports, positions(answered))
         return answered, self.inner.from_arrow(there, column=column)

@@ -136,7 +136,8 @@ _TYPES: tuple[Callable[[], pa.DataType], ...] = tuple(
         pa.dictionary(pa.int16(), pa.bool_()), pa.dictionary(pa.int16(), pa.float64()),
         pa.run_end_encoded(pa.int32(), pa.string()), pa.run_end_encoded(pa.int16(), pa.int64()),
         pa.sparse_union([pa.field("a", pa.int64())]), pa.dense_union([pa.field("a", pa.string())]),
-        pa.uuid(), pa.json_(), pa.bool8(), pa.opaque(pa.int64(), "a", "b"),
+        pa.list_(pa.string_view()), pa.struct([("a", pa.string_view())]), pa.run_end_encoded(pa.int32(), pa.string_view()),
+        pa.large_list_view(pa.string()), pa.dictionary(pa.int8(), pa.binary_view()), pa.uuid(), pa.json_(), pa.bool8(), pa.opaque(pa.int64(), "a", "b"),
     )
 )  # fmt: skip
 

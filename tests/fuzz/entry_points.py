@@ -1,0 +1,508 @@
+"""Every place where bytes come in, and what is done with what was read: each gets broken input by the thousand.
+
+An entry point makes a case of a random generator and takes it. It may refuse (`LdpError`) or succeed. Anything else is a
+fault: another exception, a message that shows a value, a step with dead letters that ends, much memory, much time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.window import FixedWindows, GlobalWindow
+from apache_beam.utils.timestamp import Timestamp
+
+import ldp_polars
+from ldp_beam import DeadLetter
+from ldp_beam.elements.batches import Batch
+from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
+from ldp_beam.elements.ids import IdHash, NoiseKey
+from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
+from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
+from ldp_beam.io._files import ReadFileDoFn
+from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder
+from ldp_beam.io.messages import Decoder, decode, encode
+from ldp_beam.perturb import Perturb, _PerturbDoFn
+from ldp_beam.persons._limits import AdmitFirst, SplitByPerson
+from ldp_beam.persons._seen import Seen
+from ldp_beam.persons.transforms import BoundContributions
+from ldp_core import (
+    HeavyHitters,
+    Keyed,
+    LdpError,
+    Limits,
+    LocalHashing,
+    Mechanism,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_core.plans.plan import METADATA_KEY, plan_of
+from ldp_core.plans.provenance import NAME, check_made_by, describe, described
+from pipelines.sources import EventSchema, ReadEvents, check_file, with_json_types
+
+from ..core.examples import EVERY, noise_for
+from .mutations import SECRET, edited_bytes, edited_table, odd, odd_column
+
+SMALL = Limits(rows=1 << 14, bytes=1 << 22, row_group_bytes=1 << 22, line_bytes=1 << 12)
+"""Limits that a case reaches without much work."""
+
+
+class Leak(Exception):
+    """A message shows a value of the data."""
+
+
+class Ended(Exception):
+    """A step that has dead letters has ended."""
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """What is called with broken input.
+
+    Args:
+        case: makes a case.
+        take: takes it.
+        share: of a million cases, how many thousands.
+    """
+
+    case: Callable[[random.Random], Any]
+    take: Callable[[Any], Any]
+    share: int
+
+
+ENTRY_POINTS: dict[str, EntryPoint] = {}
+
+
+def entry_point(case: Callable[[random.Random], Any], share: int) -> Callable[[Any], Any]:
+    def register(take: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        ENTRY_POINTS[take.__name__] = EntryPoint(case, take, share)
+        return take
+
+    return register
+
+
+def quiet(run: Callable[[], Any]) -> Any:
+    """What ``run`` returns, or None if it refuses."""
+    try:
+        return run()
+    except LdpError as error:
+        if SECRET in str(error):
+            raise Leak from None
+        return None
+
+
+# ---- what is done with batches
+
+RR = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
+OUE = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+INTEGERS = RandomizedResponse(range(5), epsilon=1.0)
+PLAN = PrivacyPlan({"v": RR, "w": OUE}, keep=["t"])
+KEY = Secret(bytes(32))
+EVENTS = pa.record_batch(
+    {
+        "v": ["a", "b", "c", SECRET] * 2,
+        "w": ["a", "b", None, "b"] * 2,
+        "t": pa.array([0, 1, 2, None] * 2, pa.timestamp("us", "UTC")),
+        "id": [1, 2, 3, 4] * 2,
+    }
+)
+GOOD = EVENTS.slice(0, 2)
+REPORTS = [PLAN.perturb(GOOD), PLAN.perturb(GOOD, packed=True)]
+OTHER_BATCHES = [
+    EVENTS,
+    *REPORTS,
+    pa.record_batch({"v": pa.array(["a", None, SECRET], pa.string_view()), "w": pa.nulls(3), "t": [0.5, None, 1.0]}),
+    pa.record_batch({"v": pa.array(["a", "b"]).dictionary_encode(), "w": [[True, False, True]] * 2, "id": ["x", SECRET]}),
+    pa.record_batch({"v": pa.array([{"a": [1, 2]}, None]), "w": pa.array([["a"], None]), "t": pa.array([1, 2])}),
+    pa.record_batch({"v": pa.RunEndEncodedArray.from_arrays(pa.array([3]), ["a"]), "t": [1, 2, 3]}),
+]
+
+
+@cache
+def _typed(mechanism: Mechanism) -> pa.Field:
+    kind = mechanism.reports.arrow_type()
+    metadata = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": describe(mechanism, seeded=False)}
+    return pa.field("v", kind, metadata=metadata)
+
+
+TYPED = pa.record_batch([OUE.perturb(pa.array(["a", "b"]))], schema=pa.schema([_typed(OUE)]))
+TIMES: dict[str, Any] = {"windows": FixedWindows(10), "event_time": "t", "by": ("id",), "dead_letter_tag": "dead"}
+STEPS = [
+    lambda: TallyReports("v", RR, windows=None, event_time=None, by=(), dead_letter_tag="dead"),
+    lambda: TallyReports("w", OUE, **TIMES),
+    lambda: TallyReports("v", OUE, windows=None, event_time=None, by=("w", "t"), dead_letter_tag="dead"),
+    lambda: TallyReports("w", LocalHashing(["a", "b"], epsilon=1.0), **{**TIMES, "by": ()}),
+    lambda: PerturbAndTally("v", RR, **TIMES),
+    lambda: PerturbAndTally("w", OUE, **TIMES, key=NoiseKey(KEY, "id")),
+    lambda: PerturbAndTally("v", INTEGERS, **{**TIMES, "by": ("w",)}),
+    lambda: _PerturbDoFn(PLAN, False, None, "dead"),
+    lambda: _PerturbDoFn(PLAN, True, NoiseKey(KEY, "id"), "dead"),
+    lambda: _Limited(),
+]
+
+
+class _Limited:
+    """Both steps of a limit."""
+
+    def __init__(self) -> None:
+        limit = BoundContributions("id", per_window=1, window=10, event_time="t")._limit
+        self._split, self._admit = SplitByPerson(limit, "dead"), AdmitFirst(limit, "dead")
+
+    def process(self, element: Any, timestamp: Any, window: Any) -> Any:
+        for out in self._split.process(element, timestamp, window):
+            if isinstance(out, TaggedOutput):
+                yield out
+            else:
+                yield from self._admit.process(out.value, _Cell())
+
+
+class _Cell:
+    def read(self) -> None:
+        return None
+
+    def write(self, value: bytes) -> None:
+        Seen.from_bytes(value)
+
+
+def through_the_steps(batch: pa.RecordBatch) -> None:
+    """A pipeline with dead letters goes on, whatever a batch holds; each record is in its results or a dead letter."""
+    for make in STEPS:
+        step = make()
+        try:
+            for out in step.process(batch, Timestamp(0), GlobalWindow()) or ():
+                if isinstance(out, TaggedOutput) and SECRET in repr(out.value):
+                    raise Leak
+        except LdpError as error:
+            raise Ended(f"{type(step).__name__}: {type(error).__name__}") from error
+
+
+def look_at(batch: pa.RecordBatch) -> None:
+    quiet(lambda: plan_of(batch.schema))
+    for at, name in enumerate(batch.schema.names):
+        quiet(lambda at=at: check_made_by(batch.schema.field(at), OUE))
+        column = batch.column(at)
+        for m in (RR, OUE, INTEGERS):
+            quiet(lambda m=m, column=column: m.tally(column))
+            quiet(lambda m=m, column=column: m.perturb(column))
+        quiet(lambda column=column: Keyed(KEY, column, column="x"))
+        del name
+    through_the_steps(batch)
+
+
+# ---- messages
+
+MESSAGES = [encode(batch) for batch in (*OTHER_BATCHES, TYPED)]
+MESSAGES += [encode(batch, compression="zstd") for batch in (EVENTS, REPORTS[1])]
+MESSAGES += [encode(REPORTS[0], compression="lz4")]
+for _bomb in (
+    pa.Array.from_buffers(pa.null(), 2**31 - 1, [None]),
+    pa.Array.from_buffers(pa.binary(0), 2**30, [None, pa.py_buffer(b"")]),
+    pa.Array.from_buffers(pa.struct([]), 2**30, [None]),
+    pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), ["a"]),
+):
+    MESSAGES.append(encode(pa.record_batch({"v": _bomb})))
+MESSAGES.append(encode(pa.record_batch({"v": pa.array(np.zeros(10**7, np.uint8))}), compression="zstd"))
+
+
+@entry_point(lambda rng: edited_bytes(rng, MESSAGES), 60)
+def arrow_messages(message: bytes) -> None:
+    batch = quiet(lambda: decode(message, limits=SMALL))
+    if batch is not None:
+        if not batch.num_rows <= SMALL.rows:
+            raise MemoryError
+        look_at(batch)
+
+
+@entry_point(lambda rng: [edited_bytes(rng, MESSAGES) for _ in range(3)], 15)
+def polls_of_messages(messages: list[bytes]) -> None:
+    for decoded in Decoder("arrow", limits=SMALL).decode(messages):
+        for batch in decoded.batches:
+            batch.validate(full=True)
+            quiet(lambda batch=batch: RR.tally(batch.column(0)))
+
+
+@entry_point(lambda rng: edited_bytes(rng, MESSAGES[:-1]), 60)
+def coders_of_batches(message: bytes) -> None:
+    quiet(lambda: RecordBatchCoder().decode(message))
+    quiet(lambda: AnyReportsCoder().decode(message + b"A"))
+
+
+LINES = [
+    b'{"v": "a", "w": "b", "t": "2024-01-01T00:00:00Z", "id": 1}\n{"v": "' + SECRET.encode() + b'"}\n',
+    b'{"v": "c", "x": [1, {"y": null}]}\n\n{"id": 9223372036854775807}\n{"t": 5}\nnull\n[]\n' * 3,
+    b"[" * 3000 + b"\n" + b'{"v":' * 3000,
+    b"{}\n" * 300,
+]
+SCHEMA = pa.schema([("v", pa.string()), ("w", pa.string()), ("t", pa.timestamp("us", "UTC")), ("id", pa.int64())])
+
+
+@entry_point(lambda rng: edited_bytes(rng, LINES), 40)
+def ndjson_messages(message: bytes) -> None:
+    for decoded in Decoder("ndjson", SCHEMA, SMALL).decode([message]):
+        for batch in decoded.batches:
+            through_the_steps(batch)
+
+
+# ---- files
+
+
+def _parquet(batch: pa.RecordBatch, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([batch]), sink, **options)
+    return sink.getvalue().to_pybytes()
+
+
+PARQUET = [_parquet(EVENTS), _parquet(REPORTS[1]), _parquet(REPORTS[0], compression="zstd"), _parquet(TYPED)]
+CSV = [
+    b"v,w,t,id\na,b,2024-01-01T00:00:00,1\n" + SECRET.encode() + b',"b\nb",x,y\n"",NA,,\n',
+    b"t,id,v,w\n1,2,3\n" * 3,
+]
+FORMATS = {"parquet": PARQUET, "csv": CSV, "ndjson": LINES}
+TELEMETRY = EventSchema.of(PrivacyPlan({"v": RR, "w": OUE}), "t", ("id",))
+
+
+def a_file(rng: random.Random) -> tuple[str, bytes]:
+    name = rng.choice(list(FORMATS))
+    content = edited_bytes(rng, FORMATS[name])
+    if name != "parquet" and rng.random() < 0.2:
+        import gzip
+
+        return f"{name}.gz", edited_bytes(rng, [gzip.compress(content)])
+    return name, content
+
+
+_FOLDER = Path(tempfile.mkdtemp(prefix="ldp-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+
+
+def _written(case: tuple[str, bytes]) -> str:
+    path = _FOLDER / f"events.{case[0]}"
+    path.write_bytes(case[1])
+    return str(path)
+
+
+@entry_point(a_file, 25)
+def watched_files(case: tuple[str, bytes]) -> None:
+    for out in ReadFileDoFn(SCHEMA, "dead", SMALL).process(_written(case)):
+        if isinstance(out, pa.RecordBatch):
+            through_the_steps(out)
+
+
+@entry_point(a_file, 25)
+def files_of_the_command(case: tuple[str, bytes]) -> None:
+    path = _written(case)
+    if quiet(lambda: (check_file(path, TELEMETRY), True)) is None:
+        return
+    for out in ReadEvents(with_json_types(TELEMETRY, [path])).process(path):
+        if isinstance(out, TaggedOutput) and SECRET in repr(out.value):
+            raise Leak
+
+
+@entry_point(lambda rng: edited_bytes(rng, PARQUET), 25)
+def plans_in_parquet(content: bytes) -> None:
+    quiet(lambda: ldp_polars.read_plan(_written(("parquet", content))))
+
+
+# ---- plans and mechanisms
+
+MECHANISMS = [m.to_dict() for m in EVERY.values()]
+PLANS = [
+    PLAN.to_dict(),
+    PrivacyPlan.split({"os": ["ios", "android"], "n": range(7)}, epsilon=2.0).to_dict(),
+    PrivacyPlan.sampled({"os": ["ios", "android"], "n": range(7)}, epsilon=2.0).seeded(7).to_dict(),
+    PrivacyPlan.fake({"os": ["ios", "android"], "n": range(7)}, epsilon=2.0, priors={"os": [0.3, 0.7]}).to_dict(),
+    *[PrivacyPlan({"x": m}).to_dict() for name, m in EVERY.items() if name not in ("sampled", "fake")],
+]
+PLAN_TEXTS = [json.dumps(plan).encode() for plan in PLANS]
+PLAN_TEXTS += [b'{"columns":{"x":' + b"[" * 2000, b'{"a":' * 2000, b'{"keep":[' + b"9" * 5000 + b"]}"]
+
+
+@entry_point(lambda rng: edited_table(rng, MECHANISMS), 140)
+def tables_of_mechanisms(table: Any) -> None:
+    m = quiet(lambda: Mechanism.from_dict(table))
+    if m is not None:
+        quiet(lambda: use(m))
+
+
+def use(m: Mechanism) -> None:
+    """What is asked of a mechanism as soon as it is there."""
+    repr(m), m.title, m.reports.arrow_type(), m.counters, m.inputs.summary, m.realised_epsilon
+    if Mechanism.from_dict(m.to_dict()).fingerprint != m.fingerprint:
+        raise AssertionError("another mechanism")
+
+
+@entry_point(lambda rng: edited_table(rng, PLANS, MECHANISMS), 100)
+def tables_of_plans(table: Any) -> None:
+    plan = quiet(lambda: PrivacyPlan.from_dict(table))
+    if plan is not None:
+        use_plan(plan)
+
+
+def use_plan(plan: PrivacyPlan) -> None:
+    repr(plan), plan.epsilon, plan.fingerprint, plan.explain(1000)
+    if quiet(lambda: PrivacyPlan.from_json(plan.to_json())) not in (plan, None):
+        raise AssertionError("another plan")
+    quiet(lambda: PrivacyPlan.from_toml(plan.to_toml()))
+
+
+@entry_point(lambda rng: edited_bytes(rng, PLAN_TEXTS), 120)
+def plans_in_metadata(text: bytes) -> None:
+    plan = quiet(lambda: plan_of(pa.schema([], {METADATA_KEY: text})))
+    if plan is not None:
+        use_plan(plan)
+
+
+TOML = [PrivacyPlan.from_dict(plan).to_toml().encode() for plan in PLANS]
+TOML += [b"a = [" + b"[" * 2000, b"a." * 2000 + b"b = 1\n", b"keep = 0x" + b"f" * 5000, b"[[columns]]\nx=1979-05-27\n"]
+
+
+@entry_point(lambda rng: edited_bytes(rng, TOML).decode(errors="replace") + "\n", 60)
+def plans_in_toml(text: str) -> None:
+    plan = quiet(lambda: PrivacyPlan.from_toml(text))
+    if plan is not None:
+        use_plan(plan)
+
+
+TYPES = [describe(m, seeded=seeded).encode() for m in EVERY.values() for seeded in (False, True)]
+TYPES += [b"[" * 2000, b'{"answer":' * 2000, b"9" * 5000]
+
+
+@entry_point(lambda rng: edited_bytes(rng, TYPES).decode(errors="surrogateescape"), 80)
+def metadata_of_types(text: str) -> None:
+    quiet(lambda: described(text))
+    with suppress(UnicodeEncodeError):  # Arrow's own, of names that are none
+        field_ = pa.field("v", pa.bool_(), metadata={"ARROW:extension:name": NAME, "ARROW:extension:metadata": text})
+        quiet(lambda: check_made_by(field_, OUE))
+
+
+@entry_point(lambda rng: edited_bytes(rng, TYPES).decode(errors="replace"), 20)
+def typed_columns_of_polars(text: str) -> None:
+    metadata = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": text}
+    schema = pa.schema([pa.field("v", pa.bool_(), metadata=metadata)])
+    frame = pl.DataFrame(pa.table([pa.array([True, False])], schema=schema))
+    str(frame), frame.schema
+    quiet(lambda: frame.select(pl.col("v").ldp.tally()))
+    quiet(lambda: frame.select(pl.col("v").ldp.tally(RR)))
+    quiet(lambda: frame.select(pl.col("v").ldp.perturb(RR)))
+    quiet(lambda: ldp_polars.histograms(frame, PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)})))
+
+
+# ---- tallies and states
+
+TALLIES = [m.empty_tally().to_bytes() for m in (RR, OUE)]
+TALLIES += [RR.tally(RR.perturb(["a", "b"] * 500)).to_bytes(), Tally(2**40, np.full(3, 2**35), RR.fingerprint).to_bytes()]
+TALLY_TABLES = [Tally.from_bytes(data).to_dict() for data in TALLIES]
+
+
+@entry_point(lambda rng: edited_bytes(rng, TALLIES), 100)
+def bytes_of_tallies(data: bytes) -> None:
+    tally = quiet(lambda: TallyCoder().decode(data))
+    accumulator = quiet(lambda: AccumulatorCoder().decode(data))
+    if tally is not None:
+        quiet(lambda: RR.estimate(tally))
+        quiet(lambda: Tally.merge([tally, tally, Tally.from_bytes(TALLIES[2])]))
+        combine = TallyCombineFn(RR)
+        quiet(lambda: combine.add_input(combine.create_accumulator(), tally))
+        quiet(lambda: combine.merge_accumulators([combine.create_accumulator(), accumulator]).tally())
+
+
+@entry_point(lambda rng: edited_table(rng, TALLY_TABLES), 50)
+def tables_of_tallies(table: Any) -> None:
+    tally = quiet(lambda: Tally.from_dict(table))
+    if tally is not None:
+        quiet(lambda: RR.estimate(tally))
+
+
+_TALLY_FRAME = pl.DataFrame({"r": RR.perturb(np.array(["a", "b"] * 20)).tolist(), "k": [1, 2] * 20}).group_by("k").agg(
+    ldp_polars.tally("r", RR)
+)
+
+
+_TALLY_TYPE = pa.struct([("n", pa.int64()), ("counters", pa.list_(pa.int64(), 3)), ("fingerprint", pa.string())])
+_OTHER_TYPES = [
+    pa.struct([("n", pa.int64()), ("counters", pa.list_(pa.int64())), ("fingerprint", pa.large_string())]),
+    pa.struct([("n", pa.float64()), ("counters", pa.list_(pa.int64(), 2)), ("fingerprint", pa.string())]),
+    pa.struct([("n", pa.int64()), ("counters", pa.int64())]),
+    pa.null(),
+]
+
+
+def a_tally_column(rng: random.Random) -> pl.Series:
+    rows = [edited_table(rng, TALLY_TABLES) for _ in range(rng.choice((0, 1, 3)))]
+    kind = _TALLY_TYPE if rng.random() < 0.8 else rng.choice(_OTHER_TYPES)
+    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):  # rows of which there is no column
+        return pl.Series("r", pa.array(rows, kind))
+    return _TALLY_FRAME["r"]
+
+
+@entry_point(a_tally_column, 15)
+def tally_columns_of_polars(tallies: pl.Series) -> None:
+    frame = pl.DataFrame({"r": tallies})
+    quiet(lambda: frame.select(ldp_polars.merge("r", RR)))
+    quiet(lambda: frame.select(ldp_polars.estimate("r", RR)))
+
+
+SEEN = [Seen.nobody(limit).admit(np.arange(1, n + 1, dtype=np.uint64), limit)[1].to_bytes() for limit in (1, 300) for n in (1, 20)]
+
+
+@entry_point(lambda rng: edited_bytes(rng, SEEN), 60)
+def states_of_who_was_seen(data: bytes) -> None:
+    seen = quiet(lambda: Seen.from_bytes(data))
+    if seen is not None:
+        passes, after = seen.admit(np.array([1, 1, 2, 900], np.uint64), 2)
+        if passes[:2].sum() > 2 or not (after.counts >= 1).all():
+            raise AssertionError("more than the limit")
+
+
+MARKS = [KafkaMarkCoder().encode(KafkaMark({1: (7, None), 0: (5, 9)})), b"[" * 3000]
+
+
+@entry_point(lambda rng: edited_bytes(rng, MARKS), 20)
+def kafka_marks(data: bytes) -> None:
+    mark = quiet(lambda: KafkaMarkCoder().decode(data))
+    if mark is not None:
+        KafkaMarkCoder().encode(mark)
+
+
+# ---- columns of any type
+
+
+@entry_point(lambda rng: (rng.choice(list(EVERY)), odd_column(rng)), 20)
+def columns_of_any_type(case: tuple[str, pa.Array]) -> None:
+    name, column = case
+    m = EVERY[name]
+    quiet(lambda: m.perturb(column, randomness=noise_for(m, len(column))))
+    quiet(lambda: m.perturb(column, randomness=noise_for(m, len(column)), packed=True))
+    quiet(lambda: m.tally(column))
+    quiet(lambda: m.inputs.refuses(column))
+    quiet(lambda: Keyed(KEY, column, column="x"))
+    with suppress(pa.ArrowInvalid):
+        quiet(lambda: m.tally(pa.chunked_array([column, column])))
+
+
+@entry_point(lambda rng: {name: odd_column(rng) for name in ("v", "w", "t", "id")}, 15)
+def batches_of_any_type(columns: dict[str, pa.Array]) -> None:
+    n = min(map(len, columns.values()))
+    batch = pa.record_batch({name: column.slice(0, n) for name, column in columns.items()})
+    quiet(lambda: Batch(batch, Timestamp(0), GlobalWindow()).texts("v"))
+    quiet(lambda: IdHash("id").of(Batch(batch, Timestamp(0), GlobalWindow())))
+    through_the_steps(batch)
+
+
+__all__ = ["ENTRY_POINTS", "Ended", "EntryPoint", "Leak"]

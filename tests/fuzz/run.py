@@ -1,0 +1,77 @@
+"""Runs cases of one entry point in a process of its own: ``python -m tests.fuzz.run NAME FIRST LAST [PLANTED]``.
+
+Case i follows from the entry point's name and i alone. The process may have 3 GiB and a case ten seconds. The last line
+is JSON: how many cases, how many faults, and the first of each kind. A process that has died is a fault too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import resource
+import signal
+import sys
+import traceback
+from typing import Any
+
+MEMORY = 3 << 30
+GROWTH = 1 << 30
+"""By how much a process may grow while its cases run."""
+SECONDS = 10
+
+
+class Slow(BaseException):
+    """A case has taken too long."""
+
+
+def main(name: str, first: int, last: int, planted: str | None = None) -> dict[str, Any]:
+    """Run the cases."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    points = importlib.import_module("tests.fuzz.entry_points")
+    point = points.ENTRY_POINTS[name]
+    take = point.take
+    if planted:
+        take = importlib.import_module("tests.fuzz.planted").FAULTS[planted](take)
+    signal.signal(signal.SIGALRM, _too_slow)
+    found: dict[str, Any] = {}
+    faults = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    for number in range(first, last):
+        if number % 64 == 0:
+            sys.stdout.write(f"{number}\n")  # where it was, should it die
+            sys.stdout.flush()
+        case = point.case(random.Random(f"{name} {number}"))
+        signal.alarm(SECONDS)
+        try:
+            take(case)
+        except points.LdpError:
+            pass
+        except BaseException as error:
+            faults += 1
+            kind = _kind(error)
+            found.setdefault(kind, {"case": number, "times": 0})["times"] += 1
+        finally:
+            signal.alarm(0)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
+    if grown > GROWTH:
+        faults += 1
+        found["memory"] = {"case": None, "grown": grown}
+    return {"cases": last - first, "faults": faults, "found": found, "grown": grown}
+
+
+def _too_slow(*_: Any) -> None:
+    raise Slow
+
+
+def _kind(error: BaseException) -> str:
+    """The type and where it came from: one fault is found many times."""
+    chain = error if error.__cause__ is None else error.__cause__
+    ours = [f for f in traceback.extract_tb(chain.__traceback__) if "/ldp_" in f.filename or "/pipelines/" in f.filename]
+    place = ours[-1] if ours else traceback.extract_tb(chain.__traceback__)[-1]
+    where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
+    return f"{type(error).__name__} {type(chain).__name__} in {where}: {str(chain)[:200]}"[:300]
+
+
+if __name__ == "__main__":
+    print("\n" + json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])))
