@@ -147,7 +147,8 @@ def _toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-_QUOTED = re.compile(r""" "(?:[^"\\\n]|\\.)*+"? | '[^'\n]*+'? """, re.VERBOSE)  # (also one without an end: the time is linear)
+# (Also a text without its end, so that the time is linear.)
+_QUOTED = re.compile(r""" "(?:[^"\\\n]|\\.)*+"? | '[^'\n]*+'? """, re.VERBOSE)
 _LONG_KEY = re.compile(rf"(?:\.[\w \t-]*){{{DEPTH}}}")
 
 
@@ -180,7 +181,7 @@ def _items(data: Any, what: str, error: type[LdpError], limits: Limits | None) -
         values = [data]
     kinds = set(map(type, values))
     if any(issubclass(kind, int) for kind in kinds):
-        longest = max(max(value.bit_length() for value in values if isinstance(value, int)), 0)
+        longest = max(value.bit_length() for value in values if isinstance(value, int))
         if longest > _MOST_BITS:
             raise error(f"{what} has an integer of {longest} bits, above {_MOST_BITS}")
     if limits is not None:

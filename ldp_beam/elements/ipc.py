@@ -93,8 +93,6 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
 def _spelled_out(array: pa.Array) -> int:
     """Bytes of the texts and lists of an array of which several elements may share one: each with its own."""
     kind, types = array.type, pa.types
-    if isinstance(array, pa.ExtensionArray):
-        return _spelled_out(array.storage)
     if types.is_dictionary(kind):
         lengths = np.append(_lengths(array.dictionary), 0)
         return int(lengths[array.indices.cast(pa.int64(), safe=False).fill_null(len(lengths) - 1).to_numpy()].sum())
@@ -105,11 +103,18 @@ def _spelled_out(array: pa.Array) -> int:
         return int(_lengths(array).sum())
     if types.is_list_view(kind) or types.is_large_list_view(kind):
         return int(pc.sum(pc.list_value_length(array)).as_py() or 0)
+    return sum(map(_spelled_out, _children(array)))
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    kind, types = array.type, pa.types
+    if isinstance(array, pa.ExtensionArray):
+        return [array.storage]
     if types.is_struct(kind) or types.is_union(kind):
-        return sum(_spelled_out(array.field(i)) for i in range(kind.num_fields))
+        return [array.field(i) for i in range(kind.num_fields)]
     if types.is_map(kind):
-        return _spelled_out(array.keys) + _spelled_out(array.items)
-    return _spelled_out(array.values) if types.is_nested(kind) else 0
+        return [array.keys, array.items]
+    return [array.values] if types.is_nested(kind) else []
 
 
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:

@@ -1,18 +1,17 @@
-"""Every place where bytes come in, and what is done with what was read: each gets broken input by the thousand.
+"""Every place where bytes come in, and what is done with what was read there.
 
-An entry point makes a case of a random generator and takes it. It may refuse (`LdpError`) or succeed. Anything else is a
+An entry point makes a case of a random generator and takes it. It may refuse (`LdpError`) or succeed. All else is a
 fault: another exception, a message that shows a value, a step with dead letters that ends, much memory, much time.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_polars
-from ldp_beam import DeadLetter
 from ldp_beam.elements.batches import Batch
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_beam.elements.ids import IdHash, NoiseKey
@@ -36,12 +34,11 @@ from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder
 from ldp_beam.io.messages import Decoder, decode, encode
-from ldp_beam.perturb import Perturb, _PerturbDoFn
 from ldp_beam.persons._limits import AdmitFirst, SplitByPerson
 from ldp_beam.persons._seen import Seen
 from ldp_beam.persons.transforms import BoundContributions
+from ldp_beam.perturb import _PerturbDoFn
 from ldp_core import (
-    HeavyHitters,
     Keyed,
     LdpError,
     Limits,
@@ -58,17 +55,17 @@ from ldp_core.plans.provenance import NAME, check_made_by, describe, described
 from pipelines.sources import EventSchema, ReadEvents, check_file, with_json_types
 
 from ..core.examples import EVERY, noise_for
-from .mutations import SECRET, edited_bytes, edited_table, odd, odd_column
+from .mutations import SECRET, edited_bytes, edited_table, odd_column
 
 SMALL = Limits(rows=1 << 14, bytes=1 << 22, row_group_bytes=1 << 22, line_bytes=1 << 12)
 """Limits that a case reaches without much work."""
 
 
-class Leak(Exception):
+class LeakError(Exception):
     """A message shows a value of the data."""
 
 
-class Ended(Exception):
+class EndedError(Exception):
     """A step that has dead letters has ended."""
 
 
@@ -79,20 +76,18 @@ class EntryPoint:
     Args:
         case: makes a case.
         take: takes it.
-        share: of a million cases, how many thousands.
     """
 
     case: Callable[[random.Random], Any]
     take: Callable[[Any], Any]
-    share: int
 
 
 ENTRY_POINTS: dict[str, EntryPoint] = {}
 
 
-def entry_point(case: Callable[[random.Random], Any], share: int) -> Callable[[Any], Any]:
+def entry_point(case: Callable[[random.Random], Any]) -> Callable[[Any], Any]:
     def register(take: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        ENTRY_POINTS[take.__name__] = EntryPoint(case, take, share)
+        ENTRY_POINTS[take.__name__] = EntryPoint(case, take)
         return take
 
     return register
@@ -104,7 +99,7 @@ def quiet(run: Callable[[], Any]) -> Any:
         return run()
     except LdpError as error:
         if SECRET in str(error):
-            raise Leak from None
+            raise LeakError from None
         return None
 
 
@@ -129,7 +124,9 @@ OTHER_BATCHES = [
     EVENTS,
     *REPORTS,
     pa.record_batch({"v": pa.array(["a", None, SECRET], pa.string_view()), "w": pa.nulls(3), "t": [0.5, None, 1.0]}),
-    pa.record_batch({"v": pa.array(["a", "b"]).dictionary_encode(), "w": [[True, False, True]] * 2, "id": ["x", SECRET]}),
+    pa.record_batch(
+        {"v": pa.array(["a", "b"]).dictionary_encode(), "w": [[True, False, True]] * 2, "id": ["x", SECRET]}
+    ),
     pa.record_batch({"v": pa.array([{"a": [1, 2]}, None]), "w": pa.array([["a"], None]), "t": pa.array([1, 2])}),
     pa.record_batch({"v": pa.RunEndEncodedArray.from_arrays(pa.array([3]), ["a"]), "t": [1, 2, 3]}),
 ]
@@ -154,7 +151,7 @@ STEPS = [
     lambda: PerturbAndTally("v", INTEGERS, **{**TIMES, "by": ("w",)}),
     lambda: _PerturbDoFn(PLAN, False, None, "dead"),
     lambda: _PerturbDoFn(PLAN, True, NoiseKey(KEY, "id"), "dead"),
-    lambda: _Limited(),
+    lambda: _Limited(),  # noqa: PLW0108 (which comes below)
 ]
 
 
@@ -188,21 +185,20 @@ def through_the_steps(batch: pa.RecordBatch) -> None:
         try:
             for out in step.process(batch, Timestamp(0), GlobalWindow()) or ():
                 if isinstance(out, TaggedOutput) and SECRET in repr(out.value):
-                    raise Leak
+                    raise LeakError
         except LdpError as error:
-            raise Ended(f"{type(step).__name__}: {type(error).__name__}") from error
+            raise EndedError(f"{type(step).__name__}: {type(error).__name__}") from error
 
 
 def look_at(batch: pa.RecordBatch) -> None:
     quiet(lambda: plan_of(batch.schema))
-    for at, name in enumerate(batch.schema.names):
+    for at in range(batch.num_columns):
         quiet(lambda at=at: check_made_by(batch.schema.field(at), OUE))
         column = batch.column(at)
         for m in (RR, OUE, INTEGERS):
             quiet(lambda m=m, column=column: m.tally(column))
             quiet(lambda m=m, column=column: m.perturb(column))
         quiet(lambda column=column: Keyed(KEY, column, column="x"))
-        del name
     through_the_steps(batch)
 
 
@@ -221,7 +217,7 @@ for _bomb in (
 MESSAGES.append(encode(pa.record_batch({"v": pa.array(np.zeros(10**7, np.uint8))}), compression="zstd"))
 
 
-@entry_point(lambda rng: edited_bytes(rng, MESSAGES), 60)
+@entry_point(lambda rng: edited_bytes(rng, MESSAGES))
 def arrow_messages(message: bytes) -> None:
     batch = quiet(lambda: decode(message, limits=SMALL))
     if batch is not None:
@@ -230,7 +226,7 @@ def arrow_messages(message: bytes) -> None:
         look_at(batch)
 
 
-@entry_point(lambda rng: [edited_bytes(rng, MESSAGES) for _ in range(3)], 15)
+@entry_point(lambda rng: [edited_bytes(rng, MESSAGES) for _ in range(3)])
 def polls_of_messages(messages: list[bytes]) -> None:
     for decoded in Decoder("arrow", limits=SMALL).decode(messages):
         for batch in decoded.batches:
@@ -238,7 +234,7 @@ def polls_of_messages(messages: list[bytes]) -> None:
             quiet(lambda batch=batch: RR.tally(batch.column(0)))
 
 
-@entry_point(lambda rng: edited_bytes(rng, MESSAGES[:-1]), 60)
+@entry_point(lambda rng: edited_bytes(rng, MESSAGES[:-1]))
 def coders_of_batches(message: bytes) -> None:
     quiet(lambda: RecordBatchCoder().decode(message))
     quiet(lambda: AnyReportsCoder().decode(message + b"A"))
@@ -253,7 +249,7 @@ LINES = [
 SCHEMA = pa.schema([("v", pa.string()), ("w", pa.string()), ("t", pa.timestamp("us", "UTC")), ("id", pa.int64())])
 
 
-@entry_point(lambda rng: edited_bytes(rng, LINES), 40)
+@entry_point(lambda rng: edited_bytes(rng, LINES))
 def ndjson_messages(message: bytes) -> None:
     for decoded in Decoder("ndjson", SCHEMA, SMALL).decode([message]):
         for batch in decoded.batches:
@@ -297,24 +293,24 @@ def _written(case: tuple[str, bytes]) -> str:
     return str(path)
 
 
-@entry_point(a_file, 25)
+@entry_point(a_file)
 def watched_files(case: tuple[str, bytes]) -> None:
     for out in ReadFileDoFn(SCHEMA, "dead", SMALL).process(_written(case)):
         if isinstance(out, pa.RecordBatch):
             through_the_steps(out)
 
 
-@entry_point(a_file, 25)
+@entry_point(a_file)
 def files_of_the_command(case: tuple[str, bytes]) -> None:
     path = _written(case)
     if quiet(lambda: (check_file(path, TELEMETRY), True)) is None:
         return
     for out in ReadEvents(with_json_types(TELEMETRY, [path])).process(path):
         if isinstance(out, TaggedOutput) and SECRET in repr(out.value):
-            raise Leak
+            raise LeakError
 
 
-@entry_point(lambda rng: edited_bytes(rng, PARQUET), 25)
+@entry_point(lambda rng: edited_bytes(rng, PARQUET))
 def plans_in_parquet(content: bytes) -> None:
     quiet(lambda: ldp_polars.read_plan(_written(("parquet", content))))
 
@@ -333,7 +329,7 @@ PLAN_TEXTS = [json.dumps(plan).encode() for plan in PLANS]
 PLAN_TEXTS += [b'{"columns":{"x":' + b"[" * 2000, b'{"a":' * 2000, b'{"keep":[' + b"9" * 5000 + b"]}"]
 
 
-@entry_point(lambda rng: edited_table(rng, MECHANISMS), 140)
+@entry_point(lambda rng: edited_table(rng, MECHANISMS))
 def tables_of_mechanisms(table: Any) -> None:
     m = quiet(lambda: Mechanism.from_dict(table))
     if m is not None:
@@ -347,7 +343,7 @@ def use(m: Mechanism) -> None:
         raise AssertionError("another mechanism")
 
 
-@entry_point(lambda rng: edited_table(rng, PLANS, MECHANISMS), 100)
+@entry_point(lambda rng: edited_table(rng, PLANS, MECHANISMS))
 def tables_of_plans(table: Any) -> None:
     plan = quiet(lambda: PrivacyPlan.from_dict(table))
     if plan is not None:
@@ -361,7 +357,7 @@ def use_plan(plan: PrivacyPlan) -> None:
     quiet(lambda: PrivacyPlan.from_toml(plan.to_toml()))
 
 
-@entry_point(lambda rng: edited_bytes(rng, PLAN_TEXTS), 120)
+@entry_point(lambda rng: edited_bytes(rng, PLAN_TEXTS))
 def plans_in_metadata(text: bytes) -> None:
     plan = quiet(lambda: plan_of(pa.schema([], {METADATA_KEY: text})))
     if plan is not None:
@@ -372,7 +368,7 @@ TOML = [PrivacyPlan.from_dict(plan).to_toml().encode() for plan in PLANS]
 TOML += [b"a = [" + b"[" * 2000, b"a." * 2000 + b"b = 1\n", b"keep = 0x" + b"f" * 5000, b"[[columns]]\nx=1979-05-27\n"]
 
 
-@entry_point(lambda rng: edited_bytes(rng, TOML).decode(errors="replace") + "\n", 60)
+@entry_point(lambda rng: edited_bytes(rng, TOML).decode(errors="replace") + "\n")
 def plans_in_toml(text: str) -> None:
     plan = quiet(lambda: PrivacyPlan.from_toml(text))
     if plan is not None:
@@ -383,7 +379,7 @@ TYPES = [describe(m, seeded=seeded).encode() for m in EVERY.values() for seeded 
 TYPES += [b"[" * 2000, b'{"answer":' * 2000, b"9" * 5000]
 
 
-@entry_point(lambda rng: edited_bytes(rng, TYPES).decode(errors="surrogateescape"), 80)
+@entry_point(lambda rng: edited_bytes(rng, TYPES).decode(errors="surrogateescape"))
 def metadata_of_types(text: str) -> None:
     quiet(lambda: described(text))
     with suppress(UnicodeEncodeError):  # Arrow's own, of names that are none
@@ -391,7 +387,7 @@ def metadata_of_types(text: str) -> None:
         quiet(lambda: check_made_by(field_, OUE))
 
 
-@entry_point(lambda rng: edited_bytes(rng, TYPES).decode(errors="replace"), 20)
+@entry_point(lambda rng: edited_bytes(rng, TYPES).decode(errors="replace"))
 def typed_columns_of_polars(text: str) -> None:
     metadata = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": text}
     schema = pa.schema([pa.field("v", pa.bool_(), metadata=metadata)])
@@ -406,11 +402,14 @@ def typed_columns_of_polars(text: str) -> None:
 # ---- tallies and states
 
 TALLIES = [m.empty_tally().to_bytes() for m in (RR, OUE)]
-TALLIES += [RR.tally(RR.perturb(["a", "b"] * 500)).to_bytes(), Tally(2**40, np.full(3, 2**35), RR.fingerprint).to_bytes()]
+TALLIES += [
+    RR.tally(RR.perturb(["a", "b"] * 500)).to_bytes(),
+    Tally(2**40, np.full(3, 2**35), RR.fingerprint).to_bytes(),
+]
 TALLY_TABLES = [Tally.from_bytes(data).to_dict() for data in TALLIES]
 
 
-@entry_point(lambda rng: edited_bytes(rng, TALLIES), 100)
+@entry_point(lambda rng: edited_bytes(rng, TALLIES))
 def bytes_of_tallies(data: bytes) -> None:
     tally = quiet(lambda: TallyCoder().decode(data))
     accumulator = quiet(lambda: AccumulatorCoder().decode(data))
@@ -422,15 +421,17 @@ def bytes_of_tallies(data: bytes) -> None:
         quiet(lambda: combine.merge_accumulators([combine.create_accumulator(), accumulator]).tally())
 
 
-@entry_point(lambda rng: edited_table(rng, TALLY_TABLES), 50)
+@entry_point(lambda rng: edited_table(rng, TALLY_TABLES))
 def tables_of_tallies(table: Any) -> None:
     tally = quiet(lambda: Tally.from_dict(table))
     if tally is not None:
         quiet(lambda: RR.estimate(tally))
 
 
-_TALLY_FRAME = pl.DataFrame({"r": RR.perturb(np.array(["a", "b"] * 20)).tolist(), "k": [1, 2] * 20}).group_by("k").agg(
-    ldp_polars.tally("r", RR)
+_TALLY_FRAME = (
+    pl.DataFrame({"r": RR.perturb(np.array(["a", "b"] * 20)).tolist(), "k": [1, 2] * 20})
+    .group_by("k")
+    .agg(ldp_polars.tally("r", RR))
 )
 
 
@@ -451,17 +452,21 @@ def a_tally_column(rng: random.Random) -> pl.Series:
     return _TALLY_FRAME["r"]
 
 
-@entry_point(a_tally_column, 15)
+@entry_point(a_tally_column)
 def tally_columns_of_polars(tallies: pl.Series) -> None:
     frame = pl.DataFrame({"r": tallies})
     quiet(lambda: frame.select(ldp_polars.merge("r", RR)))
     quiet(lambda: frame.select(ldp_polars.estimate("r", RR)))
 
 
-SEEN = [Seen.nobody(limit).admit(np.arange(1, n + 1, dtype=np.uint64), limit)[1].to_bytes() for limit in (1, 300) for n in (1, 20)]
+SEEN = [
+    Seen.nobody(limit).admit(np.arange(1, n + 1, dtype=np.uint64), limit)[1].to_bytes()
+    for limit in (1, 300)
+    for n in (1, 20)
+]
 
 
-@entry_point(lambda rng: edited_bytes(rng, SEEN), 60)
+@entry_point(lambda rng: edited_bytes(rng, SEEN))
 def states_of_who_was_seen(data: bytes) -> None:
     seen = quiet(lambda: Seen.from_bytes(data))
     if seen is not None:
@@ -473,7 +478,7 @@ def states_of_who_was_seen(data: bytes) -> None:
 MARKS = [KafkaMarkCoder().encode(KafkaMark({1: (7, None), 0: (5, 9)})), b"[" * 3000]
 
 
-@entry_point(lambda rng: edited_bytes(rng, MARKS), 20)
+@entry_point(lambda rng: edited_bytes(rng, MARKS))
 def kafka_marks(data: bytes) -> None:
     mark = quiet(lambda: KafkaMarkCoder().decode(data))
     if mark is not None:
@@ -483,7 +488,7 @@ def kafka_marks(data: bytes) -> None:
 # ---- columns of any type
 
 
-@entry_point(lambda rng: (rng.choice(list(EVERY)), odd_column(rng)), 20)
+@entry_point(lambda rng: (rng.choice(list(EVERY)), odd_column(rng)))
 def columns_of_any_type(case: tuple[str, pa.Array]) -> None:
     name, column = case
     m = EVERY[name]
@@ -496,13 +501,10 @@ def columns_of_any_type(case: tuple[str, pa.Array]) -> None:
         quiet(lambda: m.tally(pa.chunked_array([column, column])))
 
 
-@entry_point(lambda rng: {name: odd_column(rng) for name in ("v", "w", "t", "id")}, 15)
+@entry_point(lambda rng: {name: odd_column(rng) for name in ("v", "w", "t", "id")})
 def batches_of_any_type(columns: dict[str, pa.Array]) -> None:
     n = min(map(len, columns.values()))
     batch = pa.record_batch({name: column.slice(0, n) for name, column in columns.items()})
     quiet(lambda: Batch(batch, Timestamp(0), GlobalWindow()).texts("v"))
     quiet(lambda: IdHash("id").of(Batch(batch, Timestamp(0), GlobalWindow())))
     through_the_steps(batch)
-
-
-__all__ = ["ENTRY_POINTS", "Ended", "EntryPoint", "Leak"]
