@@ -1,0 +1,138 @@
+"""What a message declares is compared with the limits before memory is taken for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder
+from ldp_beam.elements.ipc import read_batch, write_batch
+from ldp_core import InputError, LimitError, Limits
+
+from ..raw_values import SECRET, assert_clean, everything_about
+
+MANY = 2**31 - 1
+SMALL = Limits(rows=1000, bytes=100_000)
+
+
+def one(array):
+    return pa.record_batch({"v": array})
+
+
+def nulls(n):
+    return pa.Array.from_buffers(pa.null(), n, [None])
+
+
+def null_lists(n, size):
+    return pa.Array.from_buffers(pa.list_(pa.null(), size), n, [None], children=[nulls(n * size)])
+
+
+BOMBS = {
+    "nulls": write_batch(one(nulls(MANY))),
+    "10^12 nulls": write_batch(one(nulls(MANY))).replace(MANY.to_bytes(8, "little"), (10**12).to_bytes(8, "little")),
+    "lists of nulls": write_batch(one(null_lists(2**10, 2**20))),
+    "texts of no bytes": write_batch(one(pa.Array.from_buffers(pa.binary(0), 2**30, [None, pa.py_buffer(b"")]))),
+    "structs of nothing": write_batch(one(pa.Array.from_buffers(pa.struct([]), 2**30, [None]))),
+    "a run": write_batch(one(pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), ["a"]))),
+    "zstd": write_batch(one(pa.array(np.zeros(10**7, np.uint64))), compression="zstd"),
+    "lz4": write_batch(one(pa.array(np.zeros(10**6, np.uint64))), compression="lz4"),
+    "forged reports": write_batch(
+        one(pa.DictionaryArray.from_arrays(pa.array(np.zeros(5 * 10**6, np.uint8)), ["a"])), compression="zstd"
+    ),
+    "a dictionary": write_batch(
+        one(pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(["x" * 10**6]))), compression="zstd"
+    ),
+    "a text that many share": write_batch(
+        one(pa.DictionaryArray.from_arrays(pa.array(np.zeros(900, np.uint8)), pa.array(["x" * 50_000])))
+    ),
+    "a run of a long text": write_batch(one(pa.RunEndEncodedArray.from_arrays(pa.array([900]), ["x" * 50_000]))),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_declares_too_much_is_refused(name):
+    with pytest.raises(LimitError, match="more than the limit") as caught:
+        read_batch(BOMBS[name], SMALL)
+    assert isinstance(caught.value, InputError)
+    assert caught.value.__context__ is None
+
+
+def test_views_that_share_a_text():
+    array = pa.array(["x" * 50_000], pa.string_view())
+    view = array.buffers()[1].to_pybytes()
+    many = pa.Array.from_buffers(pa.string_view(), 900, [None, pa.py_buffer(view * 900), array.buffers()[2]])
+    with pytest.raises(LimitError):
+        read_batch(write_batch(one(many)), SMALL)
+    assert read_batch(write_batch(one(array)), SMALL).num_rows == 1
+
+
+def test_the_length_of_a_view_under_a_null_counts():
+    """Arrow adds them up when it casts, and asks for as much memory."""
+    view = (MANY).to_bytes(16, "little")
+    validity = pa.py_buffer(b"\0")
+    array = pa.Array.from_buffers(pa.string_view(), 1, [validity, pa.py_buffer(view)])
+    with pytest.raises(LimitError):
+        read_batch(write_batch(one(array)), Limits())
+
+
+def test_exactly_the_limits_pass():
+    batch = one(pa.array(np.zeros(1000, np.uint8)))
+    for compression in (None, "zstd", "lz4"):
+        message = write_batch(batch, compression=compression)
+        declared = 2000  # a byte for each value, and the buffer
+        assert read_batch(message, Limits(rows=1000, bytes=declared)).equals(batch)
+        with pytest.raises(LimitError, match="rows=999"):
+            read_batch(message, Limits(rows=999, bytes=declared))
+        with pytest.raises(LimitError, match=f"bytes={declared - 1}"):
+            read_batch(message, Limits(rows=1000, bytes=declared - 1))
+
+
+def test_sizes_that_are_none():
+    message = write_batch(one(nulls(77_777)))
+    for number in (-1, -(2**63), 2**63 - 1):
+        forged = message.replace((77_777).to_bytes(8, "little"), (number % 2**64).to_bytes(8, "little"))
+        with pytest.raises(InputError):
+            read_batch(forged, SMALL)
+    packed = bytearray(write_batch(one(pa.array(np.arange(500))), compression="zstd"))
+    at = packed.index((4000).to_bytes(8, "little"))
+    for number in (-5, -(2**63), 2**62, 10**9):
+        packed[at : at + 8] = (number % 2**64).to_bytes(8, "little")
+        with pytest.raises(InputError):
+            read_batch(bytes(packed), SMALL)
+        with pytest.raises(InputError):
+            RecordBatchCoder().decode(bytes(packed))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff" * 40, SECRET.encode(), write_batch(one(pa.array([SECRET])))[:-150]])
+def test_coders_refuse_with_our_errors(data):
+    for decode in (RecordBatchCoder().decode, lambda encoded: AnyReportsCoder().decode(encoded + b"A")):
+        with pytest.raises(InputError) as caught:
+            decode(data)
+        assert_clean(everything_about(caught.value))
+
+
+def test_a_stream_without_a_batch_is_no_end_of_iteration():
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("v", pa.int64())])):
+        pass
+    with pytest.raises(InputError):
+        RecordBatchCoder().decode(sink.getvalue().to_pybytes())
+
+
+def test_little_memory_is_enough_to_refuse_them():
+    code = (
+        "import resource; from tests.beam.elements.test_ipc import BOMBS, read_batch, Limits, LimitError\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for bomb in BOMBS.values():\n"
+        "    try: read_batch(bomb, Limits(rows=1000, bytes=10**5))\n"
+        "    except LimitError: pass\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
+    assert int(done.stdout) < 50_000  # KiB

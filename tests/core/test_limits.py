@@ -1,0 +1,204 @@
+"""Texts and tables from outside: bounded, and refused with our own errors only."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import (
+    Domain,
+    LimitError,
+    Limits,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    Tally,
+    ThresholdHistogramEncoding,
+    UnaryEncoding,
+)
+from ldp_core.exact.arrow import chosen, taken
+from ldp_core.limits import DEPTH, check_row_groups, read_json, read_toml
+from ldp_core.plans.plan import METADATA_KEY, plan_of
+from ldp_core.plans.provenance import NAME, check_made_by, described
+from ldp_core.plans.sampled import SampledColumn
+
+OUE = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+RR = RandomizedResponse(["a", "b"], epsilon=1.0)
+DEEP = [b"[" * 1360, b'{"a":' * 1360, b'{"columns":{"x":' + b"[" * 30 + b"]" * 30 + b"}}", b"[" * 30 + b"]" * 30]
+
+
+@pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
+def test_nested_json_is_no_plan_and_no_mechanism(text):
+    with pytest.raises(PlanError):
+        plan_of(pa.schema([], {METADATA_KEY: text}))
+    with pytest.raises(ReportError):
+        described(text.decode())
+    field = pa.field("v", pa.bool_(), metadata={"ARROW:extension:name": NAME, "ARROW:extension:metadata": text})
+    with pytest.raises(ReportError):
+        check_made_by(field, OUE)
+
+
+def test_mechanisms_that_answer_for_mechanisms_without_end():
+    data: object = OUE.to_dict()
+    for _ in range(400):
+        data = {"mechanism": "sampled_column", "columns": 2, "domain": ["a", "b"], "answer": data}
+    with pytest.raises(ParameterError, match=f"deeper than {DEPTH}"):
+        Mechanism.from_dict(data)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=f"deeper than {DEPTH}"):
+        PrivacyPlan.from_dict({"columns": {"x": data}})
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-50, 1e-20])
+def test_an_epsilon_that_no_arithmetic_can_tell_from_0(epsilon):
+    with pytest.raises(ParameterError, match="too small"):
+        ThresholdHistogramEncoding(["a", "b"], epsilon=epsilon)
+
+
+@pytest.mark.parametrize("data", [5, None, [], "columns", {5: {}}, {"columns": {5: OUE.to_dict()}}, {"columns": 5}])
+def test_what_is_no_plan(data):
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_dict(data)
+
+
+@pytest.mark.parametrize("key", ["mechanism", "epsilon", "unmatched", "variant", "domain", "extra"])
+def test_integers_that_python_does_not_print(key):
+    with pytest.raises(ParameterError, match="bits"):
+        Mechanism.from_dict({**OUE.to_dict(), key: 10**5000})
+
+
+def test_metadata_of_a_type_are_a_mechanism_s_or_a_report_error():
+    with pytest.raises(ReportError, match="mechanism must be one of"):
+        described('{"mechanism": "none", "domain": [1, 2]}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = [" + "[" * 3000, "a = 0x" + "f" * 9000, "a = " + "9" * 5000, "[[columns]]\nx = 1979-05-27\n", "a.b.c = 1\n"],
+    ids=range(5),
+)
+def test_toml_that_is_no_plan(text):
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_toml(text + "\n")
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_toml(5)  # type: ignore[arg-type]
+
+
+def test_toml_takes_no_quadratic_time():
+    """A dotted key of n names costs n^2: 3 million would take hours."""
+    for text in ("a." * 3_000_000 + "b = 1", '"' * 4_000_000, '"\\' * 500_000):
+        start = time.perf_counter()
+        with pytest.raises(PlanError):
+            read_toml(text, "the plan", PlanError)
+        assert time.perf_counter() - start < 5
+    assert read_toml('a = ["' + "1." * 99 + '"]', "the plan", PlanError) == {"a": ["1." * 99]}
+
+
+def test_a_plan_is_its_json_and_its_limits_can_be_changed():
+    plan = PrivacyPlan({"n": UnaryEncoding(range(300), epsilon=1.0)})
+    assert PrivacyPlan.from_json(plan.to_json()) == PrivacyPlan.from_json(plan.to_json().encode()) == plan
+    for limits in (Limits(labels=299), Limits(plan_bytes=100), Limits(label_length=5)):
+        with pytest.raises(PlanError, match="more than the limit"):
+            PrivacyPlan.from_json(plan.to_json(), limits=limits)
+        with pytest.raises(PlanError, match="more than the limit"):
+            PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}, limits=limits)
+    with pytest.raises(PlanError, match="got int"):
+        PrivacyPlan.from_json(5)  # type: ignore[arg-type]
+
+
+def test_limits_of_a_plan_do_not_concern_a_caller_s_own():
+    large = PrivacyPlan({"n": UnaryEncoding(range(1 << 18 | 1), epsilon=1.0)})
+    with pytest.raises(PlanError, match="labels=262144"):
+        PrivacyPlan.from_json(large.to_json())
+    assert PrivacyPlan.from_dict(large.to_dict()) == large
+    assert PrivacyPlan.from_json(large.to_json(), limits=Limits(labels=1 << 19)) == large
+
+
+def test_the_words_of_the_environment_variable():
+    assert Limits.parsed("  rows=5\tlabels=7 ") == Limits(rows=5, labels=7)
+    for text in ("rows", "rows=x", "rows=-1", "row=5", "rows=0", "rows=" + "9" * 5000):
+        with pytest.raises(ParameterError):
+            Limits.parsed(text)
+
+
+def test_json_says_what_it_is():
+    assert read_json('{"a": [1, {"b": null}]}', "the plan", PlanError) == {"a": [1, {"b": None}]}
+    with pytest.raises(PlanError, match="the plan is not valid JSON"):
+        read_json(b"\xff", "the plan", PlanError)
+
+
+@pytest.mark.parametrize("data", [None, "text", 5, [1, 2]])
+def test_bytes_of_a_tally_are_bytes(data):
+    with pytest.raises(ReportError):
+        Tally.from_bytes(data)
+
+
+# ---- columns
+
+
+def ragged(reports: pa.Array) -> pa.Array:
+    """The same reports, whose words lie in a buffer with three bytes more."""
+    data = reports.flatten().buffers()[1].to_pybytes() + b"abc"
+    words = pa.Array.from_buffers(pa.uint64(), len(reports) * reports.type.list_size, [None, pa.py_buffer(data)])
+    return pa.FixedSizeListArray.from_arrays(words, reports.type.list_size)
+
+
+@pytest.mark.parametrize("m", [OUE, SampledColumn(OUE, columns=2)], ids=["plain", "sampled"])
+def test_a_buffer_of_any_length(m):
+    reports = OUE.perturb(pa.array(["a", "b", "c"] * 5), packed=True)
+    assert m.tally(ragged(reports)) == m.tally(reports)
+    assert m.tally(ragged(reports)[3:7]) == m.tally(reports[3:7])
+
+
+VIEWS = [
+    pa.array(["a", None, "b", "a"], pa.string_view()),
+    pa.array([["a"], None, ["b"], []], pa.list_(pa.string_view())),
+    pa.array([{"a": "x"}] * 4, pa.struct([("a", pa.string_view())])),
+    pa.RunEndEncodedArray.from_arrays(pa.array([3, 4]), ["a", "b"]),
+    pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0]), pa.array(["a", None], pa.string_view())),
+    pa.array([1, 2, None, 4]),
+]
+
+
+@pytest.mark.parametrize("array", VIEWS, ids=[str(a.type) for a in VIEWS])
+def test_elements_are_chosen_from_columns_of_any_type(array):
+    everything = array.to_pylist()
+    for rows in (np.array([1, 0, 1, 1], bool), np.zeros(4, bool), np.ones(4, bool)):
+        some = chosen(array, rows)
+        assert some.type == array.type
+        assert some.to_pylist() == [one for one, row in zip(everything, rows, strict=True) if row]
+    assert taken(array, np.array([3, 0, 1, 2])).to_pylist() == [everything[i] for i in (3, 0, 1, 2)]
+
+
+def test_views_are_values_and_ids_like_others():
+    views = pa.array(["a", None, "b"], pa.string_view())
+    for column in (views, VIEWS[4]):
+        for m in (RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=1.0), OUE, RR):
+            if m.inputs.unmatched == "other":
+                assert len(m.perturb(column)) == len(column)
+            assert m.inputs.refuses(column).tolist() == m.inputs.refuses(column.to_pylist()).tolist()
+    with pytest.raises(ReportError):
+        SampledColumn(OUE, columns=2).tally(views)
+
+
+def test_row_groups_of_a_file_are_bounded(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"n": np.zeros(10**6)}), tmp_path / "a.parquet")
+    file = pq.ParquetFile(tmp_path / "a.parquet")
+    size = file.metadata.row_group(0).total_byte_size
+    check_row_groups(file, Limits(row_group_bytes=size))
+    with pytest.raises(LimitError, match="row_group_bytes"):
+        check_row_groups(file, Limits(row_group_bytes=size - 1))
+
+
+def test_a_plan_is_refused_before_its_mechanisms_are_made():
+    text = json.dumps({"columns": {"x": {**OUE.to_dict(), "domain": list(range(1 << 18 | 1))}}})
+    with pytest.raises(PlanError, match="entries"):
+        PrivacyPlan.from_json(text)
