@@ -17,6 +17,7 @@ from ldp_core import (
     DomainError,
     HadamardCountMeanSketch,
     Hybrid,
+    InputError,
     LdpWarning,
     MechanismMismatchError,
     ParameterError,
@@ -441,3 +442,20 @@ def test_reports_of_the_core_are_not_perturbed_again_and_written_as_they_are(tmp
         pl.scan_parquet(path).ldp.perturb(FLAG)
     pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", FLAG)
     assert ldp_polars.read_plan(tmp_path / "again.parquet") == FLAG
+
+
+@pytest.mark.parametrize("name", ["value", "count", "n", "column", "entry", "low"])
+def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words(name):
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=[name])
+    reports = mixed().with_columns(pl.lit(1).alias(name)).ldp.perturb(plan)
+    with pytest.raises(PlanError, match=rf"{name}.*rename"):
+        reports.ldp.histograms(plan, by=name)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", None], ids=range(4))
+def test_a_plan_of_a_file_that_is_no_parquet(tmp_path, content):
+    path = tmp_path / "a.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        ldp_polars.read_plan(path)

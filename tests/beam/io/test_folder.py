@@ -14,7 +14,7 @@ from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import WatchFolder, _files
 from ldp_beam.io.folder import Poll, _complete_files
-from ldp_core import InputError, ParameterError, PrivacyPlan
+from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result
 from ..raw_values import SECRET, assert_clean, everything_about
@@ -273,3 +273,9 @@ def test_large_files_come_in_batches(tmp_path, monkeypatch):
 def test_configuration_is_checked_at_once(arguments):
     with pytest.raises(ParameterError):
         WatchFolder(**{"pattern": "in/*", **arguments})
+
+
+def test_row_groups_over_the_limit_are_not_read(tmp_path):
+    put(tmp_path / "a.parquet", REPORTS)
+    _, dead = read(watched(tmp_path, limits=Limits(row_group_bytes=100)))
+    assert [(letter.reason, letter.count) for letter in dead] == [(UNREADABLE, 1)]

@@ -1,18 +1,20 @@
 """The wire format: what goes in comes out, and what is none is refused without a word of it."""
 
+import io
 import random
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import FixedWindows
 
 from ldp_beam import DeadLetter
-from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
+from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE
 from ldp_beam.io.messages import DecodeMessages, Decoder, decode, encode, message_of
 from ldp_beam.io.ndjson import parse_lines, parse_stream
-from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
+from ldp_core import DtypeError, InputError, LimitError, Limits, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, counters, run, run_with_result, stamped
 from ..raw_values import SECRET, assert_clean, everything_about
@@ -193,8 +195,6 @@ def test_a_field_that_must_be_there():
 
 
 def test_a_stream_of_many_blocks(monkeypatch):
-    import io
-
     from ldp_beam.io import ndjson
 
     monkeypatch.setattr(ndjson, "_READ_BYTES", 7)
@@ -250,3 +250,42 @@ def test_compressed_messages_are_read_like_others(compression):
     message = encode(batch, compression=compression)
     assert len(message) < len(encode(batch)) / 5
     assert decode(message).equals(batch)
+
+
+def test_messages_over_the_limits_are_dead_letters():
+    limits = Limits(rows=20, bytes=10_000)
+    bomb = encode(one(pa.array(np.zeros(10**7, np.uint8))), compression="zstd")
+    transform = DecodeMessages(limits=limits).with_exception_handling()
+    good, bad = run(transform, [encode(EVENTS.slice(0, 20)), encode(EVENTS), [bomb, b"noise", bomb]])
+    assert [batch.num_rows for batch in good] == [20]
+    assert sorted(bad) == sorted(DeadLetter("", *found) for found in ((TOO_LARGE, 1), (TOO_LARGE, 2), (NOT_A_BATCH, 1)))
+    transform = DecodeMessages("ndjson", schema=SCHEMA, limits=limits).with_exception_handling()
+    good, bad = run(transform, [b"{}\n" * 20, b"{}\n" * 21, b'{"os": "' + b"x" * 10_000 + b'"}'])
+    assert [batch.num_rows for batch in good] == [20]
+    assert sorted(bad) == [DeadLetter("", TOO_LARGE, 1), DeadLetter("", TOO_LARGE, 21)]
+    with pytest.raises(InputError, match="1 of 1 messages are over the limits"):
+        run(DecodeMessages(limits=limits), [bomb])
+    with pytest.raises(LimitError, match="rows=20"):
+        decode(encode(EVENTS), limits=limits)
+
+
+def test_many_large_messages_are_read_some_at_a_time():
+    """A thousand messages of one poll, each within the limits, must not be in memory together."""
+    messages = [encode(one(pa.array(np.zeros(1000, np.uint8))), compression="zstd")] * 50
+    portions = list(Decoder(limits=Limits(bytes=5000)).decode(messages))
+    assert [portion.total for portion in portions] == [6] * 8 + [2]
+    assert sum(batch.num_rows for portion in portions for batch in portion.batches) == 50_000
+    lines = list(Decoder("ndjson", SCHEMA, Limits(bytes=50)).decode([b'{"n": 1}\n' * 4] * 3))
+    assert [portion.total for portion in lines] == [8, 4]
+
+
+def test_a_line_without_an_end_is_no_record(monkeypatch):
+    from ldp_beam.io import ndjson
+
+    monkeypatch.setattr(ndjson, "_READ_BYTES", 10)
+    long = b'{"n": 2, "x": "' + b"y" * 100 + b'"}'
+    limits = Limits(line_bytes=30)
+    for text, rows in ((b'{"n": 1}\n%b\n{"n": 3}', [1, 3]), (b"%b\n\n", []), (b'{"n": 1}\n%b', [1])):
+        read = list(parse_stream(io.BytesIO(text % long), pa.schema([("n", pa.int64())]), limits))
+        assert [row["n"] for batches, _ in read for batch in batches for row in batch.to_pylist()] == rows
+        assert sum(bad for _, bad in read) == 1
