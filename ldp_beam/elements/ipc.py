@@ -56,7 +56,8 @@ def read_batch(message: Any, limits: Limits | None) -> pa.RecordBatch:
             too_large = None if limits is None else _over(buffer, limits)
             batch = None if too_large else _read(buffer, checked=limits is not None)
             if limits is not None and batch is not None:
-                size = sum(map(_spelled_out, batch.columns))
+                few = limits.bytes // max(batch.num_columns, 1)
+                size = sum(_spelled_out(column, few) for column in batch.columns)
                 if size > limits.bytes:
                     too_large = over("the message", size, "bytes with each value spelled out", "bytes", limits)
         except MemoryError:
@@ -90,10 +91,16 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
         _check_names(field.type.field(i) for i in range(field.type.num_fields))
 
 
-def _spelled_out(array: pa.Array) -> int:
-    """Bytes of the texts and lists of an array of which several elements may share one: each with its own."""
+def _spelled_out(array: pa.Array, few: int = 0) -> int:
+    """Bytes of the texts and lists of an array of which several elements may share one: each with its own.
+
+    Those of a dictionary do not count where they are surely no more than ``few``.
+    """
     kind, types = array.type, pa.types
     if types.is_dictionary(kind):
+        inside = _spelled_out(array.dictionary)
+        if len(array) * (array.dictionary.nbytes + inside) <= few:
+            return inside
         lengths = np.append(_lengths(array.dictionary), 0)
         return int(lengths[array.indices.cast(pa.int64(), safe=False).fill_null(len(lengths) - 1).to_numpy()].sum())
     if types.is_run_end_encoded(kind):
@@ -103,7 +110,7 @@ def _spelled_out(array: pa.Array) -> int:
         return int(_lengths(array).sum())
     if types.is_list_view(kind) or types.is_large_list_view(kind):
         return int(pc.sum(pc.list_value_length(array)).as_py() or 0)
-    return sum(map(_spelled_out, _children(array)))
+    return sum(_spelled_out(child, few) for child in _children(array))
 
 
 def _children(array: pa.Array) -> list[pa.Array]:

@@ -231,7 +231,7 @@ def polls_of_messages(messages: list[bytes]) -> None:
     for decoded in Decoder("arrow", limits=SMALL).decode(messages):
         for batch in decoded.batches:
             batch.validate(full=True)
-            quiet(lambda batch=batch: RR.tally(batch.column(0)))
+            quiet(lambda batch=batch: [RR.tally(column) for column in batch.columns])
 
 
 @entry_point(lambda rng: edited_bytes(rng, MESSAGES[:-1]))
