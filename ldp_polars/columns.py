@@ -18,7 +18,7 @@ from polars import selectors as cs
 from typing_extensions import override
 
 from ldp_core import DtypeError, FrequencyOracle, Mechanism, MechanismMismatchError, ParameterError, PrivacyPlan
-from ldp_core.plans.provenance import NAME, check_same, describe, described
+from ldp_core.plans.provenance import NAME, check_same, describe, described_once
 from ldp_polars.planned import at_plan_time
 
 # ---- what functions are given
@@ -124,12 +124,12 @@ class Report(pl.BaseExtension):
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism that made the reports."""
-        return described(self.ext_metadata() or "{}")[0]
+        return described_once(self.ext_metadata() or "{}")[0]
 
     @property
     def seeded(self) -> bool:
         """Whether they were made under ``seed=``: such reports are **not private**."""
-        return described(self.ext_metadata() or "{}")[1]
+        return described_once(self.ext_metadata() or "{}")[1]
 
     @override
     def _string_repr(self) -> str:

@@ -146,7 +146,9 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
         raise InputError(f"{path!r} cannot be read as {kind}: it is corrupt, or of another format")
     missing = sorted(set(schema.names) - set(names)) if names is not None else []
     if missing:
-        raise PlanError(f"{path!r} does not have the columns {missing}; it has {names}")
+        # A file of text without a line of names begins with a record.
+        has = "" if found is None else f"; it has {names}"
+        raise PlanError(f"{path!r} does not have the columns {missing}{has}")
     if found is not None:
         _check_types(path, found, schema)
         found = pa.schema([found.field(name) for name in schema.names])

@@ -132,17 +132,17 @@ class Decoder:
 
         All of them together, or, where they are many and large, as many at a time as the limits allow one.
         """
-        portion, size = _Portion(), 0
+        portion = _Portion()
         for message in messages:
-            size += self._add(message, portion)
-            if size > self.limits.bytes:
+            self._add(message, portion)
+            if portion.size > self.limits.bytes or portion.rows > self.limits.rows:
                 yield portion.decoded(self.schema)
-                portion, size = _Portion(), 0
+                portion = _Portion()
         if portion.total or portion.lines or not messages:
             yield portion.decoded(self.schema)
 
-    def _add(self, message: Any, portion: _Portion) -> int:
-        """Read a message, or its lines; return its bytes."""
+    def _add(self, message: Any, portion: _Portion) -> None:
+        """Read a message, or its lines."""
         if self.format == "arrow":
             portion.total += 1
             try:
@@ -153,20 +153,22 @@ class Decoder:
                 portion.unusable[NOT_A_BATCH] += 1
             else:
                 portion.batches.append(batch)
-                return int(batch.nbytes)
-            return 0
+                portion.size += batch.nbytes
+                portion.rows += batch.num_rows
+            return
         if not isinstance(message, (bytes, bytearray, memoryview)):
             portion.total += 1
             portion.unusable[NOT_A_RECORD] += 1
-            return 0
+            return
         text = bytes(message)
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         if len(text) > self.limits.bytes or lines > self.limits.rows:
             portion.total += lines
             portion.unusable[TOO_LARGE] += lines
-            return 0
+            return
         portion.lines += text.split(b"\n")
-        return len(text)
+        portion.size += len(text)
+        portion.rows += lines
 
 
 class _Portion:
@@ -176,7 +178,7 @@ class _Portion:
         self.batches: list[pa.RecordBatch] = []
         self.lines: list[bytes] = []
         self.unusable: Counter[str] = Counter()
-        self.total = 0
+        self.total = self.size = self.rows = 0
 
     def decoded(self, schema: pa.Schema | None) -> Decoded:
         """What they held; lines are of ``schema``."""

@@ -29,7 +29,6 @@ def describe(mechanism: Mechanism, *, seeded: bool) -> str:
     return json.dumps(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
 
 
-@lru_cache(maxsize=16)  # (each may be as large as the limits of a plan allow)
 def described(metadata: str) -> tuple[Mechanism, bool]:
     """Inverse of `describe`.
 
@@ -45,6 +44,10 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     except LdpError as error:
         reason = str(error)
     raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's: {reason}")
+
+
+described_once = lru_cache(maxsize=64)(described)
+"""`described`, for a program's own columns. (What strangers write is not kept: it may be large, and another each time.)"""
 
 
 def typed(field: pa.Field, mechanism: Mechanism, *, seeded: bool) -> pa.Field:

@@ -275,6 +275,8 @@ def test_many_large_messages_are_read_some_at_a_time():
     portions = list(Decoder(limits=Limits(bytes=5000)).decode(messages))
     assert [portion.total for portion in portions] == [6] * 8 + [2]
     assert sum(batch.num_rows for portion in portions for batch in portion.batches) == 50_000
+    nothing = [encode(one(pa.nulls(1000)))] * 10  # which takes no bytes, until somebody counts it
+    assert [portion.total for portion in Decoder(limits=Limits(rows=2000)).decode(nothing)] == [3, 3, 3, 1]
     lines = list(Decoder("ndjson", SCHEMA, Limits(bytes=50)).decode([b'{"n": 1}\n' * 4] * 3))
     assert [portion.total for portion in lines] == [8, 4]
 
