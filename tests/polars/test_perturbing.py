@@ -347,6 +347,7 @@ CLASSES = [
     MechanismMismatchError,
     PlanError,
     core_errors.InputError,
+    core_errors.LimitError,
 ]
 
 
