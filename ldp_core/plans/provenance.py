@@ -47,7 +47,7 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
 
 
 described_once = lru_cache(maxsize=64)(described)
-"""`described`, for a program's own columns. (What strangers write is not kept: it may be large, and another each time.)"""
+"""`described`, for a program's own columns. (What strangers write is not kept: it may be large, and new each time.)"""
 
 
 def typed(field: pa.Field, mechanism: Mechanism, *, seeded: bool) -> pa.Field:
