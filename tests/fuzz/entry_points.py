@@ -284,11 +284,14 @@ def a_file(rng: random.Random) -> tuple[str, bytes]:
     return name, content
 
 
-_FOLDER = Path(tempfile.mkdtemp(prefix="ldp-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+@cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Where files are, in memory if there is such a place."""
+    return tempfile.TemporaryDirectory(prefix="ldp-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 def _written(case: tuple[str, bytes]) -> str:
-    path = _FOLDER / f"events.{case[0]}"
+    path = Path(folder().name) / f"events.{case[0]}"
     path.write_bytes(case[1])
     return str(path)
 

@@ -54,6 +54,7 @@ def main(name: str, first: int, last: int, planted: str | None = None) -> dict[s
             found.setdefault(kind, {"case": number, "times": 0})["times"] += 1
         finally:
             signal.alarm(0)
+    points.folder().cleanup()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
     if grown > GROWTH:
         faults += 1
