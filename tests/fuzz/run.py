@@ -1,7 +1,7 @@
 """Runs cases of one entry point in a process of its own: ``python -m tests.fuzz.run NAME FIRST LAST [PLANTED]``.
 
-Case i follows from the entry point's name and i alone. The process may have 3 GiB and a case ten seconds. The last line
-is JSON: how many cases, how many faults, and the first of each kind. A process that has died is a fault too.
+Case i follows from the entry point's name and i alone. The process may have 3 GiB, and a case ten seconds of the processor.
+The last line is JSON: how many cases, how many faults, and the first of each kind. A process that has died is a fault too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ MEMORY = 3 << 30
 GROWTH = 1 << 30
 """By how much a process may grow while its cases run."""
 SECONDS = 10
+"""Of the processor, in one case: a machine that is busy or sleeps is no fault."""
 
 
 class Slow(BaseException):
@@ -34,7 +35,7 @@ def main(name: str, first: int, last: int, planted: str | None = None) -> dict[s
     take = point.take
     if planted:
         take = importlib.import_module("tests.fuzz.planted").FAULTS[planted](take)
-    signal.signal(signal.SIGALRM, _too_slow)
+    signal.signal(signal.SIGPROF, _too_slow)
     found: dict[str, Any] = {}
     faults = 0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
@@ -43,7 +44,7 @@ def main(name: str, first: int, last: int, planted: str | None = None) -> dict[s
             sys.stdout.write(f"{number}\n")  # where it was, should it die
             sys.stdout.flush()
         case = point.case(random.Random(f"{name} {number}"))
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             take(case)
         except points.LdpError:  # what has not been asked of a second time may be refused
@@ -53,7 +54,7 @@ def main(name: str, first: int, last: int, planted: str | None = None) -> dict[s
             kind = _kind(error)
             found.setdefault(kind, {"case": number, "times": 0})["times"] += 1
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     points.folder().cleanup()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
     if grown > GROWTH:
