@@ -1,7 +1,7 @@
 """Runs cases of one entry point in a process of its own: ``python -m tests.fuzz.run NAME FIRST LAST [PLANTED]``.
 
 Case i follows from the entry point's name and i alone. The process may have 3 GiB, and a case ten seconds of the
-processor. The last line is JSON: how many cases, how many faults, and the first of each kind. A process that has died is
+processor. The last line is JSON: how many cases, how many faults, and the first of each kind. A process that died is
 a fault too.
 """
 
