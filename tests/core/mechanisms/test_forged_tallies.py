@@ -141,8 +141,9 @@ def parts(m, counters):
 
 
 def moved(m, counters):
-    _, blocks = parts(m, counters)
-    full = int(np.argmax(blocks))
+    """A report less in a block of which all reports support its one value, and one more in another block."""
+    supporters, blocks = parts(m, counters)
+    [full, *_] = np.flatnonzero((supporters == blocks) & (blocks > 0))
     blocks[full] -= 1
     blocks[full - 1] += 1
     return counters
