@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ParameterError, PlanError
 from ldp_core.exact.composition import ChangeTimes, History, Spent, rounded_up
+from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -337,7 +338,7 @@ class PrivacyPlan(Declared):
 
         Columns of which it answers one spend the largest epsilon among them, once.
         """
-        return float(self.exact_epsilon)
+        return float_above(self.exact_epsilon)
 
     @property
     def exact_epsilon(self) -> Fraction:

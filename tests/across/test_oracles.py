@@ -96,6 +96,7 @@ def test_polars(name, engine):
         [ProjectiveGeometryResponse(WIDE, epsilon=x, field=7) for x in (2.0, 1.0)],
     ],
 )
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_a_wrong_mechanism_is_found_in_polars(m, half):
     """The check of the estimates has power: reports with half of the epsilon, debiased with the whole."""
     frame = events(m, N)

@@ -255,6 +255,7 @@ def simulated_gain(m, fake, targets, honest=4000):
 
 
 @pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_the_attack_gains_what_the_formula_says(targets):
     for name, m in sized(8, 1.0).items():
         if isinstance(m, FrequencyOracle) and m.name != "rappor_candidates":
@@ -324,6 +325,7 @@ def _few(m):
     return {"buckets": 8} if isinstance(m, StochasticRounding) else {}
 
 
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_a_mean_moves_no_further():
     m = REGISTERED["hybrid"]
     honest = m.tally(m.perturb(np.linspace(0, 100, 5000), randomness=keyed(5000)))
@@ -379,6 +381,7 @@ def test_heavy_hitters(epsilon, alike):
     assert m.influence().all == math.inf
 
 
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_heavy_hitters_that_nobody_holds():
     """Fake reports at each level put a value on top: of those of the last one each counts for what it is said to."""
     m, n, target = HeavyHitters(Prefixes("abc", 6), epsilon=2.0, rows=8, width=256, levels=(3, 6)), 50_000, "bbbbbb"

@@ -97,6 +97,7 @@ def test_estimates_from_packed_reports_are_within_six_standard_errors(case, run)
 
 @pytest.mark.parametrize("engine", ["eager"])
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_reports_of_another_epsilon_are_too_far(case, run):
     """The check has power."""
     assert estimates_are_too_far(case, run, fault=True)

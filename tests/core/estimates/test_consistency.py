@@ -242,6 +242,7 @@ def test_frequencies_are_histograms_of_one():
         np.testing.assert_allclose(consistent(np.array(RAW) / 100, 1, method, mechanism=GRR4), of_counts / 100)
 
 
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_two_values_with_unequal_coins():
     """Values with a p and a q of their own; estimates add up to n, so that a projection clips."""
     m = RandomizedResponse.from_coins(truth=0.3, yes=0.8)

@@ -405,3 +405,9 @@ def test_assumed_reports_may_be_plain_text():
         with pytest.warns(LdpWarning, match="nothing proves") as caught:
             PROVED.check_reports(PROVED.assume_reports(rows).schema)
         assert caught[0].filename == __file__
+
+
+def test_epsilons_beyond_the_largest_float_add_up_to_infinity():
+    plan = PrivacyPlan(dict.fromkeys("ab", RandomizedResponse(epsilon=1.7e308)))
+    assert plan.epsilon == float("inf")
+    assert "inf" in repr(plan)

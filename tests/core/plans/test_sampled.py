@@ -66,6 +66,7 @@ def variance_given(n, m, c, p, q) -> Fraction:
     return Fraction(n, m) ** 2 * (noise + people)
 
 
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_estimates_of_nothing():
     m = SampledColumn(grr(AB), columns=2)
     empty = m.estimate(m.empty_tally())

@@ -168,6 +168,7 @@ def test_intervals_of_means_cover(name, n):
 
 
 @pytest.mark.parametrize("kind", [OneBitMean, Piecewise, Hybrid, StochasticRounding])
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_the_values_of_another_epsilon_are_found(kind):
     numbers = POPULATIONS["30 % at 0.2"]()
     m, half = kind(SIDE, epsilon=2.0), kind(SIDE, epsilon=1.0)

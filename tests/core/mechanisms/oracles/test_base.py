@@ -124,6 +124,7 @@ def test_simultaneous_intervals_hold_together(name, uneven):
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99, 0.999])
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_other_confidences(confidence):
     m = MECHANISMS["OUE d=16, epsilon 1"]
     tally = Tally(10_000, np.arange(2500, 2516), m.fingerprint)

@@ -291,6 +291,7 @@ def test_a_q_without_collisions_is_found(monkeypatch, kind):
 
 
 @each
+@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch, kind):
     """Three of four functions are never drawn: no bias, but the collisions of k / 4."""
     real = Keystream.uniform_below
