@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ldp_core.accounting.binomials import divergence, pmf
 from ldp_core.exact.arrays import F64, I64, Bools
 from ldp_core.parameters import check_integer
 from ldp_core.reports import Native
@@ -101,32 +102,11 @@ class CountsOnes(ABC):
         chances = self.ones_chances()
         share = np.bincount(self.ones(reports), minlength=chances.shape[1]) / len(reports)
         nearest = share.clip(chances.min(axis=0) / _ROUNDED, np.minimum(chances.max(axis=0) * _ROUNDED, 1))
-        return bool(len(reports) * _divergence(share, nearest).max() >= math.log(2 * len(share) / false_alarm))
+        return bool(len(reports) * divergence(share, nearest).max() >= math.log(2 * len(share) / false_alarm))
 
 
 _ROUNDED = 1 + 1e-6
-"""Chances are floats, made of sums of logarithms: what is at the edge is not suspicious."""
-
-
-def _divergence(a: F64, r: F64) -> F64:
-    """KL(a || r) of Booleans: a ln(a / r) + (1 - a) ln((1 - a) / (1 - r))."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # (0 ln 0 is 0)
-        one = np.where(a > 0, a * np.log(a / r), 0.0)
-        zero = np.where(a < 1, (1 - a) * (np.log1p(-a) - np.log1p(-r)), 0.0)
-    divergence: F64 = one + zero
-    return divergence
-
-
-def binomial_chances(n: int, p: float) -> F64:
-    """Float64[n + 1]: the probability of each number of successes.
-
-    >>> binomial_chances(2, 0.5).round(6).tolist()
-    [0.25, 0.5, 0.25]
-    """
-    k = np.arange(n + 1)
-    ways = np.cumsum(np.log(np.append(1.0, (n + 1 - k[1:]) / k[1:])))
-    chances: F64 = np.exp(ways + k * math.log(p) + (n - k) * math.log1p(-p))
-    return chances
+"""Chances are floats: what is at the edge is not suspicious."""
 
 
 def chances_of_ones(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
@@ -135,4 +115,8 @@ def chances_of_ones(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
     >>> chances_of_ones(2, [0, 1], 0.5, 0.25).round(6).tolist()
     [[0.5625, 0.375, 0.0625], [0.375, 0.5, 0.125]]
     """
-    return np.stack([np.convolve(binomial_chances(k, p), binomial_chances(d - k, q)) for k in set_bits])
+
+    def chances(n: int, p: float) -> F64:
+        return pmf(np.arange(n + 1.0), np.array(float(n)), p, 1 - p)
+
+    return np.stack([np.convolve(chances(k, p), chances(d - k, q)) for k in set_bits])

@@ -1,4 +1,4 @@
-"""Binomial probabilities with a known relative error, without SciPy.
+"""Binomial probabilities with a known relative error, without SciPy, and the divergence that bounds their tails.
 
 C. Loader, "Fast and Accurate Computation of Binomial Probabilities", 2000: Stirling's formula with its correction, and
 deviances in place of powers, so that no large numbers cancel.
@@ -67,6 +67,19 @@ def spread(n: float, p: float, q: float, rest: float) -> tuple[int, int]:
     log = math.log(2 / rest)
     t = log / 3 + math.sqrt((log / 3) ** 2 + 2 * n * p * q * log)
     return max(math.floor(n * p - t), 0), int(min(math.ceil(n * p + t), n))
+
+
+def divergence(a: F64, r: F64) -> F64:
+    """KL(a || r) of two coins, in nats: a ln(a / r) + (1 - a) ln((1 - a) / (1 - r)), elementwise.
+
+    >>> divergence(np.array([0.5, 1.0]), np.array([0.5, 0.25])).round(6).tolist()
+    [0.0, 1.386294]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):  # (0 ln 0 is 0)
+        one = np.where(a > 0, a * np.log(a / r), 0.0)
+        zero = np.where(a < 1, (1 - a) * (np.log1p(-a) - np.log1p(-r)), 0.0)
+    total: F64 = one + zero
+    return total
 
 
 def _correction(n: F64) -> F64:

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ldp_core.accounting.binomials import divergence
 from ldp_core.errors import LdpWarning
 from ldp_core.exact.arrays import F64, I64
 
@@ -154,7 +155,8 @@ def _distance(totals: F64, n: Any, part: Part, enough: float) -> F64:
     end, spread = np.where(over, high, low), np.where(over, above, below)
     far = np.abs(total - parts * end)
     if part.variance is None:
-        exponents = parts * _divergence(np.clip((total / parts - least) / length, 0, 1), (end - least) / length)
+        share, nearest = (np.clip((mean - least) / length, 0, 1) for mean in (total / parts, end))
+        exponents = parts * divergence(share, nearest)
     else:
         exponents = far**2 / (2 * (parts * part.variance + length * far / 3))
     outside = np.zeros(suspects.shape)
@@ -165,14 +167,6 @@ def _distance(totals: F64, n: Any, part: Part, enough: float) -> F64:
 
 _PLAUSIBLE = np.zeros(())
 _ROUNDING = 1e-6  # of a part's range: far above what floats round, far below what a report adds
-
-
-def _divergence(s: F64, m: F64) -> F64:
-    """KL(s, m) in nats, of two coins."""
-    tiny = np.finfo(float).tiny
-    one, zero = (x * np.log(np.maximum(x, tiny) / np.maximum(y, tiny)) for x, y in ((s, m), (1 - s, 1 - m)))
-    divergence: F64 = one + zero
-    return divergence
 
 
 def watch(mechanism: Bounded, n: Any, counters: I64, counts: F64 | None = None) -> None:
