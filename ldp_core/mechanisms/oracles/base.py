@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
@@ -80,6 +81,11 @@ class FrequencyOracle(Mechanism):
     def q(self) -> float:
         """Pr[a report supports some other given value]."""
         return float(self.expected_parts()[1][-1])
+
+    def _levels_of_support(self) -> Sequence[Levels]:
+        """`two_levels` where a report is the likelier under a value that it supports: p - q, and p."""
+        (p, *_), (q, *_) = self.expected_parts()
+        return (Levels(p - q, p),)
 
     @property
     def parts(self) -> tuple[float, float]:

@@ -101,9 +101,8 @@ class HadamardResponse(FrequencyOracle):
     @property
     @override
     def two_levels(self) -> Sequence[Levels]:
-        """P - q: a column is the likelier under a value that it supports; a value that is none has a third level."""
-        p = fraction(self._agree)
-        return (Levels(p - Fraction(1, 2), p),) if self.exhaustive else ()
+        """A value that is none has a third level."""
+        return self._levels_of_support() if self.exhaustive else ()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n].

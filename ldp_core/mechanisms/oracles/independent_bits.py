@@ -48,9 +48,8 @@ class IndependentBits(CountsOnes, FrequencyOracle):
     @property
     @override
     def two_levels(self) -> Sequence[Levels]:
-        """P - q: a report is likelier under a value whose bit is 1; a vector without a true bit has a third level."""
-        p, q = (fraction(t) for t in self.thresholds)
-        return (Levels(p - q, p),) if self.exhaustive else ()
+        """A vector without a true bit has a third level."""
+        return self._levels_of_support() if self.exhaustive else ()
 
     @property
     @override

@@ -136,9 +136,7 @@ class LocalHashing(FrequencyOracle):
     @property
     @override
     def two_levels(self) -> Sequence[Levels]:
-        """P - q: a report is the likelier under a value that its function hashes to its bucket."""
-        (p, *_), (q, *_) = self.expected_parts()
-        return (Levels(p - q, p),)
+        return self._levels_of_support()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""

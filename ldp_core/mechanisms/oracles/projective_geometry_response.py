@@ -122,9 +122,7 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     @property
     @override
     def two_levels(self) -> Sequence[Levels]:
-        """P - q: a point is the likelier under a value that it supports."""
-        (p, *_), (q, *_) = self.expected_parts()
-        return (Levels(p - q, p),)
+        return self._levels_of_support()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]: a uniform point of those that support the value, or of the others."""

@@ -145,11 +145,8 @@ class RandomizedResponse(FrequencyOracle):
     @property
     @override
     def two_levels(self) -> Sequence[Levels]:
-        """P - q; with coins the two answers have ratios of their own."""
-        if self.coins is not None:
-            return ()
-        p, q = self._pair
-        return (Levels(p - q, p),)
+        """With coins the two answers have ratios of their own."""
+        return self._levels_of_support() if self.coins is None else ()
 
     @property
     @override

@@ -114,9 +114,7 @@ class SubsetSelection(FrequencyOracle):
     @property
     @override
     def two_levels(self) -> Sequence[Levels]:
-        """P - q: a set is the likelier under a value that it holds."""
-        (p, *_), (q, *_) = self.expected_parts()
-        return (Levels(p - q, p),)
+        return self._levels_of_support()
 
     @property
     @override
