@@ -12,18 +12,15 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.plausibility import Part
-from ldp_core.exact import bits
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.exact.arrays import Codes
 from ldp_core.exact.composition import Bits
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity, chained
-from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
+from ldp_core.mechanisms.oracles.independent_bits import BitVectors
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
-from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import clear_padding, row_bytes
 
@@ -31,7 +28,7 @@ Variant: TypeAlias = Literal["OSUE", "SUE", "OUE", "SOUE"]
 
 
 @dataclass(frozen=True, init=False)
-class LongitudinalUnaryEncoding(CountsOnes, Chain):
+class LongitudinalUnaryEncoding(BitVectors, Chain):
     """L-OSUE and its relatives: a permanent bit vector, of which each report is a noisy copy.
 
     Args:
@@ -127,21 +124,6 @@ class LongitudinalUnaryEncoding(CountsOnes, Chain):
         """Inputs that differ in two bits."""
         p2, q2 = (rates[0] for rates in self.instantaneous.expected_parts())
         return self._ratio_with(p2, q2)
-
-    @cached_property
-    @override
-    def total_part(self) -> Part:
-        return total_of_bits(self)
-
-    @override
-    def ones(self, reports: Native) -> I64:
-        return bits.row_weights(reports).astype(np.int64)
-
-    @override
-    def ones_chances(self) -> F64:
-        """Of one report: the bits are independent after both rounds, too."""
-        none = self.domain.unmatched == "none"
-        return chances_of_ones(self.domain.size, [0, 1] if none else [1], self.p, self.q)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:

@@ -23,8 +23,26 @@ from ldp_core.reports import Bits, Native
 from ldp_core.reports.bits import clear_padding, row_bytes
 
 
-class IndependentBits(CountsOnes, FrequencyOracle):
-    """Bit vectors whose bits are independent: the true value's is 1 with probability p, any other with q."""
+class BitVectors(CountsOnes, FrequencyOracle):
+    """Reports of d independent bits: the true value's is 1 with probability p, any other with q."""
+
+    @cached_property
+    @override
+    def total_part(self) -> Part:
+        return total_of_bits(self)
+
+    @override
+    def ones(self, reports: Native) -> I64:
+        return bits.row_weights(reports).astype(np.int64)
+
+    @override
+    def ones_chances(self) -> F64:
+        """One bit has probability p, or none if a value may be in no bit."""
+        return chances_of_ones(self.domain.size, [1] if self.exhaustive else [0, 1], self.p, self.q)
+
+
+class IndependentBits(BitVectors):
+    """Bit vectors that are drawn at once, by two thresholds."""
 
     chunk: ClassVar[int] = 1 << 19  # the random bits are still in a cache when the true one is drawn
 
@@ -69,21 +87,6 @@ class IndependentBits(CountsOnes, FrequencyOracle):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    @override
-    def ones(self, reports: Native) -> I64:
-        return bits.row_weights(reports).astype(np.int64)
-
-    @override
-    def ones_chances(self) -> F64:
-        """One bit has probability p, or none if a value may be in no bit."""
-        p, q = self.p, self.q
-        return chances_of_ones(self.domain.size, [0, 1] if self.domain.unmatched == "none" else [1], p, q)
-
-    @cached_property
-    @override
-    def total_part(self) -> Part:
-        return total_of_bits(self)
 
     knows_sums: ClassVar[bool] = True
 
