@@ -25,8 +25,8 @@ from ldp_core.accounting.shuffling import Levels, amplified
 from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
-from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless, rounded_up
-from ldp_core.exact.probability import log_above
+from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
+from ldp_core.exact.probability import float_above, log_above
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
 from ldp_core.limits import check_nesting
@@ -190,7 +190,7 @@ class Mechanism(Declared, ABC):
         >>> m.epsilon_of(1000, changes=1, change_times="public"), round(m.epsilon_of(1000, changes=1))
         (10.0, 379)
         """
-        return rounded_up(self.spent_by(History.of(reports, changes, change_times, keyed)))
+        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
 
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` as an exact fraction. A mechanism with permanent answers says how; here they have no bound."""

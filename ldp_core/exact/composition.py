@@ -88,7 +88,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.probability import float_above, log_above, power_below
+from ldp_core.exact.probability import log_above, power_below
 from ldp_core.parameters import check_choice, check_integer
 
 ChangeTimes: TypeAlias = Literal["secret", "public"]
@@ -162,11 +162,6 @@ def times(number: float | None, each: Spent) -> Spent:
     if number is None or math.inf in (number, each):
         return math.inf
     return Fraction(number) * Fraction(each)
-
-
-def rounded_up(spent: Spent) -> float:
-    """The least float that is no less."""
-    return float_above(spent) if isinstance(spent, Fraction) else spent
 
 
 def memoryless(history: History, epsilon: float) -> Spent:

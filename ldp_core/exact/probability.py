@@ -44,7 +44,7 @@ def exp_above(x: Fraction | float) -> Fraction:
     return exp_below(x) * (1 + 1000 * _MARGIN)
 
 
-def float_above(x: Fraction) -> float:
+def float_above(x: Fraction | float) -> float:
     """The least float >= x; infinity beyond the largest one.
 
     >>> float_above(Fraction(1, 10)), float_above(Fraction(10) ** 400)

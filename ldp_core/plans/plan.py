@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ParameterError, PlanError
-from ldp_core.exact.composition import ChangeTimes, History, Spent, rounded_up
+from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
 from ldp_core.mechanism import Mechanism
@@ -379,7 +379,7 @@ class PrivacyPlan(Declared):
         >>> plan.epsilon_of(3), plan.epsilon_of(3, keyed=True), plan.epsilon_of(3, changes=1, keyed=True)
         (4.5, 1.5, inf)
         """
-        return rounded_up(self.spent_by(History.of(reports, changes, change_times, keyed)))
+        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
 
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` before it is rounded to a float, for budgets."""
