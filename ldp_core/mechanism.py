@@ -293,9 +293,13 @@ class Mechanism(Declared, ABC):
         Raises:
             ReportError: nulls, or not reports of this mechanism's shape.
         """
-        native = self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
+        native = self._checked(reports, column)
         one_group = np.broadcast_to(np.int64(0), len(native))  # zeros that nobody has to write
         return Tally(len(native), self.count_reports(native, one_group, 1)[0], self.fingerprint)
+
+    def _checked(self, reports: Any, column: str) -> Native:
+        """What `perturb` returned, in the working layout."""
+        return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
         if isinstance(reports, pa.ChunkedArray):
@@ -375,8 +379,7 @@ class Mechanism(Declared, ABC):
         [True, False]
         """
         check_open("false_alarm", false_alarm)
-        native = self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
-        return self.unlikely(native, false_alarm)
+        return self.unlikely(self._checked(reports, column), false_alarm)
 
     def unlikely(self, reports: Native, false_alarm: float) -> Bools:
         """`suspicious`, of checked reports in the working layout."""
@@ -402,8 +405,7 @@ class Mechanism(Declared, ABC):
         False
         """
         check_open("false_alarm", false_alarm)
-        native = self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
-        return not self.unlikely_together(native, false_alarm)
+        return not self.unlikely_together(self._checked(reports, column), false_alarm)
 
     def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
         """`plausible`, denied, of checked reports in the working layout."""
