@@ -18,20 +18,31 @@ from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.domain import Domain, Label
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
 from ldp_core.mechanisms.sketches.base import Candidates, Sketch
 from ldp_core.parameters import check_choice, check_open, derived
 from ldp_core.tally import Tally
 
 
-def _refuse_influence() -> NoReturn:
-    raise ParameterError(
-        "RAPPOR's counts are a regression, which depends on the candidates and on the reports of each cohort: what one "
-        "report moves has no bound that holds for all of them; that of a count mean sketch has"
-    )
+class _NoInfluence(Mechanism):
+    """What crafted reports do to a regression is not known."""
+
+    @override
+    def influence(self) -> NoReturn:
+        """Refused: see the error."""
+        raise ParameterError(
+            "RAPPOR's counts are a regression, which depends on the candidates and on the reports of each cohort: what "
+            "one report moves has no bound that holds for all of them; that of a count mean sketch has"
+        )
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
+        """Refused: see the error."""
+        self.influence()
 
 
-class FilterSketch(Sketch):
+class FilterSketch(_NoInfluence, Sketch):
     """A sketch of Bloom filters of which each bit is reported with noise: `Rappor`.
 
     A tally has, of each cohort, the number of reports, and then how many of them have each bit.
@@ -42,16 +53,6 @@ class FilterSketch(Sketch):
     @abstractmethod
     def design(self, codes: Codes, texts: Iterable[Label]) -> Design:
         """The filters of candidates, of their codes or texts, and the noise."""
-
-    @override
-    def influence(self) -> NoReturn:
-        """Refused: see the error."""
-        _refuse_influence()
-
-    @override
-    def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
-        """Refused: see the error."""
-        _refuse_influence()
 
     @override
     def over(self, candidates: Domain | Iterable[Label]) -> RapporCandidates:
@@ -72,7 +73,7 @@ class FilterSketch(Sketch):
 
 
 @dataclass(frozen=True, init=False)
-class RapporCandidates(Candidates):
+class RapporCandidates(_NoInfluence, Candidates):
     """RAPPOR as a frequency oracle over candidates: estimates by least squares on the bits of all cohorts.
 
     See `ldp_core.mechanisms.sketches._regression` for the method, and `Rappor.over`.
@@ -120,16 +121,6 @@ class RapporCandidates(Candidates):
     def parts(self) -> tuple[float, float]:
         """Least squares have no bounds: few reports may give any share."""
         return -math.inf, math.inf
-
-    @override
-    def influence(self) -> NoReturn:
-        """Refused: see the error."""
-        _refuse_influence()
-
-    @override
-    def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
-        """Refused: see the error."""
-        _refuse_influence()
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
