@@ -176,7 +176,7 @@ class ReadEvents(beam.DoFn):
         readable = True
         try:
             with FileSystems.open(path) as stream:
-                for item in reader(stream, path, self.schema):
+                for item in reader(stream, self.schema):
                     yield self._counted(item)
         except Exception:  # Arrow's, which may quote the file, and each decompressor's own
             readable = False
@@ -193,7 +193,7 @@ class ReadEvents(beam.DoFn):
 Item: TypeAlias = pa.RecordBatch | DeadLetter
 
 
-def read_parquet(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
+def read_parquet(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:
     """Batches of a Parquet file in its own types; records without an event time are dead letters."""
     file = pq.ParquetFile(stream)
     check_row_groups(file, DEFAULT)
@@ -202,7 +202,7 @@ def read_parquet(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[I
         yield from _with_time(batch.select(schema.names), schema.event_time)
 
 
-def read_csv(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
+def read_csv(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:
     """Batches of a CSV file with a header line; only an empty field without quotes is null."""
     bad_rows = [0]
     for batch in _csv_reader(stream, schema.names, bad_rows):
@@ -225,7 +225,7 @@ def _csv_reader(stream: BinaryIO, names: list[str] | None, bad_rows: list[int] |
     )
 
 
-def read_ndjson(stream: BinaryIO, path: str, schema: EventSchema) -> Iterator[Item]:
+def read_ndjson(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:
     """Batches of a file with one JSON object a line; blank lines are no records."""
     for batches, malformed in parse_stream(stream, _json_schema(schema)):
         for batch in batches:
