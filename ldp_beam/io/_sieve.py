@@ -5,7 +5,7 @@ more than a hundred microseconds. So this looks at lines one by one with Python'
 Arrow takes. Of the others it refuses nearly all; those that it lets through are found by halving, each at that price:
 values nested too deep for Python, and wrong values of other types than text, numbers, Booleans and timestamps.
 
-What Arrow takes was found by trying, and `tests/beam/io/test_ndjson_sieve.py` holds this file to it: NaN, Inf and
+What Arrow takes was found by trying, and `tests/beam/io/test_sieve.py` holds this file to it: NaN, Inf and
 -Infinity are numbers; an exponent above 308 is an error, even of 0; half of a surrogate pair is one, written as an
 escape, anywhere; a byte that is no UTF-8 is one only in a column of the schema, and so is a name that comes twice.
 """
