@@ -70,7 +70,7 @@ def _supported(m: Mechanism, reports: Any, code: Any) -> npt.NDArray[np.uint8]:
         raise ReportError(f"reports of {m.name} are unsigned integers, one each, or null") from None
     answered &= words < np.uint64(_format(m).limit)  # what else is no report of this mechanism
     words = np.where(answered, words, np.uint64(0))
-    supported = (_by_search if isinstance(m, HeavyHitters) else _by_hash)(m, words, code)
+    supported = _by_search(m, words, code) if isinstance(m, HeavyHitters) else _by_hash(m, words, code)
     return np.where(answered, supported, np.uint8(2)).astype(np.uint8)
 
 
@@ -81,10 +81,10 @@ def _by_hash(m: Mechanism, words: U64, code: Any) -> npt.NDArray[np.bool_]:
     return same
 
 
-def _by_search(m: Any, words: U64, code: Any) -> npt.NDArray[np.bool_]:
+def _by_search(m: HeavyHitters, words: U64, code: Any) -> npt.NDArray[np.bool_]:
     """A report is a level, a row and a point: whether the point is orthogonal to the prefix's bucket in this row."""
     rows, point = (part.astype(np.intp) for part in np.divmod(words, np.uint64(m.points.size)))
-    prefixes = m.domain.prefix(m.domain.plain(np.full(len(words), code)), np.array(m.levels)[rows // m.rows])
+    prefixes = m.domain.prefix(np.full(len(words), code), np.array(m.levels)[rows // m.rows])
     orthogonal: npt.NDArray[np.bool_] = _orthogonal(m.points)[point, m.hashes.at(rows, prefixes)]
     return orthogonal
 

@@ -11,10 +11,12 @@ import pytest
 from ldp_core import (
     Audit,
     Domain,
+    HeavyHitters,
     LocalHashing,
     Loloha,
     Mechanism,
     ParameterError,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     ReportError,
@@ -39,6 +41,12 @@ def test_mechanisms_are_not_broken_and_hardly_spend_less(name):
     least = 0.1 if name.startswith(("CMS", "HCMS", "dBit")) else 0.5
     assert found.lower_bound > least * m.realised_epsilon
     assert found.verdict == "not broken"
+
+
+def test_reports_of_heavy_hitters_are_read_by_whether_they_speak_for_a_value():
+    m = HeavyHitters(Prefixes("ab", 8), epsilon=1.0, rows=4, width=64)
+    found = audit(m, trials=TRIALS)
+    assert 0.5 < found.lower_bound < m.realised_epsilon
 
 
 def test_it_finds_what_is_there():
