@@ -108,8 +108,8 @@ def _is_wide_integer(kind: pa.DataType) -> bool:
 
 
 _ID_KINDS = (
-    pa.types.is_integer, _is_wide_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
-    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view,
+    pa.types.is_integer, _is_wide_integer, pa.types.is_string, pa.types.is_large_string,
+    pa.types.is_binary, pa.types.is_large_binary,
 )  # fmt: skip
 
 

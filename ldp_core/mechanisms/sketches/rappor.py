@@ -265,8 +265,6 @@ class Rappor(CountsOnes, FilterSketch):
         its SHA-256: nobody is known to be able to find two texts that share them.
         """
         array = as_arrow(values, "str", column=column)
-        if pa.types.is_string_view(array.type):  # (Arrow cannot find the distinct ones of these)
-            array = array.cast(pa.large_string())
         array = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
         texts = [(text or "").encode() for text in array.dictionary.to_pylist()]  # (a null there is nobody's)
         whole = np.frombuffer(b"".join(hashlib.sha256(text).digest()[:16] for text in texts), "<u8").reshape(-1, 2)
