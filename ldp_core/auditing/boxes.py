@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.parameters import check_epsilon, check_integer
-from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.plans.drawn import composed
 from ldp_core.plans.plan import PrivacyPlan
 
 BlackBox: TypeAlias = Callable[..., Any]
@@ -115,13 +116,11 @@ def _of_plan(
     if inputs is None:
         each = [inputs_of(m) for m in mechanisms]
         inputs = [tuple(values[k % len(values)] for values in each) for k in range(max(map(len, each)))]
-    keyed = keyed or any(m.memoised for m in mechanisms)
+    keyed = keyed or plan.memoised
     if perturb is None:
         plan.check_noise(keyed=keyed)
         perturb = _Records(plan, keyed)
-    alone = (m.realised_epsilon for m in mechanisms if not isinstance(m, DrawnColumn))
-    drawn = [m.realised_epsilon for m in mechanisms if isinstance(m, DrawnColumn)]
-    exact = math.fsum([*alone, max(drawn, default=0.0)])
+    exact = float(composed(mechanisms, lambda m: Fraction(m.realised_epsilon)))
     claimed = plan.epsilon if epsilon is None else epsilon
     chosen = _tuples(inputs)
     return Box(name or "the whole record", perturb, chosen, claimed, exact, reading(mechanisms, chosen))
@@ -146,10 +145,8 @@ class _Rounds:
     keyed: bool
 
     def __call__(self, *rounds: pa.Array) -> tuple[Any, ...]:
-        keyed = None
-        if self.keyed:
-            keyed = Keyed(Secret.generate(), np.arange(len(rounds[0])), column="audited")
-        return tuple(self.mechanism.perturb(values, randomness=keyed) for values in rounds)
+        noise = _new_persons(len(rounds[0])) if self.keyed else None
+        return tuple(self.mechanism.perturb(values, randomness=noise) for values in rounds)
 
 
 @dataclass(frozen=True)
@@ -160,6 +157,10 @@ class _Records:
     keyed: bool
 
     def __call__(self, *columns: pa.Array) -> tuple[Any, ...]:
-        keyed = Keyed(Secret.generate(), np.arange(len(columns[0])), column="") if self.keyed else None
+        noise = _new_persons(len(columns[0])) if self.keyed else None
         values = dict(zip(self.plan.columns, columns, strict=True))
-        return tuple(self.plan.perturb_columns(values, keyed, packed=False).values())
+        return tuple(self.plan.perturb_columns(values, noise, packed=False).values())
+
+
+def _new_persons(n: int) -> Keyed:
+    return Keyed(Secret.generate(), np.arange(n), column="audited")

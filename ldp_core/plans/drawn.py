@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -227,3 +227,11 @@ class DrawnColumns:
             native = column.perturb_drawn(codes[position], drawn == position, source)
             reports.append(column.reports.to_arrow(native, packed=packed))
         return reports
+
+
+def composed(columns: Iterable[Mechanism], spent: Callable[[Mechanism], Spent]) -> Spent:
+    """What the columns of a record spend together: the sum; of those of which it answers one, the largest counts."""
+    mechanisms = list(columns)
+    drawn = (spent(m) for m in mechanisms if isinstance(m, DrawnColumn))
+    alone = (spent(m) for m in mechanisms if not isinstance(m, DrawnColumn))
+    return sum(alone, max(drawn, default=Fraction(0)))

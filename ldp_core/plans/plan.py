@@ -26,7 +26,7 @@ from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.parameters import Declared
 from ldp_core.plans import sharing as several_columns
-from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
+from ldp_core.plans.drawn import DrawnColumn, DrawnColumns, composed
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed
@@ -343,9 +343,7 @@ class PrivacyPlan(Declared):
     @property
     def exact_epsilon(self) -> Fraction:
         """`epsilon` before it is rounded to a float, for budgets."""
-        alone = (Fraction(m.epsilon) for m in self.columns.values() if not isinstance(m, DrawnColumn))
-        drawn = (Fraction(m.epsilon) for _, m in self.drawn.columns) if self.drawn else ()
-        return sum(alone, max(drawn, default=Fraction(0)))
+        return Fraction(composed(self.columns.values(), lambda m: Fraction(m.epsilon)))
 
     def epsilon_of(
         self,
@@ -384,9 +382,7 @@ class PrivacyPlan(Declared):
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` before it is rounded to a float, for budgets."""
         history = replace(history, keyed=history.keyed or self.memoised)
-        alone = (m.spent_by(history) for m in self.columns.values() if not isinstance(m, DrawnColumn))
-        drawn = (m.spent_by(history) for _, m in self.drawn.columns) if self.drawn else ()
-        return sum(alone, max(drawn, default=Fraction(0)))
+        return composed(self.columns.values(), lambda m: m.spent_by(history))
 
     @property
     def memoised(self) -> bool:
