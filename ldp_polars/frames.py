@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import polars as pl
 from polars import selectors as cs
 
-from ldp_core import InputError, LdpWarning, ParameterError, PlanError, PrivacyPlan
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY
-from ldp_core.plans.provenance import check_same
+from ldp_core.plans.provenance import check_same, warn_assumed
 from ldp_polars.columns import Report, as_typed, from_physical, refuse_reports, report_dtype
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimates import histogram
@@ -255,7 +254,7 @@ def sink_parquet(
     made = {name: (d.mechanism, d.seeded) if isinstance(d, Report) else None for name, d in schema.items()}
     plan.check_made(schema.names(), made)
     if plain:
-        warnings.warn(f"assume_reports: nothing proves that columns {plain} are reports of this plan", LdpWarning, 2)
+        warn_assumed(plain)
     lazy.sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ParameterError, PlanError
+from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
@@ -29,7 +28,7 @@ from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns, composed
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
-from ldp_core.plans.provenance import check_same, is_report, maker, typed
+from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
 from ldp_core.plans.sharing import Column
 
 METADATA_KEY = "ldp.plan"
@@ -511,9 +510,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             fits += [pa.string(), pa.large_string()] if pa.types.is_dictionary(fits[0]) else []
             if (got := data.schema.field(name).type) not in fits:
                 raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
-        warnings.warn(
-            f"assume_reports: nothing proves that columns {list(self.columns)} are reports of this plan", LdpWarning, 2
-        )
+        warn_assumed(self.columns)
         return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
 
     def perturb(

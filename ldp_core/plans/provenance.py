@@ -11,12 +11,14 @@ Of a dictionary (text) it is not the extension type but a field's metadata alone
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, MechanismMismatchError, ReportError
+from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ReportError
 from ldp_core.limits import read_json
 from ldp_core.mechanism import Mechanism
 
@@ -94,6 +96,12 @@ def _extension(field: pa.Field) -> tuple[bytes | None, bytes | None]:
         with suppress(AttributeError):  # a type that is not Python's
             text = field.type.__arrow_ext_serialize__()
     return name, text
+
+
+def warn_assumed(columns: Iterable[str]) -> None:
+    """Warn, on behalf of the caller's caller, that columns are taken for reports on somebody's word."""
+    doubt = f"assume_reports: nothing proves that columns {list(columns)} are reports of this plan"
+    warnings.warn(doubt, LdpWarning, 3)
 
 
 def check_same(made_by: Mechanism, mechanism: Mechanism, column: str) -> None:
