@@ -58,6 +58,11 @@ def some_values(m: Mechanism, n: int) -> pa.Array:
     return pa.array(labels).take(pa.array(np.arange(n) % len(labels)))
 
 
+def keyed(n: int, seed: int = 1) -> Keyed:
+    """The noise of n persons under a key that is the same in every run."""
+    return Keyed(Secret.from_seed(seed), np.arange(n), column="x")
+
+
 def noise_for(m: Mechanism, n: int) -> Keyed | None:
     """Keyed noise where a mechanism takes no other."""
     return Keyed(Secret.generate(), np.arange(n), column="x") if m.memoised else None

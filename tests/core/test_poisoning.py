@@ -22,7 +22,6 @@ from ldp_core import (
     HadamardResponse,
     HeavyHitters,
     HybridProjectiveGeometryResponse,
-    Keyed,
     LocalHashing,
     LongitudinalUnaryEncoding,
     Numeric,
@@ -33,7 +32,6 @@ from ldp_core import (
     Rappor,
     ReportError,
     SampledColumn,
-    Secret,
     Sketch,
     StochasticRounding,
     SubsetSelection,
@@ -55,13 +53,9 @@ from ldp_core.poisoning import chances_of_ones
 from ldp_core.reports import Bits, Nullable, Number, Value
 
 from .checks import fails
-from .examples import EVERY, REGISTERED
+from .examples import EVERY, REGISTERED, keyed
 
 close = pytest.approx
-
-
-def keyed(n):
-    return Keyed(Secret.from_seed(5), np.arange(n), column="x")
 
 
 # ---- all reports that a mechanism's format has

@@ -17,12 +17,10 @@ from ldp_core import (
     DBitFlip,
     Domain,
     HadamardResponse,
-    Keyed,
     MechanismMismatchError,
     ParameterError,
     RandomizedResponse,
     Rappor,
-    Secret,
     Tally,
     UnaryEncoding,
     consistent,
@@ -31,6 +29,7 @@ from ldp_core.estimates import consistency as module
 from ldp_core.estimates.consistency import METHODS
 
 from ..checks import FALSE_ALARM
+from ..examples import keyed
 
 SUM_IS_N = ["norm", "norm-mul", "norm-sub", "mle-apx", "mle", "power-ns"]
 PROJECTIONS = ["norm-sub", "mle-apx", "mle"]  # what is consistent already stays as it is
@@ -538,10 +537,6 @@ def test_the_guide_runs():
     names: dict = {}
     for block in blocks:
         exec(compile(block, path.name, "exec"), names)
-
-
-def keyed(n: int, seed: int = 1) -> Keyed:
-    return Keyed(Secret.from_seed(seed), np.arange(n), column="x")
 
 
 @pytest.mark.parametrize("n", [1, 3])

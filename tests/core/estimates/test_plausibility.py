@@ -13,14 +13,12 @@ from scipy import stats
 from ldp_core import (
     DBitFlip,
     Hybrid,
-    Keyed,
     LdpWarning,
     LocalHashing,
     LongitudinalUnaryEncoding,
     OneBitMean,
     PrivacyPlan,
     RandomizedResponse,
-    Secret,
     SquareWave,
     StochasticRounding,
     SubsetSelection,
@@ -35,7 +33,7 @@ from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, distances, listening
 
-from ..examples import ALONE, DRAWN, EVERY, noise_for, some_values
+from ..examples import ALONE, DRAWN, EVERY, keyed, noise_for, some_values
 
 N = 20_000
 
@@ -176,10 +174,6 @@ def moved(tally, m):
     return Tally(tally.n, tally.counters, m.fingerprint)
 
 
-def keyed(n=N):
-    return Keyed(Secret.from_seed(1), np.arange(n), column="x")
-
-
 RAW_FLAGS = np.arange(N) % 100 < 3
 NUMBERS = np.full(N, 20.0)
 
@@ -235,7 +229,7 @@ MISTAKES = {
         DBitFlip(range(20), epsilon_infinity=1.0, bits=4),
         lambda: moved(
             DBitFlip(range(20), epsilon_infinity=4.0, bits=4).tally(
-                DBitFlip(range(20), epsilon_infinity=4.0, bits=4).perturb([3] * N, randomness=keyed())
+                DBitFlip(range(20), epsilon_infinity=4.0, bits=4).perturb([3] * N, randomness=keyed(N))
             ),
             DBitFlip(range(20), epsilon_infinity=1.0, bits=4),
         ),
