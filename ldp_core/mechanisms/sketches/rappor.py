@@ -300,6 +300,10 @@ class Rappor(CountsOnes, FilterSketch):
         """M (1 + k): a row of ``n, bits`` a cohort, as in the counts files of google/rappor."""
         return self.cohorts * (1 + self.bits)
 
+    def _by_cohort(self, counters: I64) -> I64:
+        """Counters as int64[..., M, 1 + k]."""
+        return counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         form, n_cells = self.reports, n_groups * self.cohorts
@@ -323,7 +327,7 @@ class Rappor(CountsOnes, FilterSketch):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Cohorts add up to n, and none has more 1s of a bit than reports."""
-        table = counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+        table = self._by_cohort(counters)
         inside = (table[..., 1:].max(axis=-1) <= table[..., 0]).all(axis=-1)
         possible: Bools = super().is_possible(n, counters) & inside & (table[..., 0].sum(axis=-1) == n)
         return possible
@@ -331,7 +335,7 @@ class Rappor(CountsOnes, FilterSketch):
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         """How often each bit of each cohort was 1."""
-        table = counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+        table = self._by_cohort(counters)
         ones = table[..., 1:].reshape(*counters.shape[:-1], -1)
         return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), self._bit_part),)
 
@@ -345,7 +349,7 @@ class Rappor(CountsOnes, FilterSketch):
         if self.hashing == "md5":
             raise ParameterError('hashing="md5" needs texts, not codes: use over(candidates)')
         first = self.positions(codes, ())[:, :, 0]
-        table = counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
+        table = self._by_cohort(counters)
         out: I64 = table[..., np.arange(self.cohorts)[:, None], 1 + first].sum(axis=-2)
         return out
 
