@@ -117,6 +117,7 @@ def chances_of_ones(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
     """
 
     def chances(n: int, p: float) -> F64:
+        p = min(p, 1 - 2.0**-53)  # of a p that is 1 as a float: a 0 is then taken for likelier than it is
         return pmf(np.arange(n + 1.0), np.array(float(n)), p, 1 - p)
 
     return np.stack([np.convolve(chances(k, p), chances(d - k, q)) for k in set_bits])

@@ -402,6 +402,15 @@ def estimates(m, counters, prefixes):
     return level._sums(level._table, float(level.n), prefixes) * (counters.sum() / level.n)
 
 
+@pytest.mark.parametrize("epsilon", [50.0, 90.0])
+def test_noise_so_small_that_p_is_1_as_a_float(epsilon):
+    m = UnaryEncoding(range(4), epsilon=epsilon, variant="symmetric")
+    reports = m.perturb([0, 1, 2, 3], randomness=keyed(4))
+    assert not m.suspicious(reports).any()
+    assert m.plausible(reports)
+    assert m.suspicious(np.ones((2, 4), bool)).all()
+
+
 # ---- arguments
 
 
