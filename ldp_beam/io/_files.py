@@ -21,6 +21,7 @@ from ldp_beam.io.csv_text import cast_or_null, text_columns
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError
 from ldp_core.limits import DEFAULT, Limits, check_row_groups
+from ldp_core.plans.plan import METADATA_KEY
 
 BATCH_ROWS = 1 << 16
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
@@ -66,10 +67,12 @@ def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iter
     if columns is not None and set(columns) - set(file.schema_arrow.names):
         raise LookupError
     check_row_groups(file, limits)
+    key = METADATA_KEY.encode()
+    plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
+    metadata = {**plan, **(file.schema_arrow.metadata or {})}  # and where Arrow does
     for batch in file.iter_batches(BATCH_ROWS, columns=columns):
         batch.validate(full=True)
-        whole = file.schema_arrow  # with the metadata, the plan
-        yield batch.replace_schema_metadata(whole.metadata)
+        yield batch.replace_schema_metadata(metadata or None)
 
 
 def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:

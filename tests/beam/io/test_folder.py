@@ -4,12 +4,14 @@ import threading
 from datetime import UTC, datetime
 
 import apache_beam as beam
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import WatchFolder, _files
@@ -77,6 +79,14 @@ def test_the_plan_travels_with_parquet(tmp_path):
     assert dead == []
     [part], _ = read(watched(tmp_path, schema=pa.schema([("t", pa.int64())])))
     assert part.schema.names == ["t"]
+
+
+def test_the_plan_travels_with_parquet_that_polars_wrote(tmp_path):
+    path = tmp_path / "a.parquet"
+    pl.from_arrow(pa.Table.from_batches([EVENTS])).ldp.perturb(PLAN).ldp.sink_parquet(path, PLAN)
+    [batch], dead = read(watched(tmp_path))
+    assert PrivacyPlan.from_metadata(batch.schema.metadata) == PLAN
+    assert dead == []
 
 
 def test_text_files(tmp_path):
