@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("give a plan, or --catalogue")
     if given.catalogue and given.column:
         parser.error("--column is of a plan")
+    if not 0 < given.false_alarm < 1:
+        parser.error(f"--false-alarm must be in (0, 1), got {given.false_alarm:g}")
     try:
         audits = _audits(_jobs(given), given)
     except LdpError as error:

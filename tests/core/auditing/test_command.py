@@ -69,7 +69,8 @@ def test_help_has_examples(capsys):
         (["nowhere.toml"], "cannot read the plan"),
         (["nowhere.toml", "--trials", "inf"], "invalid whole_number value: 'inf'"),
         (["--catalogue", "--trials", "10"], "trials must be an integer, at least 1000"),
-        (["--catalogue", "--false-alarm", "0"], "false_alarm must be in (0, 1)"),
+        (["--catalogue", "--false-alarm", "0"], "--false-alarm must be in (0, 1)"),
+        (["--catalogue", "--false-alarm", "2"], "--false-alarm must be in (0, 1)"),
         (["--catalogue", "--column", "os"], "--column is of a plan"),
     ],
 )
