@@ -33,6 +33,7 @@ from ldp_core import (
 )
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.hashing import id_words
+from ldp_core.plans.plan import refuse_reports
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
 from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema, with_json_types
 
@@ -84,7 +85,7 @@ class TelemetryJob:
 
     def __post_init__(self) -> None:
         if self.event_time in self.plan.columns:
-            raise PlanError(f"the event time {self.event_time!r} cannot be perturbed and put in windows")
+            raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
         for name in self.plan.columns:
             self._estimate(name)  # refuses what there is no estimate of
         self._check_noise()
@@ -94,7 +95,11 @@ class TelemetryJob:
         paths = match_files(list(self.inputs))
         also = self.by if self.id is None else (*self.by, self.id)
         events = with_json_types(EventSchema.of(self.plan, self.event_time, also), paths)
-        schema = union_schema({path: check_file(path, events) for path in paths}, events)
+        heads = {path: check_file(path, events) for path in paths}
+        for head in heads.values():
+            if head is not None:
+                refuse_reports(head, self.plan.columns)
+        schema = union_schema(heads, events)
         for name, mechanism in self.plan.columns.items():
             as_arrow(schema.empty_table()[name], mechanism.inputs.kind, column=name)
         if self.id is not None:

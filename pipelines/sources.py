@@ -249,7 +249,7 @@ def _convert(batch: pa.RecordBatch, schema: EventSchema) -> Iterator[Item]:
         bad = pc.and_(pc.is_valid(column), pc.is_null(typed))
         count = pc.sum(bad).as_py() or 0
         if count:
-            yield DeadLetter(field.name, f"not a {field.type}", count)
+            yield DeadLetter(field.name, f"not of type {field.type}", count)
             good = pc.invert(bad)
             batch, typed = batch.filter(good), typed.filter(good)
             arrays = [array.filter(good) for array in arrays]

@@ -29,6 +29,7 @@ from ldp_core import (
     Hybrid,
     InputError,
     LongitudinalRandomizedResponse,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     Prefixes,
@@ -252,9 +253,17 @@ def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, capsys, unmatche
 @pytest.mark.parametrize(
     ("mechanism", "good", "reason"),
     [
-        (RandomizedResponse(Domain([False, True], unmatched="other"), epsilon=100.0), ["true", "0", ""], "not a bool"),
-        (RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=100.0), ["1", '"2"', "3", ""], "not a int64"),
-        (Hybrid((0, 9), epsilon=100.0), ["1", "2.5"], "not a double"),
+        (
+            RandomizedResponse(Domain([False, True], unmatched="other"), epsilon=100.0),
+            ["true", "0", ""],
+            "not of type bool",
+        ),
+        (
+            RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=100.0),
+            ["1", '"2"', "3", ""],
+            "not of type int64",
+        ),
+        (Hybrid((0, 9), epsilon=100.0), ["1", "2.5"], "not of type double"),
     ],
     ids=["bool", "int", "float"],
 )
@@ -434,6 +443,16 @@ class Functions(PipelineVisitor):
 
     def visit_transform(self, node) -> None:
         self.found += [node.transform.fn] if isinstance(node.transform, beam.ParDo) else []
+
+
+def test_files_of_reports_are_not_perturbed_again(tmp_path):
+    source = str(tmp_path / "reports.parquet")
+    plan = PrivacyPlan({"b": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+    noon = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+    reports = plan.perturb(pa.record_batch({"b": [True, False], "t": [noon] * 2}))
+    pq.write_table(pa.Table.from_batches([reports]), source)
+    with pytest.raises(MechanismMismatchError, match="hold reports already"):
+        job(source, plan=plan)
 
 
 def test_the_secret_does_not_travel_with_the_job(tmp_path, keyed):
