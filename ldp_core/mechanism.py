@@ -534,7 +534,8 @@ or forged, leave it out
         name = rest.pop("mechanism", None)
         cls = Mechanism._registry.get(name) if isinstance(name, str) else None
         if cls is None:
-            raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {name!r}")
+            got = repr(name) if "mechanism" in data else "none"
+            raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {got}")
         if "domain" not in rest:
             raise ParameterError(f"{name} needs a domain")
         try:

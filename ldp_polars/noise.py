@@ -102,7 +102,10 @@ def keyed_noise(
         column, tag = name if tag is None else tag, None
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
-            raise ParameterError("keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id")
+            got = ", ".join(f"{name}={type(x).__name__}" for name, x in sorted(options.items()) if x is not None)
+            raise ParameterError(
+                f"keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id; got {got}"
+            )
         return KeyedNoise(key, column, tag), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:

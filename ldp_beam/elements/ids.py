@@ -126,6 +126,10 @@ class NoiseKey:
         faults.add(self.id, WRONG_TYPE, np.fromiter(wrong, bool, len(ids)))
 
 
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
 def noise_key(key: KeyLike | None, id_column: str | None) -> NoiseKey | None:
     """What ``key=`` and ``id=`` of a transform ask for; None for fresh noise.
 
@@ -135,7 +139,10 @@ def noise_key(key: KeyLike | None, id_column: str | None) -> NoiseKey | None:
     if key is None and id_column is None:
         return None
     if not isinstance(id_column, str) or not (isinstance(key, Secret) or callable(key)):
-        raise ParameterError("keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name")
+        raise ParameterError(
+            "keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name; got "
+            f"key={_kind(key)}, id={_kind(id_column)}"
+        )
     return NoiseKey(key.shared() if isinstance(key, Secret) else key, id_column)
 
 

@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam.elements.charged import ChargesForNoise
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
-from ldp_beam.elements.windows import WindowLike
+from ldp_beam.elements.windows import WindowLike, seconds
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
 from ldp_core import ParameterError, PrivacyPlan
@@ -236,6 +236,8 @@ class PrivacyLedger(LimitTransform, ChargesForNoise):
         """What they spend together: at most the budget."""
         if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
+        if isinstance(per, (str, int, float)):
+            seconds(per, name="per")
         records = MOST if self.records is None else self.records
         super().__init__(id, records=records, window=GlobalWindows() if per is None else per, **options)
 
@@ -250,7 +252,7 @@ def _charge(
 
     if isinstance(plan_or_epsilon, PrivacyPlan):
         return lambda reports: plan_or_epsilon.spent_by(history(reports))
-    each = exact_epsilon(plan_or_epsilon)
+    each = exact_epsilon(plan_or_epsilon, name="plan_or_epsilon, if it is no PrivacyPlan,")
     history(None)
     if keyed:
         raise ParameterError("a number is charged as under fresh noise: with keyed=True give the plan")

@@ -303,7 +303,10 @@ def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
         raise DomainError("labels are at least one (of a mechanism two), got none")
     types = {type(label) for label in labels}
     if len(types) > 1 or not types <= _KINDS.keys():
-        raise DomainError("domain labels must be all str, all int or all bool; null is not a label")
+        raise DomainError(
+            f"domain labels must be all str, all int or all bool, got {sorted(t.__name__ for t in types)}; for nulls "
+            'take unmatched="other", for floats a mechanism for numbers, or bins'
+        )
     kind: Literal["bool", "int", "str"] = _KINDS[types.pop()]
     if len(set(labels)) < len(labels):
         raise DomainError(f"domain labels must be distinct, {len(labels) - len(set(labels))} are repeated")

@@ -50,7 +50,7 @@ class Interval(Declared, Inputs):
         good = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (self.low, self.high))
         good = good and -_LARGEST <= self.low < self.high <= _LARGEST  # (an integer may be beyond all floats)
         if not good or not float(self.low) < float(self.high):
-            raise DomainError("an interval goes from a finite number low to a greater one, high")
+            raise DomainError("an interval (low, high) goes from a finite number to a greater one")
         if self.unmatched not in ("error", "clip"):
             raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')
         self._declare(low=float(self.low), high=float(self.high))

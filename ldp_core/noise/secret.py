@@ -43,7 +43,11 @@ class Secret:
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, (bytes, bytearray)) or len(key) < _MIN_BYTES:
-            raise ParameterError(f"a secret is at least {_MIN_BYTES} random bytes")
+            got = f"{len(key)} bytes" if isinstance(key, (bytes, bytearray)) else type(key).__name__
+            raise ParameterError(
+                f"a secret is at least {_MIN_BYTES} random bytes, got {got}: make one with Secret.generate(), or read "
+                "one with Secret.from_file, .from_env or .from_hex"
+            )
         if _HEX.fullmatch(bytes(key).decode("latin1")):  # of random bytes with probability 1e-16 at most
             raise ParameterError("these are not random bytes but hexadecimal digits: use Secret.from_hex")
         self._key = bytes(key)

@@ -79,7 +79,8 @@ class PrivacyPlan(Declared):
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
             if not isinstance(name, str) or not isinstance(mechanism, Mechanism):
-                raise PlanError("a plan maps column names to mechanisms")
+                got = f"a class, {mechanism.__name__}" if isinstance(mechanism, type) else type(mechanism).__name__
+                raise PlanError(f"a plan maps column names to mechanisms, got {got} for {name!r}")
         both = sorted(columns.keys() & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")

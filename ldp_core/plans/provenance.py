@@ -108,6 +108,10 @@ def check_same(made_by: Mechanism, mechanism: Mechanism, column: str) -> None:
     """Raise `MechanismMismatchError` unless the two mechanisms are the same."""
     if made_by.fingerprint != mechanism.fingerprint:
         raise MechanismMismatchError(
-            f"column {column!r}: the reports were made by the mechanism with fingerprint {made_by.fingerprint}, says "
-            f"their type, not by {mechanism.fingerprint}: estimate with the mechanism that made them"
+            f"column {column!r}: the reports were made by the mechanism {_known(made_by)}, says their type, not by "
+            f"{_known(mechanism)}: estimate with the mechanism that made them"
         )
+
+
+def _known(m: Mechanism) -> str:
+    return f"{m.title} (epsilon {m.epsilon:.4g}, fingerprint {m.fingerprint})"
