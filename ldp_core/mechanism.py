@@ -423,6 +423,8 @@ class Mechanism(Declared, ABC):
 
     def check_tally(self, tally: Counts) -> None:
         """Raise `MechanismMismatchError` unless a tally is of this mechanism, or `ReportError` if it cannot be."""
+        if not hasattr(tally, "fingerprint"):
+            raise ReportError(f"expected a tally, as {self.name}'s tally(reports) gives, got {type(tally).__name__}")
         if tally.fingerprint != self.fingerprint:
             raise MechanismMismatchError(
                 f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "

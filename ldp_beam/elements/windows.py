@@ -42,7 +42,7 @@ def seconds(length: float | str | Duration, *, name: str = "window") -> float:
     if isinstance(length, str):
         match = _TEXT.fullmatch(length.strip())
         if match is None:
-            raise ParameterError(f'{name} must be like "30d", "1h", "15m", "10s" or "500ms", got {length!r}')
+            raise ParameterError(f'{name} must be like "2w", "30d", "1h", "15m", "10s" or "500ms", got {length!r}')
         length = float(match[1]) * _UNITS[match[2]]
     if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length <= sys.float_info.max:
         raise ParameterError(f"{name} must be a finite number of seconds, at least 0, got {length!r}")

@@ -187,3 +187,10 @@ def test_merged_tallies_are_checked_one_by_one():
 def test_bytes_of_a_tally_with_another_alphabet():
     with pytest.raises(ReportError):
         Tally.from_bytes(b"\x01\x01" + b"\xff" * 16 + bytes(12))
+
+
+@pytest.mark.parametrize("use", ["merge", "estimate"])
+def test_what_is_no_tally_is_refused(use):
+    m = RandomizedResponse(epsilon=1.0)
+    with pytest.raises(ReportError, match="expected a tally"):
+        getattr(m, use)([1, 2])
