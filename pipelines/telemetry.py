@@ -66,7 +66,8 @@ process). A plan is a TOML file:
 
 Declare unmatched = "other" (or "none", where reports are bit vectors) in every column in which a value may be missing
 or not declared. Without it such a record is a dead letter: it says without noise that this record's value was missing,
-and a record's other columns are lost with it.
+and a record's other columns are lost with it. In CSV only an empty field without quotes is missing: NA is text, which
+no domain of numbers has, and text columns have only if they declare it.
 
 Mechanisms that remember (longitudinal ones, RAPPOR) take a secret, which is in a file or in the environment and never
 on the command line, and the column that says whose record it is. Each worker reads it there:
@@ -128,9 +129,9 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     secret.add_argument("--secret-env", metavar="NAME", help="the same, by the digits in this environment variable")
     group.add_argument("--id", metavar="COLUMN", help="whose record it is; not passed on unless the plan keeps it")
     group.add_argument(
-        "--heavy-hitters", type=int, default=20, metavar="K", help="values to find in a window of them (default 20)"
+        "--heavy-hitters", type=int, default=20, metavar="K", help="so many values to find in each window (default 20)"
     )
-    group.add_argument("--top", type=int, default=4, metavar="N", help="values to print a column (default 4)")
+    group.add_argument("--top", type=int, default=4, metavar="N", help="print so many values of a column (default 4)")
 
 
 def _add_live(group: argparse._ArgumentGroup) -> None:
