@@ -23,7 +23,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
-from ldp_core.parameters import Declared
+from ldp_core.parameters import Declared, check_integer
 from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns, composed
 from ldp_core.plans.fake import FakeDataColumn
@@ -271,7 +271,7 @@ class PrivacyPlan(Declared):
         whatever they knew before.
 
         Args:
-            n: number of reports.
+            n: number of reports, an integer.
             keyed: whether the noise is keyed, for what several reports of one person spend.
             total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
             delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`.
@@ -288,6 +288,7 @@ class PrivacyPlan(Declared):
         one record (epsilon 1): odds between two values change at most 2.72-fold;
           of 2 equally likely values the right one is guessed at most 73.2 % of the time
         """
+        check_integer("n", n, low=0)
         rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
         warnings = []
         for name, m in self.columns.items():

@@ -125,3 +125,9 @@ def test_bad_parameters_are_refused(name):
     attempt, message = BAD[name]
     with pytest.raises((ParameterError, PlanError), match=message):
         attempt()
+
+
+@pytest.mark.parametrize("n", [-1, 1.5, "100"])
+def test_explain_takes_a_number_of_reports(n):
+    with pytest.raises(ParameterError, match="n must be an integer, at least 0"):
+        PrivacyPlan({"v": oue(AB)}).explain(n)
