@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         audits = _audits(_jobs(given), given)
     except LdpError as error:
-        parser.exit(2, f"{error}\n")
+        parser.exit(2, f"error: {error}\n")
     text = json.dumps([found.to_dict() for found in audits], indent=2) if given.json else table(audits)
     sys.stdout.write(text + "\n")
     return int(any(found.broken for found in audits))
@@ -108,10 +109,10 @@ def _audits(jobs: Sequence[Callable[..., Audit]], given: argparse.Namespace) -> 
 
 def whole_number(text: str) -> int:
     """A whole number, also as 1e6."""
-    number = float(text)
-    if not number.is_integer():
-        raise ValueError
-    return int(number)
+    with suppress(ValueError):
+        if float(text).is_integer():
+            return int(float(text))
+    raise argparse.ArgumentTypeError(f"expected a whole number, like 1000000 or 1e6, got {text!r}")
 
 
 if __name__ == "__main__":

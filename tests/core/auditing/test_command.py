@@ -67,7 +67,7 @@ def test_help_has_examples(capsys):
     [
         ([], "give a plan, or --catalogue"),
         (["nowhere.toml"], "cannot read the plan"),
-        (["nowhere.toml", "--trials", "inf"], "invalid whole_number value: 'inf'"),
+        (["nowhere.toml", "--trials", "inf"], "expected a whole number, like 1000000 or 1e6, got 'inf'"),
         (["--catalogue", "--trials", "10"], "trials must be an integer, at least 1000"),
         (["--catalogue", "--false-alarm", "0"], "--false-alarm must be in (0, 1)"),
         (["--catalogue", "--false-alarm", "2"], "--false-alarm must be in (0, 1)"),
