@@ -438,7 +438,13 @@ class PrivacyPlan(Declared):
 
         A batch that `perturb` or ``ldp_beam.Perturb`` has made says so, and a frame that ``.ldp.perturb(plan)`` has;
         it stays with the data when they are sliced, filtered, concatenated, written and read, in Arrow, Polars and
-        Parquet. What is put in a column's place later does not say so. A writer asks before it writes the plan.
+        Parquet. A column that is put in its place under the same name does not say so. A writer asks before it writes
+        the plan.
+
+        It guards against mistakes, and is not a signature: a schema or dtype of reports says the same of whatever it is
+        given to (``pa.Table.cast``, ``from_pydict(..., schema=)``, ``pl.DataFrame(..., schema=)``, a Polars ``cast`` to
+        it). In Arrow it is metadata of a field, which ``pa.concat_tables(..., promote_options="default")`` takes from
+        the first table for the rows of all: do not concatenate raw data and reports there.
 
         Raises:
             PlanError: a planned column holds no reports, for all that is known, or seeded ones although the plan is
