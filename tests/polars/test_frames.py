@@ -19,6 +19,7 @@ from ldp_core import (
     Hybrid,
     InputError,
     LdpWarning,
+    LocalHashing,
     MechanismMismatchError,
     ParameterError,
     PlanError,
@@ -27,6 +28,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.limits import DEFAULT
 from ldp_polars.columns import Report, report_dtype
 
 LABELS = ["ios", "android", "web"]
@@ -459,3 +461,13 @@ def test_a_plan_of_a_file_that_is_no_parquet(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(InputError, match=r"a\.parquet"):
         ldp_polars.read_plan(path)
+
+
+def test_a_large_plan_of_one_s_own_has_no_limits():
+    m = LocalHashing(range(DEFAULT.labels + 1), epsilon=1.0)
+    plan = PrivacyPlan({"page": m})
+    reports = pl.DataFrame({"page": [1, 2, 3]}).ldp.perturb(plan)
+    tally = m.tally(reports["page"].ext.storage().to_arrow())
+    assert reports.select(pl.col("page").ldp.tally(m)).item()["n"] == tally.n
+    with pytest.raises(MechanismMismatchError, match="already"):
+        reports.ldp.perturb(plan)
