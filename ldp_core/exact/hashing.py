@@ -79,6 +79,8 @@ def _id_array(ids: Any) -> pa.Array | None:
     if array is None:
         return None
     array = plain(array)
+    if pa.types.is_null(array.type) and not len(array):  # an empty list, or column, has no other type
+        return array.cast(pa.int64())
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary_decode()
     return array

@@ -296,3 +296,11 @@ def test_bad_secrets_and_ids(make, tmp_path, monkeypatch):
     assert isinstance(caught.value, LdpError)
     said = [str(caught.value), repr(caught.value.__cause__), repr(caught.value.__context__)]
     assert not any("s3cr3t" in text for text in said)
+
+
+def test_no_records_have_ids_of_any_type():
+    m = RandomizedResponse(epsilon=1.0)
+    for ids in ([], pa.array([]), pa.array([], pa.string())):
+        assert len(m.perturb(pa.array([], pa.bool_()), randomness=Keyed(SECRET, ids, column="x"))) == 0
+    with pytest.raises(DtypeError, match="got null"):
+        Keyed(SECRET, [None], column="x")
