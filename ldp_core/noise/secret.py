@@ -16,8 +16,10 @@ from ldp_core.errors import ParameterError
 _MIN_BYTES = 16
 _MOST_TEXT = 1 << 12
 """Characters of a text: a file that is longer is no secret, and is not read to its end."""
+_MOST_BYTES = 1 << 10
+"""Of a key, so that its text, with a line break, is no longer than that: what `Secret.to_file` writes can be read."""
 _HEX = re.compile(rf"\s*((?:[0-9a-fA-F]{{2}}){{{_MIN_BYTES},}})\s*", re.ASCII)
-_FORM = f"{2 * _MIN_BYTES} to {_MOST_TEXT} hexadecimal digits, an even number, as Secret.to_file writes them"
+_FORM = f"{2 * _MIN_BYTES} to {2 * _MOST_BYTES} hexadecimal digits, an even number, as Secret.to_file writes them"
 
 
 class Secret:
@@ -28,10 +30,10 @@ class Secret:
     and `to_file` write it. To see whether two machines have the same secret, compare `fingerprint`.
 
     Args:
-        key: at least 16 bytes, from a cryptographic source (`Secret.generate`). Not the text form.
+        key: 16 to 1024 bytes, from a cryptographic source (`Secret.generate`). Not the text form.
 
     Raises:
-        ParameterError: it is too short, or it is the text form, which `from_hex` takes.
+        ParameterError: it is too short or too long, or it is the text form, which `from_hex` takes.
 
     It never shows in a repr. It pickles only when asked to: ``secret.shared()``.
 
@@ -42,11 +44,11 @@ class Secret:
     __slots__ = ("_key", "_seeded", "_shared")
 
     def __init__(self, key: bytes) -> None:
-        if not isinstance(key, (bytes, bytearray)) or len(key) < _MIN_BYTES:
+        if not isinstance(key, (bytes, bytearray)) or not _MIN_BYTES <= len(key) <= _MOST_BYTES:
             got = f"{len(key)} bytes" if isinstance(key, (bytes, bytearray)) else type(key).__name__
             raise ParameterError(
-                f"a secret is at least {_MIN_BYTES} random bytes, got {got}: make one with Secret.generate(), or read "
-                "one with Secret.from_file, .from_env or .from_hex"
+                f"a secret is at least {_MIN_BYTES} random bytes, and at most {_MOST_BYTES}, got {got}: make one with "
+                "Secret.generate(), or read one with Secret.from_file, .from_env or .from_hex"
             )
         if _HEX.fullmatch(bytes(key).decode("latin1")):  # of random bytes with probability 1e-16 at most
             raise ParameterError("these are not random bytes but hexadecimal digits: use Secret.from_hex")
@@ -68,7 +70,7 @@ class Secret:
         >>> Secret.from_hex("00 ")
         Traceback (most recent call last):
         ...
-        ldp_core.errors.ParameterError: a secret as text is 32 to 4096 hexadecimal digits, an even number, \
+        ldp_core.errors.ParameterError: a secret as text is 32 to 2048 hexadecimal digits, an even number, \
 as Secret.to_file writes them
         """
         return cls._read(text, "a secret as text is")
@@ -102,7 +104,7 @@ as Secret.to_file writes them
         if not isinstance(text, (str, bytes, bytearray)):
             raise ParameterError(f"a secret as text is a str or bytes, got {type(text).__name__}")
         found = _HEX.fullmatch(text if isinstance(text, str) else bytes(text).decode("latin1"))
-        if found is None or len(text) > _MOST_TEXT:
+        if found is None or len(text) > _MOST_TEXT or len(found[1]) > 2 * _MOST_BYTES:
             raise ParameterError(f"{where} {_FORM}")
         return cls(bytes.fromhex(found[1]))
 

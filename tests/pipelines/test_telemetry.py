@@ -498,7 +498,7 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
         ("both", ["--id", "user"]),
         ("both", ["--secret-env", VARIABLE]),
         ("cannot read the secret file", ["--secret-file", "no/such/file", "--id", "user"]),
-        ("must hold 32 to 4096 hexadecimal digits", ["--secret-env", "LDP_NO_SUCH_SECRET", "--id", "user"]),
+        ("must hold 32 to 2048 hexadecimal digits", ["--secret-env", "LDP_NO_SUCH_SECRET", "--id", "user"]),
         ("does not have the columns ['person']", ["--secret-env", VARIABLE, "--id", "person"]),
         ("cannot be perturbed", ["--secret-env", VARIABLE, "--id", "os"]),
         ("nor be the event time", ["--secret-env", VARIABLE, "--id", "t"]),

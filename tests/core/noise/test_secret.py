@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hmac
+import os
 import pickle
 
 import pytest
@@ -80,7 +81,7 @@ def test_what_is_not_the_form_is_refused_and_not_quoted(name, tmp_path, monkeypa
         monkeypatch.setenv("LDP_SECRET", data.decode("latin1"))
         made += [lambda: Secret.from_env("LDP_SECRET"), lambda: Secret.from_hex(data.decode("latin1"))]
     for make in made:
-        with pytest.raises(ParameterError, match="32 to 4096 hexadecimal digits") as caught:
+        with pytest.raises(ParameterError, match="32 to 2048 hexadecimal digits") as caught:
             make()
         assert "abab" not in str(caught.value)
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
@@ -119,3 +120,11 @@ def test_the_fingerprint_is_that_of_its_description():
         assert Secret(key).fingerprint == Secret(key).shared().fingerprint == expected
     assert len({Secret.generate().fingerprint for _ in range(100)}) == 100
     assert KEY.hex() not in Secret(KEY).fingerprint
+
+
+def test_the_longest_secret_is_read_as_it_was_written(tmp_path):
+    longest = Secret(os.urandom(1024))
+    longest.to_file(tmp_path / "secret")
+    assert Secret.from_file(tmp_path / "secret") == Secret.from_hex(longest.to_hex()) == longest
+    with pytest.raises(ParameterError, match="at most 1024"):
+        Secret(os.urandom(1025))
