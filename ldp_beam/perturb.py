@@ -13,7 +13,7 @@ from typing_extensions import override
 
 import ldp_core
 from ldp_beam.elements.batches import Batch, Lot, Part
-from ldp_beam.elements.charged import refuse_other_noise
+from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, noise_key
@@ -95,7 +95,7 @@ class Perturb(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
         if self._plan.seed is None:
-            refuse_other_noise(pcoll, keyed=self._key is not None)
+            refuse_uncharged(pcoll, keyed=self._key is not None, epsilon=self._plan.exact_epsilon)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:

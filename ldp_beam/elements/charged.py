@@ -1,7 +1,8 @@
-"""Whether the noise that a ledger has charged for is the noise that is drawn after it."""
+"""Whether what a ledger has charged for is what is drawn after it."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from apache_beam.pvalue import PCollection
@@ -14,18 +15,29 @@ class ChargesForNoise:
 
     Attributes:
         keyed: whether it charges for keyed noise.
+        each: epsilon of one record, as declared.
     """
 
     keyed: bool
+    each: Fraction
 
 
-def refuse_other_noise(pcoll: PCollection[Any], *, keyed: bool) -> None:
-    """Raise if a ledger before this step charges for another kind of noise than is drawn here.
+def refuse_uncharged(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction) -> None:
+    """Raise if a ledger before this step charges less for a record, or for another kind of noise, than is drawn here.
+
+    Of several steps after one ledger each is held to it alone: that together they are the plan, nobody checks.
 
     Raises:
-        ParameterError: a ledger charges for the other kind of noise.
+        ParameterError: a ledger charges for the other kind of noise, or less.
     """
-    if not any(ledger.keyed != keyed for ledger in _ledgers(pcoll)):
+    ledgers = _ledgers(pcoll)
+    least = min((ledger.each for ledger in ledgers), default=epsilon)
+    if epsilon > least:
+        raise ParameterError(
+            f"the ledger before this step charges {float(least):g} for a record, and here it spends "
+            f"{float(epsilon):g}: give the ledger the plan that perturbs"
+        )
+    if not any(ledger.keyed != keyed for ledger in ledgers):
         return
     if keyed:
         raise ParameterError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 import apache_beam as beam
@@ -21,7 +22,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
 import ldp_core
-from ldp_beam.elements.charged import refuse_other_noise
+from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.ids import KeyLike, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
@@ -181,7 +182,7 @@ class Estimate(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self._private:
             refuse_sliding(pcoll)
-            refuse_other_noise(pcoll, keyed=self._key is not None)
+            refuse_uncharged(pcoll, keyed=self._key is not None, epsilon=Fraction(self._mechanism.epsilon))
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if not pcoll.is_bounded and knows_late(self._windows):

@@ -230,6 +230,8 @@ class PrivacyLedger(LimitTransform, ChargesForNoise):
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoised)
+        self.each = exact_epsilon(plan_or_epsilon)
+        """Epsilon of one record, as declared; `Perturb` and its like may spend no more."""
         self.records: int | None = _most(charge, total)
         """Records of a person and period that pass; None: all of them."""
         self.spent = charge(self.records)

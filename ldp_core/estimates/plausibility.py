@@ -41,7 +41,7 @@ from ldp_core.errors import LdpWarning
 from ldp_core.exact.arrays import F64, I64
 
 FALSE_ALARMS = 1e-9
-"""At most so likely is a warning about an estimate from reports that are what they should be."""
+"""At most so likely is a warning of a call, of however many groups, about reports that are what they should be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +122,17 @@ class Bounded(Protocol):
         ...
 
 
-def distances(sums: Sequence[Sums]) -> list[F64]:
+def distances(sums: Sequence[Sums], *, tallies: int = 1) -> list[F64]:
     """Of each kind of sums float64[...]: how many standard errors a tally's are outside of what any data give.
 
-    0 where that may well be chance; one 0 for all tallies if it may be for all of them.
+    0 where that may well be chance; one 0 for all tallies if it may be for all of them. With `FALSE_ALARMS` at most is
+    any other number found in ``tallies`` tallies of honest reports (Bonferroni).
 
     >>> coin = Part(0.25, 0.75, 0.0, 1.0)  # heads: how many of 100?
     >>> [d.round(1).tolist() for d in distances([Sums(np.array([[80], [100]]), 100, coin)])]
     [[0.0, 5.8]]
     """
-    tests = 2 * sum(s.totals.shape[-1] for s in sums)
+    tests = 2 * tallies * sum(s.totals.shape[-1] for s in sums)
     enough = math.log(max(tests, 1) / FALSE_ALARMS)
     return [_distance(s.totals, s.n, s.part, enough) for s in sums]
 
@@ -172,7 +173,7 @@ _ROUNDING = 1e-6  # of a part's range: far above what floats round, far below wh
 def watch(mechanism: Bounded, n: Any, counters: I64, counts: F64 | None = None) -> None:
     """Warn once if some of these tallies cannot be of reports of this mechanism; see `Bounded`."""
     sums = mechanism.bounded_sums(n, counters, counts)
-    found = distances(sums)
+    found = distances(sums, tallies=max(math.prod(counters.shape[:-1]), 1))
     if not any(d.any() for d in found):
         return
     outside = np.maximum.reduce(np.broadcast_arrays(*map(np.atleast_1d, found)))

@@ -334,6 +334,20 @@ def test_what_perturbs_and_tallies_in_one_step_is_held_to_its_ledger():
     assert {row.n for row in rows} == {2}
 
 
+def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
+    dear = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=10.0)})
+    events = [{"user": 1, "os": "a"}]
+    for charged in (COIN, 0.1):
+        ledger = PrivacyLedger(charged, id="user", budget=0.2)
+        for step in (ldp_beam.Perturb(dear), ldp_beam.PrivateHistogram("os", dear["os"])):
+            with pytest.raises(ParameterError, match=r"charges 0\.1 for a record, and here it spends 10"):
+                run(ledger | step, events)
+        assert run(ledger | ldp_beam.Perturb(COIN) | beam.Map(dict), events)
+    several = PrivacyPlan({"os": COIN["os"], "page": COIN["os"]})
+    ledger = PrivacyLedger(several, id="user", budget=0.2)  # one column of several spends less
+    assert run(ledger | ldp_beam.PrivateHistogram("os", several["os"]), events)
+
+
 def test_reports_that_share_a_permanent_answer_cost_more_than_their_sum():
     ledger = PrivacyLedger(REMEMBERED, id="user", budget=2.0)
     assert ledger.records == 3  # four spend 2.408 together

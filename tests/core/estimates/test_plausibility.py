@@ -26,6 +26,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.accounting.binomials import divergence
 from ldp_core.estimates import plausibility
 from ldp_core.estimates.distribution import Distributing, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
@@ -322,3 +323,13 @@ def test_the_warning_is_no_error_of_ours_and_can_be_made_one():
     assert str(LdpWarning("text")) == "text"
     with warnings.catch_warnings(action="error", category=LdpWarning), pytest.raises(LdpWarning, match="implausible"):
         RR.estimate(RR.tally(RAW_FLAGS))
+
+
+def test_of_many_tallies_each_has_a_part_of_the_false_alarms():
+    """At the edge of what one tally may be called for, the same tally among a million is not called."""
+    coin, n = Part(0.25, 0.75, 0.0, 1.0), 1000
+    heads = np.arange(751, 1001)[:, None]
+    alone, among = (distances([Sums(heads, n, coin)], tallies=k)[0] > 0 for k in (1, 10**6))
+    assert 0 < among.sum() < alone.sum()
+    first = heads[np.argmax(among), 0]  # Hoeffding's bound, in exact terms: 2 * 10^6 tests
+    assert n * divergence(first / n, 0.75) >= math.log(2e6 / FALSE_ALARMS) > n * divergence((first - 1) / n, 0.75)
