@@ -17,7 +17,7 @@ SUITES = ("columns", "peers", "oracles", "numbers", "heavy_hitters", "streams", 
 
 
 NOTES = """
-Runs of this table differ by 10 to 20 % and a few of the ratios near their bars fall on either side of them.
+Runs of this table differ, the ratios by 10 to 20 %, and a few of those near their bars fall on either side of them.
 
 **Where a bar is missed**
 
@@ -32,8 +32,8 @@ Runs of this table differ by 10 to 20 % and a few of the ratios near their bars 
   to 0.23 (OUE d=128): what is compared with, reading alone, varied from 26 to 36 ns. OUE d=128 is 128 exact decisions a
   record and sums by window, about 85 ns outside of Beam; a compiled kernel would help.
 * *Two threads in Polars.* See below.
-* *Live.* One process does all: it perturbs, sends, receives, tallies. Runs gave 4.9 and 5.2 M reports/s (k-ary) and
-  4.4 to 4.8 (OUE).
+* *Live.* One process does all: it perturbs, sends, receives, tallies. Runs gave 4.9 to 8.2 M reports/s (k-ary) and
+  4.4 to 7.0 (OUE), as the machine was busier or not.
 
 **Against Polars' own one-hot encoding**, lazily, runs gave 1.04 to 1.24 times its cost for 16 values and 1.5 to
 2.2 times for 128. A tally of SHE (d=128) and one of SMP are so near their bar of 20x that a busy machine may show less.
