@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -545,7 +546,8 @@ or forged, leave it out
             return cls.from_parameters(domain, rest)
         except TypeError as error:  # an argument is missing or unknown
             message = str(error).partition(".__init__() ")[2] or str(error)
-        raise ParameterError(f"{name}: {message}")
+        takes = [field.name for field in fields(cls) if field.name != "domain"] if is_dataclass(cls) else ["parameters"]
+        raise ParameterError(f"{name}: {message}; it takes domain (and unmatched), {', '.join(takes)}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_dict, (self.to_dict(),)

@@ -19,7 +19,7 @@ _MOST_TEXT = 1 << 12
 _MOST_BYTES = 1 << 10
 """Of a key, so that its text, with a line break, is no longer than that: what `Secret.to_file` writes can be read."""
 _HEX = re.compile(rf"\s*((?:[0-9a-fA-F]{{2}}){{{_MIN_BYTES},}})\s*", re.ASCII)
-_FORM = f"{2 * _MIN_BYTES} to {2 * _MOST_BYTES} hexadecimal digits, an even number, as Secret.to_file writes them"
+_FORM = f"{2 * _MIN_BYTES} to {2 * _MOST_BYTES} hexadecimal digits, as Secret.generate().to_file(path) writes them"
 
 
 class Secret:
