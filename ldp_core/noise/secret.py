@@ -70,8 +70,8 @@ class Secret:
         >>> Secret.from_hex("00 ")
         Traceback (most recent call last):
         ...
-        ldp_core.errors.ParameterError: a secret as text is 32 to 2048 hexadecimal digits, an even number, \
-as Secret.to_file writes them
+        ldp_core.errors.ParameterError: a secret as text is 32 to 2048 hexadecimal digits, as \
+Secret.generate().to_file(path) writes them
         """
         return cls._read(text, "a secret as text is")
 
