@@ -30,24 +30,23 @@ def refuse_uncharged(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction)
     Raises:
         ParameterError: a ledger charges for the other kind of noise, or less.
     """
-    ledgers = _ledgers(pcoll)
-    least = min((ledger.each for ledger in ledgers), default=epsilon)
-    if epsilon > least:
-        raise ParameterError(
-            f"the ledger before this step charges {float(least):g} for a record, and here it spends "
-            f"{float(epsilon):g}: give the ledger the plan that perturbs"
-        )
-    if not any(ledger.keyed != keyed for ledger in ledgers):
-        return
-    if keyed:
-        raise ParameterError(
-            "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a value "
-            'changed: give the ledger the plan, keyed=True, and changes=0 or change_times="public" if that is true'
-        )
-    raise ParameterError(
-        "the ledger before this step charges for keyed noise, under which reports of one value are one: perturb with "
-        "key= and id=, or leave out keyed=True"
-    )
+    for ledger in _ledgers(pcoll):
+        if epsilon > ledger.each:
+            raise ParameterError(
+                f"the ledger before this step charges {float(ledger.each):g} for a record, and here it spends "
+                f"{float(epsilon):g}: give the ledger the plan that perturbs"
+            )
+        if keyed and not ledger.keyed:
+            raise ParameterError(
+                "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
+                'value changed: give the ledger the plan, keyed=True, and changes=0 or change_times="public" if that '
+                "is true"
+            )
+        if ledger.keyed and not keyed:
+            raise ParameterError(
+                "the ledger before this step charges for keyed noise, under which reports of one value are one: "
+                "perturb with key= and id=, or leave out keyed=True"
+            )
 
 
 def _ledgers(pcoll: PCollection[Any]) -> list[ChargesForNoise]:

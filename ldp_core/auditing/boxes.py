@@ -118,7 +118,6 @@ def _of_plan(
         inputs = [tuple(values[k % len(values)] for values in each) for k in range(max(map(len, each)))]
     keyed = keyed or plan.memoised
     if perturb is None:
-        plan.check_noise(keyed=keyed)
         perturb = _Records(plan, keyed)
     exact = float(composed(mechanisms, lambda m: Fraction(m.realised_epsilon)))
     claimed = plan.epsilon if epsilon is None else epsilon
