@@ -58,21 +58,20 @@ def report_dtype(mechanism: Mechanism, *, packed: bool) -> pl.DataType:
     return dtype_of(arrow_type)
 
 
-def physical(dtype: pl.DataType) -> pl.DataType:
-    """What a Python function returns for a dtype: for an Enum its codes."""
-    return pl.Series(dtype=dtype).to_physical().dtype if isinstance(dtype, pl.Enum) else dtype
+def physical(mechanism: Mechanism, *, packed: bool, typed: bool) -> pl.DataType:
+    """Dtype of the reports as a Python function returns them: for an Enum its codes, for typed text String."""
+    dtype = report_dtype(mechanism, packed=packed)
+    if not isinstance(dtype, pl.Enum):
+        return dtype
+    return pl.String() if typed else pl.Series(dtype=dtype).to_physical().dtype
 
 
 def from_physical(reports: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool) -> pl.Expr:
     """Reports as a Python function returned them, in the dtype that users see."""
+    if typed:
+        return reports.ext.to(Report(mechanism, packed=packed, seeded=seeded))
     dtype = report_dtype(mechanism, packed=packed)
-    if isinstance(dtype, pl.Enum):
-        reports = reports.cat.to(dtype)
-    if not typed:
-        return reports
-    if isinstance(dtype, pl.Enum):
-        reports = reports.cast(pl.String)
-    return reports.ext.to(Report(mechanism, packed=packed, seeded=seeded))
+    return reports.cat.to(dtype) if isinstance(dtype, pl.Enum) else reports
 
 
 # ---- Series and Arrow arrays
@@ -90,9 +89,11 @@ def to_arrow(values: pl.Series) -> pa.Array:
 
 
 def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
-    """Arrow reports as a Series of physical ``dtype``; no copy unless the code width differs."""
+    """Arrow reports as a Series of physical ``dtype``; no copy unless they are text or the code width differs."""
     values = reports.indices if pa.types.is_dictionary(reports.type) else reports
     series = pl.Series(name, values)
+    if dtype == pl.String and values is not reports:  # 20 times as fast as a cast of an Enum
+        return pl.Series(name, reports.dictionary).gather(series)
     return series if series.dtype == dtype else series.cast(dtype)
 
 
@@ -160,8 +161,7 @@ def _of_typed(reports: pl.Expr, dtype: Any, *, aggregate: Callable[[pl.Expr, Mec
     if isinstance(dtype, Report):
         return aggregate(reports, dtype.mechanism)
     raise DtypeError(
-        f"column {reports.meta.output_name()!r}: pass the mechanism: only reports perturbed with typed=True carry it, "
-        f"not {dtype}"
+        f"column {reports.meta.output_name()!r}: pass the mechanism: only typed reports carry it, not {dtype}"
     )
 
 

@@ -11,13 +11,13 @@ from polars import selectors as cs
 
 from ldp_core import Keyed, LdpError, ParameterError, Secret
 from ldp_core.plans.drawn import DrawnColumns
-from ldp_polars.columns import as_expr, physical, refuse_reports, report_dtype, to_arrow, to_physical
+from ldp_polars.columns import as_expr, physical, refuse_reports, to_arrow, to_physical
 from ldp_polars.noise import NoiseOptions, ids_to_arrow, keyed_noise
 from ldp_polars.perturbing import one_value_a_row
 
 
 def perturb_drawn(
-    columns: DrawnColumns, fields: tuple[str, ...], *, packed: bool, **noise: Unpack[NoiseOptions]
+    columns: DrawnColumns, fields: tuple[str, ...], *, packed: bool, typed: bool, **noise: Unpack[NoiseOptions]
 ) -> pl.Expr:
     """Structs of physical reports, under the names ``fields``.
 
@@ -32,7 +32,7 @@ def perturb_drawn(
     inputs = [index, *(cs.by_name(name) for name in names)]
     if keyed is not None:
         inputs.append(index if ids is None else one_value_a_row(as_expr(ids)))
-    dtypes = [physical(report_dtype(column, packed=packed)) for _, column in columns.columns]
+    dtypes = [physical(column, packed=packed, typed=typed) for _, column in columns.columns]
     return pl.map_batches(
         inputs,
         PerturbDrawn(columns, packed, noise.get("tag"), None if keyed is None else keyed.secret),

@@ -39,7 +39,7 @@ def histogram(
 
     Args:
         expr: a column of reports (or its name).
-        mechanism: the one that made them; not needed for reports perturbed with ``typed=True``.
+        mechanism: the one that made them; not needed for typed reports, as `perturb` makes them.
         confidence: of the intervals.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
         consistency: make the counts non-negative and add up to n, by a method of `consistent` such as

@@ -36,9 +36,7 @@ def perturb_frame(
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
         packed: see `perturb`.
-        typed: whether the columns' dtype says which mechanism made the reports, as of `perturb`; here it does if
-            nothing else is said. `sink_parquet` asks for it, estimates need no mechanism then, and the reports are not
-            perturbed again. ``.ext.storage()`` makes a column plain.
+        typed: see `perturb`. `sink_parquet` asks for it.
         noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give
             ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
 
@@ -72,7 +70,7 @@ def perturb_frame(
     # The struct column is there before it is unnested: two fields of one expression would be of two draws.
     structs = _unused(plan)
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
-    drawn = perturb_drawn(plan.drawn, tuple(fields.values()), packed=packed, **noise)
+    drawn = perturb_drawn(plan.drawn, tuple(fields.values()), packed=packed, typed=typed, **noise)
     seeded = noise.get("seed") is not None
     columns = [
         from_physical(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
@@ -219,7 +217,7 @@ def sink_parquet(
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
 
     Nothing else is written under a plan: the dtype of each planned column must say that it holds reports of the plan's
-    mechanism, as it does after ``.ldp.perturb(plan)`` (or, column by column, with ``typed=True``), and there must be no
+    mechanism, as it does after ``.ldp.perturb(plan)``, and there must be no
     column that the plan neither perturbs nor keeps.
 
     Args:

@@ -21,7 +21,6 @@ from ldp_polars.columns import (
     from_physical,
     physical,
     refuse_reports,
-    report_dtype,
     spread,
     to_arrow,
     to_physical,
@@ -39,7 +38,7 @@ def perturb(
     mechanism: Mechanism,
     *,
     packed: bool = False,
-    typed: bool = False,
+    typed: bool = True,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """One private report a row; under fresh noise, if nothing else is said.
@@ -50,14 +49,15 @@ def perturb(
             and each column gets noise of its own.
         mechanism: any mechanism.
         packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
-        typed: as the extension dtype `Report`, which carries the mechanism: `histogram` then needs no argument, and
-            reports of different mechanisms do not mix.
+        typed: as the extension dtype `Report`, which carries the mechanism: `histogram` needs no argument then, reports
+            of different mechanisms do not mix, and they are not perturbed again. Polars does not compute on it;
+            ``.ext.storage()`` makes the column plain, ``typed=False`` does at once.
         noise: ``key=`` and ``id=`` for keyed noise (memoization), ``seed=`` and ``row_id=`` for repeatable runs that
             are not private, ``tag=``; see `NoiseOptions`.
 
     Returns:
-        The reports, without nulls: Boolean, Int64 or Enum for randomized response,
-        ``Array(Boolean, d)`` for bit vectors.
+        The reports, without nulls. Within their dtype they are Boolean, Int64 or String (plain: Enum) for randomized
+        response, ``Array(Boolean, d)`` for bit vectors.
 
     Raises:
         ParameterError: the expression selects, repeats or aggregates rows (``first()``, ``filter()``,
@@ -68,8 +68,9 @@ def perturb(
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
     >>> df = pl.DataFrame({"clicked": [True, False, True]})
-    >>> df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0))).schema["clicked"]
-    Boolean
+    >>> reports = df.select(ldp_polars.perturb("clicked", RandomizedResponse(epsilon=1.0)))
+    >>> reports.schema["clicked"].mechanism.epsilon, reports.schema["clicked"].ext_storage()
+    (1.0, Boolean)
     """
     return perturb_column(expr, mechanism, packed=packed, typed=typed, noise=noise)
 
@@ -91,7 +92,7 @@ def perturb_column(
     reports = pl.map_batches(
         [values, index, *([] if ids is None else [one_value_a_row(as_expr(ids))])],
         Perturb(mechanism, packed, _constant(values), keyed),
-        return_dtype=physical(report_dtype(mechanism, packed=packed)),
+        return_dtype=physical(mechanism, packed=packed, typed=typed),
         is_elementwise=True,
     )
     seeded = keyed is not None and keyed.secret.seeded
@@ -105,7 +106,7 @@ def randomized_response(
     epsilon: float | None = None,
     domain: Domain | Iterable[Label] | None = None,
     unmatched: Unmatched = "error",
-    typed: bool = False,
+    typed: bool = True,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """Randomized response: the true value with probability p, any other one with q.
@@ -121,15 +122,16 @@ def randomized_response(
         noise: see `perturb`.
 
     Returns:
-        Boolean, Int64, or Enum of the domain.
+        Boolean, Int64 or String (plain: Enum of the domain); see `perturb`.
 
     Raises:
         DtypeError: when planned: no domain, and a dtype that declares none.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"os": ["ios", "android"]})
-    >>> df.select(ldp_polars.randomized_response("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
-    Enum(categories=['ios', 'android'])
+    >>> reports = df.select(ldp_polars.randomized_response("os", domain=["ios", "android"], epsilon=1.0))
+    >>> reports.schema["os"].mechanism
+    RandomizedResponse(domain=Domain(['ios', 'android']), epsilon=1.0, coins=None)
     """
     given = {"domain": domain, "epsilon": epsilon, "unmatched": None if unmatched == "error" else unmatched}
     return _perturb(expr, RandomizedResponse, mechanism, given, typed=typed, **noise)
@@ -144,7 +146,7 @@ def unary_encode(
     variant: Variant = "optimized",
     unmatched: Unmatched = "error",
     packed: bool = False,
-    typed: bool = False,
+    typed: bool = True,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
     """Unary encoding: one bit a value of the domain, each perturbed.
@@ -161,14 +163,15 @@ def unary_encode(
         noise: see `perturb`.
 
     Returns:
-        ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``.
+        ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``; see `perturb`.
 
     Raises:
         DtypeError: when planned: no domain, and a dtype that declares none.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"os": ["ios", "android"]})
-    >>> df.select(ldp_polars.unary_encode("os", domain=["ios", "android"], epsilon=1.0)).schema["os"]
+    >>> reports = df.select(ldp_polars.unary_encode("os", domain=["ios", "android"], epsilon=1.0))
+    >>> reports.schema["os"].ext_storage()
     Array(Boolean, shape=(2,))
     """
     given = {"domain": domain, "epsilon": epsilon, "unmatched": None if unmatched == "error" else unmatched}

@@ -62,7 +62,7 @@ def test_polars(name, engine):
     frame = events(m)
     lazy = frame.lazy().with_columns(pl.col("x").ldp.perturb(m, key=Secret.generate(), id="id"))
     reports = lazy.collect(engine=engine)
-    assert reports.schema["x"] == pl.Array(pl.UInt64, 1 + -(-m.bits // 64))
+    assert reports.schema["x"].ext_storage() == pl.Array(pl.UInt64, 1 + -(-m.bits // 64))
     found = histogram(reports, over(m))
     assert found["value"].to_list() == labels(m)[:CANDIDATES]
     check(found["count"], found["standard_error"], frame["which"].to_numpy())

@@ -128,7 +128,7 @@ def test_polars(name, engine, tmp_path, draws):
 def test_fields_of_an_expression_would_be_of_two_draws(draws):
     """Why the plan unnests a column of structs: here records answer no column, or two."""
     plan = PLANS["sampled"]
-    structs = perturb_drawn(plan.drawn, tuple(COLUMNS), packed=False)
+    structs = perturb_drawn(plan.drawn, tuple(COLUMNS), packed=False, typed=False)
     reports = events(2000).select(structs.struct.field(name) for name in COLUMNS)
     assert len(draws) > 1
     assert set(answers(reports, plan)) > {0, 1}

@@ -120,7 +120,7 @@ def test_ways_to_ask_for_heavy_hitters():
 
 
 def test_typed_reports_have_heavy_hitters_without_a_mechanism(run):
-    typed = spoken(typed=True)
+    typed = spoken()
     plain = typed.with_columns(pl.col("word").ext.storage())
     for ask in (lambda f, e: f.select(e), lambda f, e: f.group_by("day").agg(e).sort("day")):
         found = run(typed, lambda f, ask=ask: ask(f, pl.col("word").ldp.heavy_hitters(k=2)))

@@ -64,7 +64,9 @@ def check_histogram(entries, n, counts, mechanism):
 @pytest.mark.parametrize("name", some(FEW, "rr str other", "oue int none"))
 def test_tallies_and_histograms_equal_the_formula(context, name, packed, run, support):
     mechanism = MECHANISMS[name]
-    reports = records(mechanism, N).with_columns(r=ldp_polars.perturb("x", mechanism, packed=packed)).drop("x")
+    reports = (
+        records(mechanism, N).with_columns(r=ldp_polars.perturb("x", mechanism, packed=packed, typed=False)).drop("x")
+    )
     pair = [ldp_polars.tally("r", mechanism).alias("t"), ldp_polars.histogram("r", mechanism).alias("h")]
     for k, aggregate in enumerate(pair):
         out = run(reports, lambda f, aggregate=aggregate: AGGREGATIONS[context](f, aggregate))
@@ -85,7 +87,7 @@ def test_tallies_and_histograms_equal_the_formula(context, name, packed, run, su
 @pytest.mark.parametrize("name", some(FEW, "rr str other", "oue int none"))
 def test_over_gives_each_row_its_groups_tally_and_histogram(name, run, support):
     mechanism = MECHANISMS[name]
-    reports = records(mechanism, 90).with_columns(r=ldp_polars.perturb("x", mechanism)).drop("x")
+    reports = records(mechanism, 90).with_columns(r=ldp_polars.perturb("x", mechanism, typed=False)).drop("x")
     out = run(
         reports,
         lambda f: f.with_columns(
@@ -102,7 +104,7 @@ def test_over_gives_each_row_its_groups_tally_and_histogram(name, run, support):
 
 def test_histogram_check_has_power():
     mechanism = MECHANISMS["oue str"]
-    reports = records(mechanism, N).select(ldp_polars.perturb("x", mechanism))
+    reports = records(mechanism, N).select(ldp_polars.perturb("x", mechanism, typed=False))
     other = UnaryEncoding(STRINGS, epsilon=1.001)
     counts = np.array(reports["x"].to_list()).sum(axis=0)
     entries = reports.select(ldp_polars.histogram("x", mechanism)).item().to_list()
@@ -115,7 +117,7 @@ def test_histogram_check_has_power():
 @pytest.mark.parametrize(("confidence", "simultaneous", "z"), [(0.9, False, 1.6448536), (0.95, True, 2.3939798)])
 def test_confidence_and_simultaneous(confidence, simultaneous, z):
     mechanism = MECHANISMS["oue str"]
-    df = records(mechanism, N).select(ldp_polars.perturb("x", mechanism))
+    df = records(mechanism, N).select(ldp_polars.perturb("x", mechanism, typed=False))
     options = {"confidence": confidence, "simultaneous": simultaneous}
     for h in (
         df.select(pl.col("x").ldp.histogram(mechanism, **options)),
@@ -130,7 +132,7 @@ def test_confidence_and_simultaneous(confidence, simultaneous, z):
 def test_histogram_equals_the_cores(run):
     for name in FEW:
         mechanism = MECHANISMS[name]
-        reports = records(mechanism, N).select(ldp_polars.perturb("x", mechanism))
+        reports = records(mechanism, N).select(ldp_polars.perturb("x", mechanism, typed=False))
         out = run(reports, lambda f, m=mechanism: f.select(ldp_polars.histogram("x", m)).explode("x").unnest("x"))
         expected = mechanism.estimate(mechanism.tally(reports["x"].to_arrow())).to_polars()
         assert out.equals(expected.cast(out.schema))

@@ -55,7 +55,7 @@ def frame() -> pl.DataFrame:
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_means_of_groups_are_those_of_the_core(name, engine):
     m, data = MECHANISMS[name], frame()
-    reports = data.lazy().with_columns(ldp_polars.perturb("x", m)).collect(engine=engine)
+    reports = data.lazy().with_columns(ldp_polars.perturb("x", m, typed=False)).collect(engine=engine)
     assert reports["x"].null_count() == 0
     if name in DTYPES:
         assert reports.schema["x"] == DTYPES[name]
@@ -71,7 +71,7 @@ def test_means_of_groups_are_those_of_the_core(name, engine):
 @each
 def test_tallies_merge_and_null_stays_null(name):
     m = MECHANISMS[name]
-    reports = frame().select(ldp_polars.perturb("x", m), "k")
+    reports = frame().select(ldp_polars.perturb("x", m, typed=False), "k")
     whole = reports.select(pl.col("x").ldp.mean(m)).item()
     daily = reports.group_by("k").agg(pl.col("x").ldp.tally(m))
     merged = daily.select(pl.col("x").ldp.merge(m)).select(ldp_polars.estimate_mean("x", m)).item()
@@ -86,7 +86,7 @@ def test_tallies_merge_and_null_stays_null(name):
 @each_distribution
 def test_distributions_are_those_of_the_core(name):
     m = MECHANISMS[name]
-    reports = frame().select(ldp_polars.perturb("x", m), "k")
+    reports = frame().select(ldp_polars.perturb("x", m, typed=False), "k")
     options = {"buckets": 12} if name == "square wave" else {}
     grouped = reports.group_by("k", maintain_order=True).agg(pl.col("x").ldp.distribution(m, **options))
     for k, entries in grouped.iter_rows():
@@ -114,7 +114,7 @@ def test_typed_reports_need_no_mechanism(name):
 @each
 def test_keyed_reports_are_those_of_the_core(name):
     m, secret, data = MECHANISMS[name], Secret.generate(), frame().head(2000)
-    ours = data.select(pl.col("x").ldp.perturb(m, key=secret, id="id"))["x"]
+    ours = data.select(pl.col("x").ldp.perturb(m, key=secret, id="id", typed=False))["x"]
     core = m.perturb(data["x"].to_arrow(), randomness=Keyed(secret, data["id"].to_arrow(), column="x"))
     assert ours.to_list() == core.to_pylist()
 
@@ -133,6 +133,6 @@ def test_wrong_arguments():
     with pytest.raises(ParameterError):
         ldp_polars.distribution("x", MECHANISMS["square wave"], buckets=61)
     with pytest.raises(DomainError):
-        pl.DataFrame({"x": [1.0, None]}).select(ldp_polars.perturb("x", m))
+        pl.DataFrame({"x": [1.0, None]}).select(ldp_polars.perturb("x", m, typed=False))
     with pytest.raises(DomainError, match="1 of 2 values"):
-        pl.DataFrame({"x": [1.0, 11.0]}).select(ldp_polars.perturb("x", m))
+        pl.DataFrame({"x": [1.0, 11.0]}).select(ldp_polars.perturb("x", m, typed=False))

@@ -65,8 +65,8 @@ CONTEXTS = {
 def test_reports_depend_on_nothing_but_the_id(context, option, mechanism, run):
     noise = {"key": SECRET, "id": "user"} if option == "key" else {"seed": 11, "row_id": pl.col("user")}
     df = people()
-    reference = df.select("user", r=pl.col("x").ldp.perturb(mechanism, **noise))
-    out = run(df, lambda f: CONTEXTS[context](f, pl.col("x").ldp.perturb(mechanism, **noise)))
+    reference = df.select("user", r=pl.col("x").ldp.perturb(mechanism, **noise, typed=False))
+    out = run(df, lambda f: CONTEXTS[context](f, pl.col("x").ldp.perturb(mechanism, **noise, typed=False)))
     assert out.height > 50
     joined = out.join(reference, on="user", how="left", suffix="_reference")
     assert out["user"].n_unique() == out.height  # one record, one report, in overlapping windows too
@@ -78,8 +78,8 @@ import sys, polars as pl, ldp_polars
 from ldp_core import Secret, UnaryEncoding
 df = pl.DataFrame({"x": [i % 12 for i in range(50_000)], "u": range(50_000)}).lazy()
 m = UnaryEncoding(range(12), epsilon=1.0)
-a = pl.col("x").ldp.perturb(m, key=Secret(bytes(range(32))), id="u", packed=True)
-b = pl.col("x").ldp.perturb(m, seed=5, packed=True, tag="again").alias("b")
+a = pl.col("x").ldp.perturb(m, key=Secret(bytes(range(32))), id="u", packed=True, typed=False)
+b = pl.col("x").ldp.perturb(m, seed=5, packed=True, tag="again", typed=False).alias("b")
 for engine in ("in-memory", "streaming"):
     out = df.select(a, b).collect(engine=engine)
     print(out.select(pl.all().arr.get(0).hash().sum()).row(0))
@@ -96,14 +96,14 @@ def test_threads_and_morsels_do_not_matter(threads, morsel, capsys):
 
 def test_sinks_give_the_same_reports(tmp_path, mechanism):
     df = people()
-    noise = pl.col("x").ldp.perturb(mechanism, key=SECRET, id="user")
+    noise = pl.col("x").ldp.perturb(mechanism, key=SECRET, id="user", typed=False)
     df.lazy().select("user", noise).sink_parquet(tmp_path / "a.parquet")
     assert pl.read_parquet(tmp_path / "a.parquet").equals(df.select("user", noise))
 
 
 def test_reports_are_those_of_the_core(mechanism):
     df = people()
-    ours = df.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="name"))["x"]
+    ours = df.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="name", typed=False))["x"]
     core = mechanism.perturb(df["x"].to_arrow(), randomness=Keyed(SECRET, df["name"].to_arrow(), column="x"))
     assert ours.to_list() == core.to_pylist()
 
@@ -113,13 +113,13 @@ def test_columns_tags_and_secrets_are_independent():
     m = RandomizedResponse(range(12), epsilon=0.1)
     noise = {"key": SECRET, "id": "user"}
     out = df.select(
-        pl.col("x").ldp.perturb(m, **noise).alias("a"),
-        pl.col("other").ldp.perturb(m, **noise).alias("b"),
-        pl.col("x").ldp.perturb(m, **noise, tag="second").alias("c"),
-        pl.col("x").ldp.perturb(m, key=Secret.generate(), id="user").alias("d"),
-        pl.col("x").ldp.perturb(m, seed=1, row_id="user").alias("e"),
-        pl.col("x").ldp.perturb(m, **noise).alias("again"),
-        pl.col("other").ldp.perturb(m, **noise, tag="x").alias("same tag"),
+        pl.col("x").ldp.perturb(m, **noise, typed=False).alias("a"),
+        pl.col("other").ldp.perturb(m, **noise, typed=False).alias("b"),
+        pl.col("x").ldp.perturb(m, **noise, tag="second", typed=False).alias("c"),
+        pl.col("x").ldp.perturb(m, key=Secret.generate(), id="user", typed=False).alias("d"),
+        pl.col("x").ldp.perturb(m, seed=1, row_id="user", typed=False).alias("e"),
+        pl.col("x").ldp.perturb(m, **noise, typed=False).alias("again"),
+        pl.col("other").ldp.perturb(m, **noise, tag="x", typed=False).alias("same tag"),
     )
     assert out["a"].equals(out["again"], check_names=False)
     assert out["a"].equals(out["same tag"], check_names=False)
@@ -132,9 +132,9 @@ def test_columns_tags_and_secrets_are_independent():
 
 def test_selectors_give_each_column_noise_of_its_own():
     df = people().select("user", q_1=pl.lit(value=True), q_2=pl.lit(value=True))
-    out = df.select(cs.starts_with("q_").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user"))
+    out = df.select(cs.starts_with("q_").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user", typed=False))
     assert abs((out["q_1"] == out["q_2"]).mean() - 0.5) < 0.05
-    single = df.select(pl.col("q_1").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user"))
+    single = df.select(pl.col("q_1").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user", typed=False))
     assert single["q_1"].equals(out["q_1"])
 
 
@@ -144,7 +144,7 @@ def test_plans(run):
     first = df.ldp.perturb(plan, key=SECRET, id="user")
     assert first.columns == ["x", "flag", "g"]
     assert run(df, lambda f: f.ldp.perturb(plan, key=SECRET, id="user")).equals(first)
-    alone = df.select(pl.col("flag").ldp.randomized_response(epsilon=1.0, key=SECRET, id="user"))
+    alone = df.select(pl.col("flag").ldp.randomized_response(epsilon=1.0, key=SECRET, id="user", typed=False))
     assert alone["flag"].equals(first["flag"])
     assert not df.ldp.perturb(plan, key=SECRET, id="user", tag="day 2")["flag"].equals(first["flag"])
 
@@ -152,7 +152,7 @@ def test_plans(run):
 def test_row_positions_as_ids():
     df = people()
     m = MECHANISMS["bits"]
-    seeded = pl.col("x").ldp.perturb(m, seed=3)
+    seeded = pl.col("x").ldp.perturb(m, seed=3, typed=False)
     first = df.select(seeded)
     assert df.lazy().select(seeded).collect().equals(first)
     assert (
@@ -163,7 +163,7 @@ def test_row_positions_as_ids():
         .collect()
         .equals(df.with_columns(first["x"]).filter(pl.col("g") == 1).select("x"))
     )
-    assert not df.select(pl.col("x").ldp.perturb(m, seed=4)).equals(first)
+    assert not df.select(pl.col("x").ldp.perturb(m, seed=4, typed=False)).equals(first)
 
 
 GROUPED = {
@@ -181,7 +181,7 @@ GROUPED = {
 @pytest.mark.parametrize("context", GROUPED)
 def test_row_positions_that_repeat_are_refused(context, tag, run):
     m = MECHANISMS["bits"]
-    seeded = pl.col("x").ldp.perturb(m, seed=3, tag=tag)
+    seeded = pl.col("x").ldp.perturb(m, seed=3, tag=tag, typed=False)
     with pytest.raises(ParameterError, match="pass row_id="):
         run(people(), lambda f: GROUPED[context](f, seeded))
 
@@ -189,14 +189,14 @@ def test_row_positions_that_repeat_are_refused(context, tag, run):
 def test_a_column_without_a_name_has_row_positions():
     df = people().select(pl.col("x").alias(""))
     m = MECHANISMS["bits"]
-    seeded = pl.col("").ldp.perturb(m, seed=3, tag="x")
+    seeded = pl.col("").ldp.perturb(m, seed=3, tag="x", typed=False)
     assert df.select(seeded).equals(df.lazy().select(seeded).collect(engine="streaming"))
 
 
 def test_overlapping_windows_with_row_ids(run):
     m = MECHANISMS["bits"]
     df = people().sort("user").head(2000)
-    seeded = pl.col("x").ldp.perturb(m, seed=11, row_id="user")
+    seeded = pl.col("x").ldp.perturb(m, seed=11, row_id="user", typed=False)
     reference = df.select("user", r=seeded)
     out = run(df, lambda f: f.rolling("user", period="3i").agg(pl.col("user").alias("row"), seeded.alias("r")))
     rows = out.select(pl.col("row").alias("user"), "r").explode("user", "r")
@@ -221,17 +221,17 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_options_that_do_not_go_together(name):
     with pytest.raises(ParameterError):
-        pl.col("x").ldp.perturb(MECHANISMS["bits"], **BAD[name])
+        pl.col("x").ldp.perturb(MECHANISMS["bits"], **BAD[name], typed=False)
 
 
 def test_unknown_options():
     with pytest.raises(TypeError, match="epsilom"):
-        pl.col("x").ldp.randomized_response(epsilon=1.0, epsilom=2.0)
+        pl.col("x").ldp.randomized_response(epsilon=1.0, epsilom=2.0, typed=False)
 
 
 def test_bad_ids(run):
     df = people()
-    noise = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="id")
+    noise = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="id", typed=False)
     with pytest.raises(InputError, match="ids are null"):
         run(df.with_columns(id=pl.when(pl.col("g") > 0).then("user")), lambda f: f.select(noise))
     with pytest.raises(DtypeError, match="ids must be"):
@@ -240,13 +240,13 @@ def test_bad_ids(run):
 
 def test_secrets_do_not_travel_unless_shared():
     m = MECHANISMS["bits"]
-    assert "Secret(...)" not in str(pl.col("x").ldp.perturb(m, key=SECRET, id="user"))
+    assert "Secret(...)" not in str(pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False))
     with pytest.raises(Exception) as caught:  # noqa: PT011 (Polars makes its own of it)
-        pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET, id="user"))
+        pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False))
     assert SECRET._key.hex() not in str(caught.value)
-    shared = pickle.loads(pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET.shared(), id="user")))
+    shared = pickle.loads(pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET.shared(), id="user", typed=False)))
     df = people()
-    assert df.select(shared).equals(df.select(ldp_polars.perturb("x", m, key=SECRET, id="user")))
+    assert df.select(shared).equals(df.select(ldp_polars.perturb("x", m, key=SECRET, id="user", typed=False)))
 
 
 # ---- names and ids
@@ -270,14 +270,21 @@ def test_tag_and_column_of_a_plan_do_not_run_into_each_other():
 def test_equal_integers_of_any_width_are_one_id(mechanism):
     x = pl.Series("x", [3] * 40)
     small = pl.Series("u", range(40))
-    reference = pl.DataFrame([x, small]).select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u"))
+    reference = pl.DataFrame([x, small]).select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u", typed=False))
     for dtype in (pl.Int8, pl.UInt8, pl.UInt64, pl.Int128, pl.UInt128, pl.Decimal(30, 0)):
         frame = pl.DataFrame([x, small.cast(dtype)])
-        assert frame.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u")).equals(reference)
-        assert frame.lazy().select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u")).collect().equals(reference)
+        assert frame.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u", typed=False)).equals(reference)
+        assert (
+            frame.lazy()
+            .select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u", typed=False))
+            .collect()
+            .equals(reference)
+        )
     large = [2**63 + k for k in range(40)]
     found = [
-        pl.DataFrame([x, pl.Series("u", large, dtype)]).select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u"))
+        pl.DataFrame([x, pl.Series("u", large, dtype)]).select(
+            pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u", typed=False)
+        )
         for dtype in (pl.UInt64, pl.Int128, pl.UInt128)
     ]
     assert found[0].equals(found[1])
@@ -285,12 +292,12 @@ def test_equal_integers_of_any_width_are_one_id(mechanism):
     core = mechanism.perturb(x.to_arrow(), randomness=Keyed(SECRET, large, column="x"))
     assert found[0]["x"].to_list() == core.to_pylist()
     wrapped = pl.DataFrame([x, pl.Series("u", [n - 2**64 for n in large])])
-    assert not found[0].equals(wrapped.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u")))
+    assert not found[0].equals(wrapped.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="u", typed=False)))
 
 
 def test_ids_of_128_bits_are_refused_where_they_are_too_long(run):
     frame = pl.DataFrame({"x": [1, 2], "u": pl.Series([1, 10**38], dtype=pl.Int128)})
-    perturb = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="u")
+    perturb = pl.col("x").ldp.perturb(MECHANISMS["bits"], key=SECRET, id="u", typed=False)
     with pytest.raises(InputError, match="at most 38 digits"):
         run(frame, lambda f: f.select(perturb))
     plan = PrivacyPlan.sampled({"x": range(9), "y": range(9)}, epsilon=1.0)

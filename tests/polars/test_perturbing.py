@@ -39,11 +39,11 @@ BAD_EPSILON = [0, 0.0, -1, -1e-300, math.nan, math.inf, -math.inf, "1", None, Tr
 @pytest.mark.parametrize("epsilon", BAD_EPSILON, ids=repr)
 def test_epsilon(epsilon):
     for build in (
-        lambda: X.ldp.randomized_response(epsilon=epsilon),
-        lambda: X.ldp.randomized_response(domain=LABELS, epsilon=epsilon),
-        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon),
-        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon, variant="symmetric"),
-        lambda: ldp_polars.unary_encode("x", domain=LABELS, epsilon=epsilon),
+        lambda: X.ldp.randomized_response(epsilon=epsilon, typed=False),
+        lambda: X.ldp.randomized_response(domain=LABELS, epsilon=epsilon, typed=False),
+        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon, typed=False),
+        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon, variant="symmetric", typed=False),
+        lambda: ldp_polars.unary_encode("x", domain=LABELS, epsilon=epsilon, typed=False),
     ):
         with pytest.raises(ParameterError, match="epsilon"):
             build()
@@ -56,8 +56,8 @@ def test_epsilon(epsilon):
 )
 def test_domain(domain):
     for build in (
-        lambda: X.ldp.randomized_response(domain=domain, epsilon=1.0),
-        lambda: X.ldp.unary_encode(domain=domain, epsilon=1.0),
+        lambda: X.ldp.randomized_response(domain=domain, epsilon=1.0, typed=False),
+        lambda: X.ldp.unary_encode(domain=domain, epsilon=1.0, typed=False),
     ):
         with pytest.raises(DomainError):
             build()
@@ -66,16 +66,16 @@ def test_domain(domain):
 def test_missing_parameters():
     for build in (
         X.ldp.randomized_response,
-        lambda: X.ldp.randomized_response(domain=LABELS),
+        lambda: X.ldp.randomized_response(domain=LABELS, typed=False),
         X.ldp.unary_encode,
-        lambda: X.ldp.unary_encode(domain=LABELS),
+        lambda: X.ldp.unary_encode(domain=LABELS, typed=False),
     ):
         with pytest.raises(ParameterError, match="mechanism"):
             build()
     with pytest.raises(DomainError, match="none"):
-        X.ldp.randomized_response(domain=Domain(LABELS, unmatched="none"), epsilon=1.0)
+        X.ldp.randomized_response(domain=Domain(LABELS, unmatched="none"), epsilon=1.0, typed=False)
     with pytest.raises(ParameterError, match="variant"):
-        X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant="best")
+        X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant="best", typed=False)
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,19 @@ def test_missing_parameters():
 )
 def test_a_mechanism_and_its_parameters(extra):
     with pytest.raises(ParameterError, match="not both"):
-        X.ldp.randomized_response(RR, **extra)
+        X.ldp.randomized_response(RR, **extra, typed=False)
     with pytest.raises(ParameterError, match="not both"):
-        X.ldp.unary_encode(UE, **extra)
+        X.ldp.unary_encode(UE, **extra, typed=False)
     with pytest.raises(ParameterError, match="not both"):
-        X.ldp.unary_encode(UE, variant="symmetric")
+        X.ldp.unary_encode(UE, variant="symmetric", typed=False)
 
 
 def test_wrong_mechanism():
     for build in (
-        lambda: X.ldp.randomized_response(UE),
-        lambda: X.ldp.unary_encode(RR),
-        lambda: X.ldp.unary_encode(LABELS, epsilon=1.0),
-        lambda: X.ldp.randomized_response(1.0),
+        lambda: X.ldp.randomized_response(UE, typed=False),
+        lambda: X.ldp.unary_encode(RR, typed=False),
+        lambda: X.ldp.unary_encode(LABELS, epsilon=1.0, typed=False),
+        lambda: X.ldp.randomized_response(1.0, typed=False),
     ):
         with pytest.raises(ParameterError, match="expected a"):
             build()
@@ -125,9 +125,9 @@ def test_a_plan_in_the_place_of_a_mechanism_says_where_it_belongs():
 
 def test_all_errors_are_ours_and_of_the_usual_kind():
     with pytest.raises(LdpError):
-        X.ldp.unary_encode(domain=LABELS, epsilon=-1)
+        X.ldp.unary_encode(domain=LABELS, epsilon=-1, typed=False)
     with pytest.raises(ValueError, match="epsilon"):
-        X.ldp.unary_encode(domain=LABELS, epsilon=-1)
+        X.ldp.unary_encode(domain=LABELS, epsilon=-1, typed=False)
 
 
 def test_variant_is_used(unlikely):
@@ -135,17 +135,25 @@ def test_variant_is_used(unlikely):
     df = pl.DataFrame({"x": ["ios"] * n})
     for variant in ("optimized", "symmetric"):
         m = UnaryEncoding(LABELS, epsilon=1.0, variant=variant)
-        bits = np.array(df.select(X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant=variant))["x"].to_list())
+        bits = np.array(
+            df.select(X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant=variant, typed=False))["x"].to_list()
+        )
         assert not unlikely(bits.sum(axis=0), n, [m.p, m.q])
 
 
 def test_names_are_kept_and_can_be_changed():
     df = pl.DataFrame({"x": LABELS, "y": LABELS})
     m = UE
-    assert df.select(pl.col("x", "y").ldp.perturb(m).name.suffix("_r")).columns == ["x_r", "y_r"]
-    out = df.select(pl.all().ldp.perturb(m)).select(pl.all().ldp.histogram(m))
+    assert df.select(pl.col("x", "y").ldp.perturb(m, typed=False).name.suffix("_r")).columns == ["x_r", "y_r"]
+    out = df.select(pl.all().ldp.perturb(m, typed=False)).select(pl.all().ldp.histogram(m))
     assert out.columns == ["x", "y"]
-    for expr in (X.ldp.perturb(RR), X.ldp.tally(RR), X.ldp.merge(RR), X.ldp.estimate(RR), X.ldp.histogram(RR)):
+    for expr in (
+        X.ldp.perturb(RR, typed=False),
+        X.ldp.tally(RR),
+        X.ldp.merge(RR),
+        X.ldp.estimate(RR),
+        X.ldp.histogram(RR),
+    ):
         assert expr.meta.output_name() == "x"
         assert expr.meta.root_names() == ["x"]
 
@@ -153,17 +161,20 @@ def test_names_are_kept_and_can_be_changed():
 def test_every_way_to_say_it():
     df = pl.DataFrame({"x": ["ios", "android"] * 50, "b": [True, False] * 50})
     for expr, dtype in (
-        (X.ldp.randomized_response(RR), pl.Enum(LABELS)),
-        (X.ldp.randomized_response(domain=LABELS, epsilon=1.0), pl.Enum(LABELS)),
-        (pl.col("b").ldp.randomized_response(epsilon=1.0).alias("x"), pl.Boolean),
-        (ldp_polars.randomized_response("b", epsilon=1.0).alias("x"), pl.Boolean),
-        (X.ldp.unary_encode(UE), pl.Array(pl.Boolean, 2)),
-        (X.ldp.unary_encode(UE, packed=True), pl.Array(pl.UInt64, 1)),
-        (X.ldp.perturb(UE), pl.Array(pl.Boolean, 2)),
-        (X.ldp.perturb(UE, packed=True), pl.Array(pl.UInt64, 1)),
-        (ldp_polars.perturb("x", UE, packed=True), pl.Array(pl.UInt64, 1)),
-        (ldp_polars.unary_encode("x", domain=Domain(LABELS, unmatched="none"), epsilon=1), pl.Array(pl.Boolean, 2)),
-        (X.ldp.unary_encode(domain=(v for v in LABELS), epsilon=np.float64(1)), pl.Array(pl.Boolean, 2)),
+        (X.ldp.randomized_response(RR, typed=False), pl.Enum(LABELS)),
+        (X.ldp.randomized_response(domain=LABELS, epsilon=1.0, typed=False), pl.Enum(LABELS)),
+        (pl.col("b").ldp.randomized_response(epsilon=1.0, typed=False).alias("x"), pl.Boolean),
+        (ldp_polars.randomized_response("b", epsilon=1.0, typed=False).alias("x"), pl.Boolean),
+        (X.ldp.unary_encode(UE, typed=False), pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(UE, packed=True, typed=False), pl.Array(pl.UInt64, 1)),
+        (X.ldp.perturb(UE, typed=False), pl.Array(pl.Boolean, 2)),
+        (X.ldp.perturb(UE, packed=True, typed=False), pl.Array(pl.UInt64, 1)),
+        (ldp_polars.perturb("x", UE, packed=True, typed=False), pl.Array(pl.UInt64, 1)),
+        (
+            ldp_polars.unary_encode("x", domain=Domain(LABELS, unmatched="none"), epsilon=1, typed=False),
+            pl.Array(pl.Boolean, 2),
+        ),
+        (X.ldp.unary_encode(domain=(v for v in LABELS), epsilon=np.float64(1), typed=False), pl.Array(pl.Boolean, 2)),
     ):
         assert df.select(expr).schema["x"] == dtype
 
@@ -176,7 +187,7 @@ def test_every_way_to_say_it():
 def test_schema_is_known_without_running_and_right(name, packed, draws):
     mechanism = MECHANISMS[name]
     df = records(mechanism, 20)
-    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
     query = df.lazy().with_columns(r=noise)
     later = query.select(
         "r",
@@ -214,8 +225,11 @@ def test_report_dtypes():
         "oue str other": pl.Array(pl.Boolean, 4),
     }
     for name, dtype in expected.items():
-        assert records(MECHANISMS[name], 5).select(ldp_polars.perturb("x", MECHANISMS[name])).schema["x"] == dtype
-    packed = ldp_polars.perturb("x", MECHANISMS["oue int none"], packed=True)
+        assert (
+            records(MECHANISMS[name], 5).select(ldp_polars.perturb("x", MECHANISMS[name], typed=False)).schema["x"]
+            == dtype
+        )
+    packed = ldp_polars.perturb("x", MECHANISMS["oue int none"], packed=True, typed=False)
     assert records(MECHANISMS["oue int none"], 5).select(packed).schema["x"] == pl.Array(pl.UInt64, 2)
 
 
@@ -226,7 +240,7 @@ def test_enum_codes_at_the_width_limits(labels, unmatched):
     domain = Domain([f"v{i}" for i in range(labels)], unmatched=unmatched)
     mechanism = RandomizedResponse(domain, epsilon=100.0)
     values = ["v0", f"v{labels - 1}", "v127", "v128", "v254"] + ([None, "zz"] if unmatched == "other" else [])
-    out = pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", mechanism))
+    out = pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", mechanism, typed=False))
     assert out["x"].to_list() == [v if v in domain.labels else "other" for v in values]
     assert out.select(ldp_polars.tally("x", mechanism)).item()["n"] == len(values)
 
@@ -236,41 +250,49 @@ def test_enum_codes_at_the_width_limits(labels, unmatched):
 
 def test_an_enum_declares_its_domain(run):
     """Categories that do not occur are values too."""
-    declared = run(FRAME, lambda f: f.select(pl.col("e", "b").ldp.randomized_response(epsilon=1.0, seed=1)))
+    declared = run(
+        FRAME, lambda f: f.select(pl.col("e", "b").ldp.randomized_response(epsilon=1.0, seed=1, typed=False))
+    )
     for name, domain in (("e", XYZ), ("b", [False, True])):
-        said = FRAME.select(pl.col(name).ldp.randomized_response(domain=domain, epsilon=1.0, seed=1))
+        said = FRAME.select(pl.col(name).ldp.randomized_response(domain=domain, epsilon=1.0, seed=1, typed=False))
         assert declared.select(name).equals(said)
-    bits = run(FRAME, lambda f: f.select(pl.col("e").ldp.unary_encode(epsilon=1.0, variant="symmetric", seed=1)))
+    bits = run(
+        FRAME, lambda f: f.select(pl.col("e").ldp.unary_encode(epsilon=1.0, variant="symmetric", seed=1, typed=False))
+    )
     m = UnaryEncoding(XYZ, epsilon=1.0, variant="symmetric")
-    assert bits.equals(FRAME.select(pl.col("e").ldp.unary_encode(m, seed=1)))
+    assert bits.equals(FRAME.select(pl.col("e").ldp.unary_encode(m, seed=1, typed=False)))
 
 
 def test_unmatched_goes_with_a_declared_domain():
     with_null = FRAME.with_columns(pl.when(pl.col("i") > 3).then("e").alias("e"))
     m = UnaryEncoding(Domain(XYZ, unmatched="other"), epsilon=1.0)
-    expected = with_null.select(pl.col("e").ldp.unary_encode(m, seed=1))
+    expected = with_null.select(pl.col("e").ldp.unary_encode(m, seed=1, typed=False))
     for domain in (None, XYZ):
-        got = with_null.select(pl.col("e").ldp.unary_encode(domain=domain, epsilon=1.0, unmatched="other", seed=1))
+        got = with_null.select(
+            pl.col("e").ldp.unary_encode(domain=domain, epsilon=1.0, unmatched="other", seed=1, typed=False)
+        )
         assert got.equals(expected)
-    answers = with_null.select(pl.col("e").ldp.randomized_response(epsilon=1.0, unmatched="other"))
+    answers = with_null.select(pl.col("e").ldp.randomized_response(epsilon=1.0, unmatched="other", typed=False))
     assert answers.schema["e"] == pl.Enum([*XYZ, "other"])
     with pytest.raises(ParameterError, match="not both"):
-        pl.col("e").ldp.unary_encode(domain=Domain(XYZ), epsilon=1.0, unmatched="other")
+        pl.col("e").ldp.unary_encode(domain=Domain(XYZ), epsilon=1.0, unmatched="other", typed=False)
     with pytest.raises(ParameterError, match="not both"):
-        pl.col("e").ldp.unary_encode(m, unmatched="other")
+        pl.col("e").ldp.unary_encode(m, unmatched="other", typed=False)
 
 
 def test_dates_and_numbers_in_declared_bins(run, unlikely):
     labels = ["old", "new"]
     breaks = [dt.date(2026, 3, 1)]
     binned = pl.col("day").bin_intervals(breaks, labels=labels)
-    got = run(FRAME, lambda f: f.select(binned.ldp.unary_encode(epsilon=50.0, unmatched="other")))
+    got = run(FRAME, lambda f: f.select(binned.ldp.unary_encode(epsilon=50.0, unmatched="other", typed=False)))
     m = UnaryEncoding(Domain(labels, unmatched="other"), epsilon=50.0, variant="optimized")
     support = m.tally(got["day"].to_arrow()).counters
     assert not unlikely(support, [59, N - 60, 1], 0.5)  # OUE keeps a 1 with probability 1/2, and sets none at 50
     ages = pl.DataFrame({"age": [3, 17, 18, 40, 65, 88] * 1000})
     answers = ages.select(
-        pl.col("age").bin_intervals([18, 65], labels=["child", "adult", "old"]).ldp.randomized_response(epsilon=50.0)
+        pl.col("age")
+        .bin_intervals([18, 65], labels=["child", "adult", "old"])
+        .ldp.randomized_response(epsilon=50.0, typed=False)
     )
     assert answers["age"].value_counts(sort=True)["count"].to_list() == [2000] * 3
 
@@ -278,22 +300,22 @@ def test_dates_and_numbers_in_declared_bins(run, unlikely):
 @pytest.mark.filterwarnings("ignore:`cut` is deprecated")
 def test_cut_is_binning_too():
     cut = pl.col("i").cut([100, 200], labels=["low", "middle", "high"])
-    answers = FRAME.select(cut.ldp.randomized_response(epsilon=60.0))
+    answers = FRAME.select(cut.ldp.randomized_response(epsilon=60.0, typed=False))
     assert answers["i"].value_counts(sort=True).sort("i")["count"].to_list() == [101, 100, 99]
 
 
 def test_bins_of_one_records_value_are_refused():
     for select in (pl.Expr.first, pl.Expr.drop_nulls, lambda e: e.filter(pl.col("b"))):
         with pytest.raises(ParameterError, match="one value a row"):
-            select(pl.col("i")).bin_intervals([18], labels=["a", "b"]).ldp.unary_encode(epsilon=1.0)
+            select(pl.col("i")).bin_intervals([18], labels=["a", "b"]).ldp.unary_encode(epsilon=1.0, typed=False)
     named = FRAME.rename({"i": 'i").bin_intervals()'})
     with pytest.raises(ParameterError, match="one value a row"):
-        pl.col(named.columns[3]).first().ldp.unary_encode(epsilon=1.0)
+        pl.col(named.columns[3]).first().ldp.unary_encode(epsilon=1.0, typed=False)
 
 
 def test_columns_of_a_selector_have_noise_of_their_own(unlikely):
     same = FRAME.with_columns(f="e")
-    reports = same.select(cs.by_dtype(pl.Enum).as_expr().ldp.randomized_response(epsilon=0.1))
+    reports = same.select(cs.by_dtype(pl.Enum).as_expr().ldp.randomized_response(epsilon=0.1, typed=False))
     agree = (reports["e"] == reports["f"]).sum()
     m = RandomizedResponse(XYZ, epsilon=0.1)
     assert not unlikely(agree, N, m.p**2 + 2 * m.q**2)
@@ -306,9 +328,9 @@ def test_a_dtype_that_declares_nothing():
             lazy.collect_schema()
     for bad in (0, -1, float("nan")):
         with pytest.raises(ParameterError, match="epsilon"):
-            pl.col("i").ldp.unary_encode(epsilon=bad)
+            pl.col("i").ldp.unary_encode(epsilon=bad, typed=False)
     with pytest.raises(ParameterError, match="one value a row"):
-        pl.col("e").first().ldp.unary_encode(epsilon=1.0)
+        pl.col("e").first().ldp.unary_encode(epsilon=1.0, typed=False)
 
 
 def test_large_domains():
@@ -316,7 +338,7 @@ def test_large_domains():
     n, d = 400, 100_000
     frame = pl.DataFrame({"x": np.arange(n) * (d // n)})
     m = UnaryEncoding(range(d), epsilon=2.0)
-    reports = frame.lazy().select(pl.col("x").ldp.unary_encode(m, packed=True)).collect()
+    reports = frame.lazy().select(pl.col("x").ldp.unary_encode(m, packed=True, typed=False)).collect()
     assert reports.schema["x"] == pl.Array(pl.UInt64, -(-d // 64))
     support = np.array(reports.select(pl.col("x").ldp.tally(m)).item()["counters"])
     held = np.zeros(d, bool)
@@ -328,7 +350,7 @@ def test_large_domains():
     mean = n * (m.p + (n - 1) * m.q)
     assert abs(own - mean) < 7 * (n * (m.p * (1 - m.p) + (n - 1) * m.q * (1 - m.q))) ** 0.5
     rr = RandomizedResponse(range(d), epsilon=30.0)
-    answers = frame.select(pl.col("x").ldp.randomized_response(rr))
+    answers = frame.select(pl.col("x").ldp.randomized_response(rr, typed=False))
     assert answers.equals(frame)
     histogram = answers.select(pl.col("x").ldp.histogram(rr)).explode("x").unnest("x")
     assert histogram.height == d
@@ -374,7 +396,7 @@ CONTEXTS = {
 def test_our_error_classes_survive(context, bad, run):
     x = ["a", "b", "zz"] if bad is DomainError else [1.0, 2.0, 3.0]
     df = pl.DataFrame({"x": x, "g": [0, 0, 1], "i": [0, 1, 2]})
-    noise = ldp_polars.perturb("x", RandomizedResponse(["a", "b"], epsilon=1.0))
+    noise = ldp_polars.perturb("x", RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
     with pytest.raises(bad, match="column '") as info:
         run(df, lambda f: CONTEXTS[context](f, noise))
     assert type(info.value) is bad
@@ -410,7 +432,7 @@ def test_an_error_class_of_two_arguments_would_not_survive(run):
 )
 def test_frames_of_no_row_and_one_row(height, packed, mechanism, run):
     df = pl.DataFrame({"x": ["a"] * height, "g": [0] * height}, schema={"x": pl.String, "g": pl.Int64})
-    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
     for transform in (
         lambda f: f.select(noise),
         lambda f: f.with_columns(x=noise).filter(pl.col("g") == 0).select("x"),
@@ -431,7 +453,7 @@ def test_several_chunks(dtype, run, support):
     parts = [pl.DataFrame({"x": pl.Series(v, dtype=dtype)}) for v in (["a"], [], ["b", "a"], ["b"] * 17)]
     df = pl.concat(parts, rechunk=False)
     assert df["x"].n_chunks() > 2
-    reports = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism)))
+    reports = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism, typed=False)))
     assert reports.height == 20
     chunked = pl.concat([reports[:7], reports[7:8], reports[8:]], rechunk=False)
     tally = run(chunked, lambda f: f.select(ldp_polars.tally("x", mechanism))).item()
@@ -442,5 +464,38 @@ def test_values_of_several_chunks_keep_their_rows(run):
     mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
     values = [["a"], ["c", "b"], [], ["b"] * 9 + ["c"]]
     df = pl.concat([pl.DataFrame({"x": v}, schema={"x": pl.String}) for v in values], rechunk=False)
-    out = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism)))
+    out = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism, typed=False)))
     assert out["x"].to_list() == [v for part in values for v in part]
+
+
+# ---- reports say who made them: what gave plausible wrong numbers is refused
+
+PEOPLE = pl.DataFrame({"x": [True] * 30 + [False] * 970, "os": ["ios"] * 700 + ["web"] * 300})
+YES = RandomizedResponse(epsilon=1.0)
+OS = UnaryEncoding(["ios", "web"], epsilon=1.0)
+
+
+def test_the_counterpart_of_perturbing_needs_no_argument(run):
+    reports = run(PEOPLE, lambda f: f.select(pl.col("x").ldp.randomized_response(epsilon=1.0)))
+    given = run(reports, lambda f: f.select(pl.col("x").ldp.histogram(YES)))
+    assert run(reports, lambda f: f.select(pl.col("x").ldp.histogram())).equals(given)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(
+            pl.col("x").ldp.randomized_response(YES)
+        ),
+        lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(
+            pl.col("x").ldp.histogram(RandomizedResponse(epsilon=3.0))
+        ),
+        lambda f: f.select(pl.col("os").ldp.unary_encode(OS)).select(
+            pl.col("os").ldp.histogram(UnaryEncoding(["web", "ios"], epsilon=1.0))
+        ),
+    ],
+    ids=["perturbed twice", "another epsilon", "labels in another order"],
+)
+def test_what_gave_wrong_numbers_is_refused(wrong, run):
+    with pytest.raises(MechanismMismatchError):
+        run(PEOPLE, wrong)

@@ -65,7 +65,7 @@ def test_reports_in_every_context(context, name, run, support):
     mechanism = MECHANISMS[name]
     df = records(mechanism, N)
     for packed in (False, True):
-        noise = ldp_polars.perturb("x", mechanism, packed=packed)
+        noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
         out = run(df, lambda f, noise=noise: REPORTS[context](f, noise))
         chosen = df["c"].sum()
         heights = HEIGHTS | {"before filter": chosen, "after filter": chosen, "concat": N + chosen}
@@ -80,7 +80,9 @@ def test_reports_in_every_context(context, name, run, support):
 def test_filter_on_the_report_itself(run):
     mechanism = MECHANISMS["rr str"]
     df = records(mechanism, N)
-    out = run(df, lambda f: f.with_columns(r=ldp_polars.perturb("x", mechanism)).filter(pl.col("r") == "web"))
+    out = run(
+        df, lambda f: f.with_columns(r=ldp_polars.perturb("x", mechanism, typed=False)).filter(pl.col("r") == "web")
+    )
     assert set(out["r"]) == {"web"}
     assert set(out["x"]) == set(STRINGS)
 
@@ -93,7 +95,7 @@ def test_the_right_value_is_perturbed_in_every_context(name, run):
         domain = Domain(domain.labels, unmatched="other")
     mechanism = RandomizedResponse(domain, epsilon=100.0)
     df = records(mechanism, N).with_columns(true="x")
-    both = [ldp_polars.perturb("x", mechanism), pl.col("true")]
+    both = [ldp_polars.perturb("x", mechanism, typed=False), pl.col("true")]
     for transform in (
         lambda f: f.select(*both),
         lambda f: f.filter("c").select(*both),

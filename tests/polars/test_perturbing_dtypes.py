@@ -29,8 +29,8 @@ def exact(domain):
 
 def reports(values, mechanism, **options):
     df = values.alias("x").to_frame()
-    out = df.select(ldp_polars.perturb("x", mechanism, **options))["x"]
-    lazy = df.lazy().select(ldp_polars.perturb("x", mechanism, **options)).collect(engine="streaming")["x"]
+    out = df.select(ldp_polars.perturb("x", mechanism, **options, typed=False))["x"]
+    lazy = df.lazy().select(ldp_polars.perturb("x", mechanism, **options, typed=False)).collect(engine="streaming")["x"]
     assert lazy.dtype == out.dtype
     assert len(lazy) == len(out) == len(values)
     assert out.null_count() == lazy.null_count() == 0
@@ -143,7 +143,7 @@ def test_a_column_without_a_dtype(n):
         assert reports(null, none).to_list() == [[False] * len(kind)] * n
         if n:
             with pytest.raises(DomainError, match=rf"column 'x': {n} of {n} .*\({n} of them null\)"):
-                null.alias("x").to_frame().select(ldp_polars.perturb("x", exact(kind)))
+                null.alias("x").to_frame().select(ldp_polars.perturb("x", exact(kind), typed=False))
 
 
 # ---- distribution of nulls
@@ -168,7 +168,7 @@ def test_null_reports_are_distributed_as_the_bucket_other(name, unmatched, run, 
     """Null, "other" itself and an undeclared value alike; "ios", a label, is what the check must tell apart."""
     mechanism, n = NULL_MECHANISMS[name], 20_000
     df = pl.DataFrame({"x": [unmatched, "ios"] * n, "null": [True, False] * n})
-    out = run(df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism)))
+    out = run(df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism, typed=False)))
     assert out["x"].null_count() == 0
     expected = marginals(mechanism, mechanism.domain.unmatched_code)
     assert unlikely(support(out.filter("null")["x"], mechanism), n, expected) is (unmatched == "ios")
@@ -204,7 +204,7 @@ def test_wrong_dtypes_are_refused_by_name(name, unmatched, labels, run, engine):
     mechanism = UnaryEncoding(Domain(labels, unmatched=unmatched), epsilon=1.0)
     df = WRONG[name].alias("the column").to_frame()
     with pytest.raises(DtypeError, match="column 'the column'") as info:
-        run(df, lambda f: f.select(ldp_polars.perturb("the column", mechanism)))
+        run(df, lambda f: f.select(ldp_polars.perturb("the column", mechanism, typed=False)))
     assert isinstance(info.value, TypeError)
 
 
@@ -222,7 +222,9 @@ def test_wrong_dtypes_are_refused_by_name(name, unmatched, labels, run, engine):
 def test_kinds_do_not_mix(labels, values):
     for unmatched in ("error", "other"):
         with pytest.raises(DtypeError, match="column 'x'"):
-            pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", exact(Domain(labels, unmatched=unmatched))))
+            pl.DataFrame({"x": values}).select(
+                ldp_polars.perturb("x", exact(Domain(labels, unmatched=unmatched)), typed=False)
+            )
 
 
 @pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum([*LABELS, "zz", "yy"])])
@@ -230,7 +232,7 @@ def test_unmatched_values_are_counted(dtype):
     df = pl.Series("os", ["ios", "zz", None, "yy", "web"], dtype=dtype).to_frame()
     for mechanism in (exact(LABELS), UnaryEncoding(LABELS, epsilon=1.0)):
         with pytest.raises(DomainError, match=r"column 'os': 3 of 5 values are not in .*\(1 of them null\)"):
-            df.select(ldp_polars.perturb("os", mechanism))
+            df.select(ldp_polars.perturb("os", mechanism, typed=False))
 
 
 SECRET_TEXT, SECRET_INT = "s3cr3t-value", 8_675_309_123
@@ -282,7 +284,7 @@ def test_a_value_is_never_quoted(values, labels, kind, run, engine, caplog, capf
 def test_plans_hold_no_values():
     """Expressions, and plans over a file, hold the declared domain and nothing from the data."""
     df = pl.DataFrame({"x": ["ios", SECRET_TEXT]})
-    expr = ldp_polars.perturb("x", RandomizedResponse(Domain(LABELS, unmatched="other"), epsilon=1.0))
+    expr = ldp_polars.perturb("x", RandomizedResponse(Domain(LABELS, unmatched="other"), epsilon=1.0), typed=False)
     df.select(expr)
     for stored in (pickle.dumps(expr), expr.meta.serialize(), str(expr).encode(), repr(expr).encode()):
         assert SECRET_TEXT.encode() not in stored
@@ -299,5 +301,5 @@ def test_plans_hold_no_values():
 @pytest.mark.parametrize("dtype", [pl.Float32, pl.Int8, pl.UInt64, pl.Decimal(10, 2), pl.Int128])
 def test_numbers_of_any_dtype(dtype):
     m = OneBitMean((0.0, 10.0), epsilon=80.0)
-    reports = pl.DataFrame({"x": [0, 10, 10]}).cast(dtype).select(ldp_polars.perturb("x", m))
+    reports = pl.DataFrame({"x": [0, 10, 10]}).cast(dtype).select(ldp_polars.perturb("x", m, typed=False))
     assert reports["x"].to_list() == [False, True, True]

@@ -5,6 +5,8 @@ Each check runs on our expression and on an unguarded variant of it, in which it
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pytest
@@ -57,7 +59,7 @@ def unguarded():
         out = pl.map_batches(
             [expr],
             Unguarded(mechanism, packed),
-            return_dtype=columns.physical(columns.report_dtype(mechanism, packed=packed)),
+            return_dtype=columns.physical(mechanism, packed=packed, typed=False),
             is_elementwise=True,
         )
         return out.cat.to(dtype) if isinstance(dtype, pl.Enum) else out
@@ -67,12 +69,15 @@ def unguarded():
 
 @pytest.fixture
 def build(request, unguarded):
-    """The perturbing expression under test: ``ldp_polars.perturb``, or with indirect parameter False the unguarded."""
-    return ldp_polars.perturb if request.param else unguarded
+    """The perturbing expression under test: plain reports, or with indirect parameter False the unguarded."""
+    return plain_reports if request.param else unguarded
+
+
+plain_reports = partial(ldp_polars.perturb, typed=False)
 
 
 def is_guarded(build):
-    return build is ldp_polars.perturb
+    return build is plain_reports
 
 
 # ---- predicates pushed into a scan
@@ -136,7 +141,7 @@ def test_grouping_by_a_hive_partition_tallies_each_record_once(lazy_engine, tmp_
         (tmp_path / f"h={part}").mkdir()
         pl.DataFrame({"x": np.arange(1000) % 64}).write_parquet(tmp_path / f"h={part}" / "0.parquet")
     scan = pl.scan_parquet(tmp_path, hive_partitioning=True)
-    noise = ldp_polars.perturb("x", BITS, packed=True)
+    noise = ldp_polars.perturb("x", BITS, packed=True, typed=False)
     out = scan.with_columns(r=noise).group_by("h").agg("r", ldp_polars.tally("r", BITS).alias("t"))
     out = out.collect(engine=lazy_engine)
     assert [t["n"] for t in out["t"]] == [1000] * 4
@@ -156,7 +161,7 @@ def test_predicates_on_other_sources_see_every_row(lazy_engine, source, tmp_path
         getattr(df, f"write_{source}")(path)
         scan = getattr(pl, f"scan_{source}")(path)
     mechanism = RandomizedResponse(range(4), epsilon=1.0)
-    k, n, p = kept_and_expected(ldp_polars.perturb, scan, "x", mechanism, "g", lazy_engine)
+    k, n, p = kept_and_expected(plain_reports, scan, "x", mechanism, "g", lazy_engine)
     assert not unlikely(k, n, p)
     assert sum(draws) == N
 
@@ -185,7 +190,9 @@ def test_a_literal_gets_a_draw_for_each_row(build, run, unlikely):
 @pytest.mark.parametrize("height", [0, 1, 50])
 def test_literals_take_the_height_of_the_frame(literal, height, run):
     mechanism = RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=1.0)
-    out = run(pl.DataFrame({"i": range(height)}), lambda f: f.with_columns(z=literal.ldp.perturb(mechanism)))
+    out = run(
+        pl.DataFrame({"i": range(height)}), lambda f: f.with_columns(z=literal.ldp.perturb(mechanism, typed=False))
+    )
     assert out.height == height
     assert out["z"].null_count() == 0
 
@@ -228,7 +235,7 @@ def replicating(expr, mechanism):
 @pytest.mark.parametrize("name", UNFIT)
 def test_values_of_another_length_are_refused_before_anything_runs(name, draws):
     with pytest.raises(ParameterError, match="one value a row"):
-        UNFIT[name].ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0))
+        UNFIT[name].ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
     assert draws == []
 
 
@@ -248,7 +255,7 @@ def test_what_only_running_would_show_is_refused(unfit, context, guard):
     df = FRAME.with_columns(x=pl.col("x") == "a", w=pl.col("x") == "b")
     mechanism = RandomizedResponse(Domain([False, True]), epsilon=1.0)
     df = df.with_columns(pl.col("x").fill_null(value=True), pl.col("w").fill_null(value=True))
-    build = ldp_polars.perturb if guard else replicating
+    build = plain_reports if guard else replicating
     query = {
         "select": lambda: df.select(build(unfit, mechanism)),
         "with_columns": lambda: df.with_columns(build(unfit, mechanism).name.suffix("_r")),
@@ -274,7 +281,7 @@ def test_what_only_running_would_show_is_refused(unfit, context, guard):
 )
 def test_what_polars_cannot_classify_is_refused_because_streaming_would_broadcast_it(unclear):
     with pytest.raises(ParameterError, match="one value a row"):
-        unclear.ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0))
+        unclear.ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
 
 
 def test_the_refusal_has_a_reason():
@@ -289,10 +296,10 @@ def test_the_refusal_has_a_reason():
 def test_lists_get_a_report_an_element_and_their_scalars_are_refused(run):
     df = pl.DataFrame({"x": [["a", "b"], ["b"], [], None]})
     mechanism = RandomizedResponse(["a", "b"], epsilon=100.0)
-    out = run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().ldp.perturb(mechanism))))
+    out = run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().ldp.perturb(mechanism, typed=False))))
     assert out["x"].to_list() == df["x"].to_list()
     with pytest.raises(ParameterError, match="one value a row"):
-        run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().first().ldp.perturb(mechanism))))
+        run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().first().ldp.perturb(mechanism, typed=False))))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +325,7 @@ def test_lists_get_a_report_an_element_and_their_scalars_are_refused(run):
 )
 def test_expressions_with_one_value_a_row_are_taken(fit, run):
     mechanism = RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=100.0)
-    out = run(FRAME, lambda f: f.select(fit.alias("true"), fit.ldp.perturb(mechanism).alias("report")))
+    out = run(FRAME, lambda f: f.select(fit.alias("true"), fit.ldp.perturb(mechanism, typed=False).alias("report")))
     assert out["report"].cast(pl.String).to_list() == out["true"].cast(pl.String).fill_null("other").to_list()
 
 
@@ -335,7 +342,7 @@ def test_wrong_number_of_reports_is_an_error(lazy_engine, monkeypatch):
     )
     assert df.lazy().select(naked).collect(engine="in-memory").height == 2
     with pytest.raises(LdpError, match="2 reports for 6 records" if lazy_engine == "in-memory" else "2 reports for"):
-        df.lazy().select(ldp_polars.perturb("x", Short(epsilon=1.0))).collect(engine=lazy_engine)
+        df.lazy().select(ldp_polars.perturb("x", Short(epsilon=1.0), typed=False)).collect(engine=lazy_engine)
 
 
 # ---- drawn twice
@@ -343,7 +350,7 @@ def test_wrong_number_of_reports_is_an_error(lazy_engine, monkeypatch):
 
 def test_chained_encode_and_histogram_draws_once_a_record(run, engine, draws):
     df = pl.DataFrame({"x": np.arange(1000) % 64, "g": np.arange(1000) % 3})
-    chained = pl.col("x").ldp.perturb(BITS).ldp.histogram(BITS)
+    chained = pl.col("x").ldp.perturb(BITS, typed=False).ldp.histogram(BITS)
     for transform in (
         lambda f: f.select(chained),
         lambda f: f.group_by("g").agg(chained),
@@ -358,7 +365,7 @@ def test_chained_encode_and_histogram_draws_once_a_record(run, engine, draws):
 
 def test_chained_native_aggregation_draws_d_times(draws):
     """The count has power: this is what `tally` being one function avoids."""
-    bits = pl.col("x").ldp.perturb(BITS)
+    bits = pl.col("x").ldp.perturb(BITS, typed=False)
     sums = pl.concat_arr([bits.arr.get(i).sum() for i in range(64)])
     pl.DataFrame({"x": np.arange(100) % 64}).select(sums)
     assert sum(draws) == 64 * 100
@@ -368,7 +375,7 @@ def test_chained_native_aggregation_draws_d_times(draws):
 def test_overlapping_windows_hold_one_report_a_record_if_perturbed_first(first, run, engine):
     n = 400
     df = pl.DataFrame({"i": range(n), "x": np.arange(n) % 64})
-    noise = ldp_polars.perturb("x", BITS, packed=True).arr.first().alias("r")
+    noise = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first().alias("r")
 
     def transform(frame):
         windows = {"every": "10i", "period": "40i"}
@@ -386,7 +393,7 @@ def test_overlapping_windows_hold_one_report_a_record_if_perturbed_first(first, 
 def test_rolling_windows_hold_one_report_a_record_if_perturbed_first(first, run):
     n = 200
     df = pl.DataFrame({"i": range(n), "x": np.arange(n) % 64})
-    noise = ldp_polars.perturb("x", BITS, packed=True).arr.first().alias("r")
+    noise = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first().alias("r")
 
     def transform(frame):
         if first:
@@ -399,7 +406,7 @@ def test_rolling_windows_hold_one_report_a_record_if_perturbed_first(first, run)
 
 def test_reuse_of_an_expression_is_either_one_release_or_two(run, draws):
     df = pl.DataFrame({"x": np.arange(1000) % 64})
-    reports = ldp_polars.perturb("x", BITS, packed=True).arr.first()
+    reports = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first()
     out = run(df, lambda f: f.select(a=reports, b=reports))
     same = (out["a"] == out["b"]).sum()
     assert (same, sum(draws)) in {(1000, 1000), (0, 2000)}
@@ -407,7 +414,7 @@ def test_reuse_of_an_expression_is_either_one_release_or_two(run, draws):
 
 def test_two_expressions_are_independent(run, draws):
     df = pl.DataFrame({"x": np.arange(1000) % 64})
-    noise = [ldp_polars.perturb("x", BITS, packed=True).arr.first().alias(name) for name in "ab"]
+    noise = [ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first().alias(name) for name in "ab"]
     out = run(df, lambda f: f.select(*noise))
     assert (out["a"] == out["b"]).sum() == 0
     assert sum(draws) == 2000
@@ -417,7 +424,7 @@ def test_two_expressions_are_independent(run, draws):
 def test_reuse_of_a_query(materialised, run, draws):
     """concat([q, q]): once collected it is one release; a lazy query is one release or two."""
     q = pl.DataFrame({"x": np.arange(1000) % 64}).lazy()
-    q = q.with_columns(r=ldp_polars.perturb("x", BITS, packed=True).arr.first())
+    q = q.with_columns(r=ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first())
     if materialised:
         q = q.collect().lazy()
     out = run(q, lambda f: pl.concat([f, f]))["r"]
@@ -430,12 +437,12 @@ def test_a_filter_on_two_sides_of_one_report_wants_with_columns(first, run):
     """P(x > a and x < b) over one draw is the difference; over two it is the product."""
     df = pl.DataFrame({"x": np.zeros(20_000, int)})
     mechanism = RandomizedResponse(range(10), epsilon=0.1)
-    noise = ldp_polars.perturb("x", mechanism)
+    noise = ldp_polars.perturb("x", mechanism, typed=False)
 
     def transform(frame):
         if first:
             return frame.with_columns(r=noise).filter((pl.col("r") != 3) & (pl.col("r") == 3))
-        return frame.filter((noise != 3) & (ldp_polars.perturb("x", mechanism) == 3))
+        return frame.filter((noise != 3) & (ldp_polars.perturb("x", mechanism, typed=False) == 3))
 
     assert (run(df, transform).height == 0) is first
 
@@ -447,8 +454,11 @@ def test_a_filter_on_two_sides_of_one_report_wants_with_columns(first, run):
 def test_both_branches_of_when_then_are_perturbed(fault, run, unlikely):
     df = pl.DataFrame({"x": [True] * 20_000, "c": [True, False] * 10_000})
     mechanism = RandomizedResponse(epsilon=1.0)
-    noise = pl.col("x") if fault else ldp_polars.perturb("x", mechanism)
-    out = run(df, lambda f: f.select("c", r=pl.when("c").then(noise).otherwise(~ldp_polars.perturb("x", mechanism))))
+    noise = pl.col("x") if fault else ldp_polars.perturb("x", mechanism, typed=False)
+    out = run(
+        df,
+        lambda f: f.select("c", r=pl.when("c").then(noise).otherwise(~ldp_polars.perturb("x", mechanism, typed=False))),
+    )
     yes = [out.filter(c)["r"].sum() for c in (pl.col("c"), ~pl.col("c"))]
     assert unlikely(yes, 10_000, [mechanism.p, 1 - mechanism.p]) is fault
 
@@ -467,7 +477,7 @@ def test_rows_of_the_other_branch_are_not_taken_for_nulls(fault, engine, run, mo
         monkeypatch.setattr("ldp_polars.perturbing.Perturb", Unmasked)
     df = pl.DataFrame({"x": ["a", "b", "c"] * 4, "c": [True, False, None] * 4})
     mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
-    query = pl.when("c").then(ldp_polars.perturb("x", mechanism)).otherwise(None)
+    query = pl.when("c").then(ldp_polars.perturb("x", mechanism, typed=False)).otherwise(None)
 
     def ask():
         return run(df, lambda f: f.select(r=query))["r"].to_list()
@@ -483,7 +493,7 @@ def test_rows_of_the_other_branch_are_not_taken_for_nulls(fault, engine, run, mo
 def test_masked_rows_of_bit_vectors(packed, run):
     df = pl.DataFrame({"x": [1, 2, 3] * 4, "c": [True, False, None] * 4})
     mechanism = UnaryEncoding([1, 2, 3], epsilon=200.0, variant="symmetric")
-    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
     out = run(df, lambda f: f.select(r=pl.when("c").then(noise)))["r"].to_list()
     assert out == [[1] if packed else [True, False, False], None, None] * 4
 
@@ -492,7 +502,7 @@ def test_masked_rows_of_bit_vectors(packed, run):
 def test_columns_of_a_selector_get_independent_noise(fault, run, unlikely):
     df = pl.DataFrame(dict.fromkeys("abc", [True] * 20_000))
     mechanism = RandomizedResponse(epsilon=1.0)
-    noise = ldp_polars.perturb(pl.col("a", "b", "c"), mechanism)
+    noise = ldp_polars.perturb(pl.col("a", "b", "c"), mechanism, typed=False)
     if fault:
         noise = pl.all()
         df = df.with_columns(a=pl.Series(mechanism.perturb(df["a"].to_arrow()))).with_columns(b="a", c="a")

@@ -74,7 +74,7 @@ def test_one_report_a_row(data):
     series = data.draw(columns(mechanism.domain))
     packed = data.draw(st.booleans())
     n = len(series)
-    noise = ldp_polars.perturb("x", mechanism, packed=packed)
+    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
     engine = data.draw(st.sampled_from(["eager", "in-memory", "streaming"]))
     df = series.to_frame()
     out = df.select(noise) if engine == "eager" else df.lazy().select(noise).collect(engine=engine)
@@ -99,7 +99,7 @@ def test_without_noise_reports_are_the_values(data):
     domain = data.draw(domains().filter(lambda d: d.unmatched != "none"))
     mechanism = RandomizedResponse(domain, epsilon=100.0)
     series = data.draw(columns(domain))
-    out = series.to_frame().select(ldp_polars.perturb("x", mechanism))["x"]
+    out = series.to_frame().select(ldp_polars.perturb("x", mechanism, typed=False))["x"]
     values = list(series)
     if out.dtype == pl.Enum and domain.kind != "str":
         values = [v if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in values]
@@ -111,7 +111,7 @@ def test_without_noise_reports_are_the_values(data):
 def test_parts_add_up(data):
     mechanism = data.draw(mechanisms())
     series = data.draw(columns(mechanism.domain))
-    reports = series.to_frame().select(ldp_polars.perturb("x", mechanism, packed=data.draw(st.booleans())))
+    reports = series.to_frame().select(ldp_polars.perturb("x", mechanism, packed=data.draw(st.booleans()), typed=False))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(series)), max_size=3)))
     edges = [0, *cuts, len(series)]
     tally = ldp_polars.tally("x", mechanism)

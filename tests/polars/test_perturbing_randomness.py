@@ -25,7 +25,7 @@ from .helpers import child
 BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins a report: two draws never agree
 
 
-WORD = ldp_polars.perturb("x", BITS, packed=True).arr.first()
+WORD = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first()
 
 
 DF = pl.DataFrame({"x": np.arange(4000) % 64})
@@ -66,7 +66,9 @@ def test_columns_are_independent(fault, run, plant):
     if fault:
         plant()
     df = DF.with_columns(y="x", z="x")
-    out = run(df, lambda f: f.select(ldp_polars.perturb(pl.col("x", "y", "z"), BITS, packed=True).arr.first()))
+    out = run(
+        df, lambda f: f.select(ldp_polars.perturb(pl.col("x", "y", "z"), BITS, packed=True, typed=False).arr.first())
+    )
     assert (out.unpivot()["value"].n_unique() < 12_000) is fault
 
 
@@ -125,7 +127,8 @@ def spy(self, inputs, return_dtype=None):
     calls.append(len(inputs[1]))
     return original(self, inputs, return_dtype)
 perturbing.Perturb.__call__ = spy
-word = ldp_polars.perturb("x", UnaryEncoding(range(64), epsilon=0.1, variant="symmetric"), packed=True).arr.first()
+m = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")
+word = ldp_polars.perturb("x", m, packed=True, typed=False).arr.first()
 df = pl.DataFrame({"x": np.arange(20_000) % 64})
 out = df.lazy().select(word).collect(engine="streaming")
 print(len(calls), sum(calls), out.height, out["x"].n_unique())
@@ -198,7 +201,7 @@ def main(method):
     from ldp_core import UnaryEncoding
     bits = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")
     bits.perturb([1, 2, 3])  # whatever state there might be, is there before the fork
-    data = pickle.dumps(ldp_polars.perturb("x", bits, packed=True).arr.first())
+    data = pickle.dumps(ldp_polars.perturb("x", bits, packed=True, typed=False).arr.first())
     with multiprocessing.get_context(method).Pool(2) as pool:
         parts = pool.map(work, [data] * 4, chunksize=1)
     print(len({word for part in parts for word in part}))

@@ -77,7 +77,9 @@ def estimates_are_too_far(case, run, *, packed=False, fault=False):
     kind, domain, dtype = CASES[case]
     mechanism = make(kind, domain, 1.0)
     df, counts = data(domain, dtype)
-    noise = ldp_polars.perturb("x", make(kind, domain, FAULTY.get(kind, 2.0)) if fault else mechanism, packed=packed)
+    noise = ldp_polars.perturb(
+        "x", make(kind, domain, FAULTY.get(kind, 2.0)) if fault else mechanism, packed=packed, typed=False
+    )
     out = run(df, lambda f: f.select(r=noise))
     h = out.select(ldp_polars.histogram("r", mechanism)).explode("r").unnest("r")
     return too_far(h["count"].to_numpy(), counts, mechanism)
@@ -111,7 +113,7 @@ def test_marginals_are_p_and_q(case, fault, run, unlikely):
     kind, domain, dtype = CASES[case]
     mechanism = make(kind, domain, 1.0)
     df, _ = data(domain, dtype)
-    noise = ldp_polars.perturb("x", make(kind, domain, 1.15) if fault else mechanism)
+    noise = ldp_polars.perturb("x", make(kind, domain, 1.15) if fault else mechanism, typed=False)
     out = run(df, lambda f: f.select("code", r=noise))
     p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
     tallies = out.group_by("code").agg(ldp_polars.tally("r", mechanism).struct.unnest())
@@ -127,7 +129,9 @@ def test_neighbouring_rows_are_uncorrelated(case, fault, run, unlikely):
     kind, domain, dtype = CASES[case]
     mechanism = make(kind, domain, 1.0)
     df = pl.DataFrame({"x": pl.Series([domain.labels[0]] * N, dtype=pl.String if domain.kind == "str" else None)})
-    reports = run(df.with_columns(pl.col("x").cast(dtype)), lambda f: f.select(ldp_polars.perturb("x", mechanism)))["x"]
+    reports = run(
+        df.with_columns(pl.col("x").cast(dtype)), lambda f: f.select(ldp_polars.perturb("x", mechanism, typed=False))
+    )["x"]
     if reports.dtype == pl.Array:
         supported = reports.arr.first().to_numpy()
     else:
@@ -144,7 +148,9 @@ def test_neighbouring_rows_are_uncorrelated(case, fault, run, unlikely):
 @faults
 def test_bits_of_a_row_are_uncorrelated(fault, run, unlikely):
     mechanism = UnaryEncoding(range(6), epsilon=1.0)
-    bits = run(pl.DataFrame({"x": np.zeros(N, int)}), lambda f: f.select(ldp_polars.perturb("x", mechanism)))["x"]
+    bits = run(
+        pl.DataFrame({"x": np.zeros(N, int)}), lambda f: f.select(ldp_polars.perturb("x", mechanism, typed=False))
+    )["x"]
     bits = bits.to_numpy()
     if fault:
         bits = bits.copy()
@@ -166,7 +172,9 @@ def test_groups_are_estimated_each_by_itself(kind, fault, run):
     df = pl.DataFrame({"x": np.array(LABELS)[code], "g": group})
     seen = (pl.col("g") + 1) % 5 if fault else pl.col("g")
     histogram = ldp_polars.histogram("x", mechanism)
-    out = run(df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism)).group_by(seen).agg(histogram))
+    out = run(
+        df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism, typed=False)).group_by(seen).agg(histogram)
+    )
     far = []
     for g, h in out.iter_rows():
         truth = np.bincount(code[group == g], minlength=4)
@@ -197,7 +205,7 @@ def test_intervals_cover(case, unlikely):
     repeated = pl.concat([df] * 100).with_columns(g=np.arange(500_000) // 5000)
     covered = np.zeros(domain.size, int)
     for _ in range(20):
-        reports = repeated.select("g", ldp_polars.perturb("x", mechanism))
+        reports = repeated.select("g", ldp_polars.perturb("x", mechanism, typed=False))
         h = reports.group_by("g").agg(ldp_polars.histogram("x", mechanism)).explode("x").unnest("x")
         low, high = (h[end].to_numpy().reshape(100, -1) for end in ("low", "high"))
         covered += ((low <= counts) & (counts <= high)).sum(axis=0)

@@ -42,11 +42,11 @@ def queries(lazy, **noise):
     return {
         "mechanism": lazy.select(e.unary_encode(MECHANISM, **noise)),
         "declared": lazy.select(e.unary_encode(epsilon=1.0, **noise)),
-        "boolean": lazy.select(pl.col("b").ldp.randomized_response(epsilon=1.0, **noise)),
+        "boolean": lazy.select(pl.col("b").ldp.randomized_response(epsilon=1.0, **noise, typed=False)),
         "typed": lazy.select(typed),
         "estimates": lazy.select(typed).select(e.histogram(), tally=e.tally(), again=e.tally().ldp.estimate(MECHANISM)),
         "plan": lazy.ldp.perturb(PrivacyPlan({"e": MECHANISM}, keep=["i"]), packed=True, **noise),
-        "drawn": lazy.ldp.perturb(drawn, **noise),
+        "drawn": lazy.ldp.perturb(drawn, **noise, typed=False),
     }
 
 
@@ -89,7 +89,7 @@ def test_every_expression_serialises_without_cloudpickle(no_cloudpickle):
     frame = pl.LazyFrame(schema={"x": pl.String})
     for m in (text, bits):
         for e in (
-            ldp_polars.perturb("x", m),
+            ldp_polars.perturb("x", m, typed=False),
             ldp_polars.tally("x", m),
             ldp_polars.merge("x", m),
             ldp_polars.estimate("x", m),
@@ -102,7 +102,7 @@ def test_every_expression_serialises_without_cloudpickle(no_cloudpickle):
 def test_a_closure_would_need_cloudpickle(lazy, no_cloudpickle):
     """So the check has power: this is what a plan must not hold; nor a secret that is not shared."""
     closure = pl.map_batches(["x"], lambda s, return_dtype=None: s[0], return_dtype=pl.Int64)
-    secret = pl.col("e").ldp.unary_encode(epsilon=1.0, key=Secret(bytes(32)), id="i")
+    secret = pl.col("e").ldp.unary_encode(epsilon=1.0, key=Secret(bytes(32)), id="i", typed=False)
     for e in (closure, secret):
         for dump in (pickle.dumps, lambda e: e.meta.serialize(), lambda e: pickle.dumps(lazy.select(e))):
             with pytest.raises(Exception, match=r"serializ|pickle|cloudpickle"):
