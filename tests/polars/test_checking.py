@@ -24,7 +24,8 @@ WIDE = UnaryEncoding(range(70), epsilon=1.0)
 def planted(*, packed=False, typed=False):
     """A thousand honest reports, among them, at the positions of the second value, all ones."""
     at = [0, 17, 999]
-    honest = pl.DataFrame({"x": np.arange(1000) % 70}).select(ldp_polars.perturb("x", WIDE, packed=packed))["x"]
+    honest = pl.DataFrame({"x": np.arange(1000) % 70}).select(ldp_polars.perturb("x", WIDE, packed=packed))
+    honest = honest["x"].ext.storage()
     rows = honest.to_numpy().copy()
     rows[at] = [2**64 - 1, 63] if packed else True
     reports = pl.Series("x", rows, honest.dtype)

@@ -187,7 +187,7 @@ def test_reports_of_two_mechanisms_do_not_mix(mechanism):
 
 
 def test_untyped_reports_want_the_mechanism():
-    reports = frame(MECHANISMS["bits"]).select(ldp_polars.perturb("x", MECHANISMS["bits"]))
+    reports = frame(MECHANISMS["bits"]).select(ldp_polars.perturb("x", MECHANISMS["bits"], typed=False))
     for name in ("histogram", "tally"):
         with pytest.raises(DtypeError, match="column 'x': pass the mechanism"):
             reports.lazy().select(getattr(ldp_polars, name)("x")).collect_schema()

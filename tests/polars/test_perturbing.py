@@ -484,9 +484,7 @@ def test_the_counterpart_of_perturbing_needs_no_argument(run):
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(
-            pl.col("x").ldp.randomized_response(YES)
-        ),
+        lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(pl.col("x").ldp.randomized_response(YES)),
         lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(
             pl.col("x").ldp.histogram(RandomizedResponse(epsilon=3.0))
         ),
