@@ -17,14 +17,13 @@ from typing import Any, BinaryIO, TypeAlias
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import UNREADABLE
-from ldp_beam.io.csv_text import cast_or_null, text_columns
+from ldp_beam.io.csv_text import cast_or_null, header_names, read_text
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError, PlanError, PrivacyPlan
 from ldp_core.exact.arrow import ARROW_TYPES
@@ -32,7 +31,6 @@ from ldp_core.limits import DEFAULT, check_row_groups
 from pipelines.progress import PROGRESS
 
 BATCH_ROWS = 1 << 16
-_BLOCK_BYTES = 1 << 23
 TIME = pa.timestamp("us", "UTC")
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
@@ -139,7 +137,7 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
                 found = pq.ParquetFile(stream).schema_arrow
                 names = found.names
             elif kind == "csv":
-                names = _csv_reader(stream, None).schema.names
+                names = header_names(stream)
     except Exception:  # Arrow's, which may quote the file, and each decompressor's own
         names = []
     if names == []:
@@ -204,25 +202,10 @@ def read_parquet(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:
 
 def read_csv(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:
     """Batches of a CSV file with a header line; only an empty field without quotes is null."""
-    bad_rows = [0]
-    for batch in _csv_reader(stream, schema.names, bad_rows):
+    for batch, bad in read_text(stream, schema.names):
         yield from _convert(batch, schema)
-    if bad_rows[0]:
-        yield DeadLetter("", "a line with another number of fields than the header", bad_rows[0])
-
-
-def _csv_reader(stream: BinaryIO, names: list[str] | None, bad_rows: list[int] | None = None) -> Any:
-    def skip(_: Any) -> str:
-        if bad_rows is not None:
-            bad_rows[0] += 1
-        return "skip"
-
-    return pyarrow.csv.open_csv(
-        stream,
-        read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
-        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
-        convert_options=text_columns(names),
-    )
+        if bad:
+            yield DeadLetter("", "a line with another number of fields than the header", bad)
 
 
 def read_ndjson(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:

@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
@@ -17,7 +16,7 @@ from typing_extensions import override
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.io.csv_text import cast_or_null, text_columns
+from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import parse_stream
 from ldp_core import InputError
 from ldp_core.limits import DEFAULT, Limits, check_row_groups
@@ -52,7 +51,7 @@ def _read_file(path: str, schema: pa.Schema | None, limits: Limits) -> Iterator[
             if form == "parquet":
                 yield from _parquet(stream, schema, limits)
             elif schema is not None:
-                yield from _ndjson(stream, schema, limits) if form == "ndjson" else _csv(stream, schema)
+                yield from _ndjson(stream, schema, limits) if form == "ndjson" else _csv(stream, schema, limits)
             else:
                 readable = False
     except Exception:  # Arrow's, which quote the file, and each decompressor's own
@@ -82,28 +81,12 @@ def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[pa.
             yield DeadLetter("", NOT_A_RECORD, bad)
 
 
-def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadLetter]:
-    bad_lines = 0
-
-    def skip(_: Any) -> str:
-        nonlocal bad_lines
-        bad_lines += 1
-        return "skip"
-
-    reader = pyarrow.csv.open_csv(
-        stream,
-        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
-        convert_options=text_columns(schema.names),
-    )
-    for batch in reader:
-        batches, bad = _typed(batch, schema)
+def _csv(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:
+    for text, other in read_text(stream, schema.names, limits):
+        batches, bad = _typed(text, schema)
         yield from batches
-        bad_lines += bad
-        if bad_lines:
-            yield DeadLetter("", NOT_A_LINE, bad_lines)
-            bad_lines = 0
-    if bad_lines:
-        yield DeadLetter("", NOT_A_LINE, bad_lines)
+        if bad + other:
+            yield DeadLetter("", NOT_A_LINE, bad + other)
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:

@@ -1,32 +1,175 @@
-"""Columns of CSV files as the text that they hold; and text as other types, of which some may not convert."""
+"""CSV files as columns of text, a megabyte at a time; and text as other types, of which some may not convert.
+
+Arrow's own reader of a stream (25.0) is not used. It reads ahead in a thread of its own, which calls the stream: the
+process may hang or abort at its end. It fails where a line end in quotes is at the border of two blocks. And it decodes
+a line of another number of fields before it tells: a bad byte in such a line is the end of the file. So the lines are
+divided here, and Arrow's threads see nothing of Python's: no stream, no function, no buffer.
+"""
 
 from __future__ import annotations
+
+import codecs
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from ldp_core import LimitError
+from ldp_core.limits import DEFAULT, Limits, over
 
-def text_columns(names: list[str] | None) -> pyarrow.csv.ConvertOptions:
-    r"""How to read these columns (None: all, as Arrow guesses): as text; only the empty unquoted field is null.
+_READ_BYTES = 1 << 20
 
-    So NA, null and NaN are text, as the country code NA (Namibia) is; a quoted empty field is the empty text. Arrow
-    takes 16 such words for null if it is not told otherwise, quoted ones too. What is no number, Boolean or time is
-    found later, where the text is converted. Bytes are not checked here: a bad one is the fault of one record only.
+
+def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> Iterator[tuple[pa.RecordBatch, int]]:
+    r"""Columns of a CSV file with a header, as the bytes that they hold.
+
+    Only the empty unquoted field is null. So NA, null and NaN are text, as the country code NA (Namibia) is; a quoted
+    empty field is the empty text. A quoted field may have line ends in it. What is no UTF-8, no number, Boolean or time
+    is found later, by `cast_or_null`: it is the fault of one record only.
+
+    Args:
+        stream: the file; it is read in the caller's thread, and no further than the caller asks.
+        names: of the columns, one at least.
+        limits: for the length of a line, with the line ends in quotes that it has.
+
+    Yields:
+        A batch of these columns, binary; and how many lines between its records are none: of another number of fields
+        than the header, or the last one of the file if its quotes do not end.
+
+    Raises:
+        LimitError: a line is over the limit; where the next one begins is not known.
+        pyarrow.ArrowInvalid, KeyError: there is no header, or a column is not in it.
 
     >>> import io
-    >>> file = io.BytesIO(b'country,day\nNA,1\n"",2\n,3\n')
-    >>> pyarrow.csv.read_csv(file, convert_options=text_columns(["country"]))["country"].to_pylist()
-    [b'NA', b'', None]
+    >>> file = io.BytesIO(b'country,day\nNA,1\n"",2\n,3\n\xff,4,5\n')
+    >>> [(batch.to_pydict(), bad) for batch, bad in read_text(file, ["country"])]
+    [({'country': [b'NA', b'', None]}, 1)]
     """
-    return pyarrow.csv.ConvertOptions(
-        include_columns=names,
-        column_types=dict.fromkeys(names or [], pa.binary()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        check_utf8=False,
+    chunks = _chunks(stream)
+    header, rest = _header(chunks, limits)
+    found = _names(header)
+    if set(names) - set(found):
+        raise KeyError
+    mark = b",".join([_MARK] * len(found)) + b"\n"
+    for chunk in chunks:
+        lines = rest + chunk
+        end = max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
+        rest, bad = lines[end:], 0
+        try:
+            batch = _parsed(names, header, memoryview(lines)[:end], mark)
+        except pa.ArrowInvalid:  # a line of another number of fields
+            batch = None
+        if batch is not None and batch.num_rows and batch.column(0)[-1].as_py() == _MARK:
+            batch = batch.slice(0, batch.num_rows - 1)
+        else:
+            good, bad, rest = _sifted(lines, len(found))
+            batch = _parsed(names, header, *good)
+        yield batch, bad
+        _check_length(rest, limits)
+    if rest:
+        yield _parsed(names, header), 1
+
+
+def header_names(stream: BinaryIO) -> list[str]:
+    r"""Names of the columns; the replacement character, U+FFFD, is where bytes are no UTF-8.
+
+    >>> import io
+    >>> header_names(io.BytesIO(b"country,day\nNA,1\n"))
+    ['country', 'day']
+    """
+    return _names(_header(_chunks(stream), DEFAULT)[0])
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """What there is to read, and an end of the last line; empty lines are no lines."""
+    while chunk := stream.read(_READ_BYTES):
+        yield chunk
+    yield b"\n"
+
+
+def _header(chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, bytes]:
+    """The header, in UTF-8, with its line end; and what has been read after it."""
+    head = b""
+    for chunk in chunks:
+        head = (head + chunk).removeprefix(codecs.BOM_UTF8)
+        found = _FIRST.match(head)
+        if found is not None:
+            return found[0].decode(errors="replace").encode(), head[found.end() :]
+        _check_length(head, limits)
+    return b"", b""
+
+
+def _check_length(line: bytes, limits: Limits) -> None:
+    if len(line) > limits.line_bytes:
+        raise LimitError(over("a line", len(line), "bytes", "line_bytes", limits))
+
+
+def _names(header: bytes) -> list[str]:
+    names: list[str] = _read(header).schema.names
+    return names
+
+
+def _parsed(names: list[str], *parts: bytes | memoryview) -> pa.RecordBatch:
+    table = _read(
+        *parts,
+        options=pyarrow.csv.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, pa.binary()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,  # Arrow takes 16 words for null if it is not told otherwise
+            check_utf8=False,
+        ),
     )
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
+
+
+def _read(*parts: bytes | memoryview, options: pyarrow.csv.ConvertOptions | None = None) -> pa.Table:
+    """What Arrow makes of these bytes, in memory of its own: a thread of its may be the last that holds them."""
+    size = sum(map(len, parts))
+    buffer, at = pa.allocate_buffer(size), 0
+    with memoryview(buffer).cast("B") as view:
+        for part in parts:
+            view[at : at + len(part)] = part
+            at += len(part)
+    blocks = pyarrow.csv.ReadOptions(block_size=size + 1)
+    return pyarrow.csv.read_csv(pa.BufferReader(buffer), read_options=blocks, convert_options=options)
+
+
+# A line is put after the last line end that has been read. If Arrow finds it, that line end was none in quotes. Nobody
+# can know it, and write it in a file.
+_MARK = os.urandom(16).hex().encode()
+
+# As Arrow has it, quotes are quotes where a field begins only; two of them in quotes are one. What has begun in quotes
+# and does not end is no line yet. Nothing is tried twice, so that the time is linear.
+_FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"|\Z))?+[^,\r\n]*+'
+_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
+_FIRST = re.compile(rb"[\r\n]*+" + _LINE)
+
+
+@lru_cache(16)
+def _kinds_of_lines(fields: int) -> re.Pattern[bytes]:
+    """Some lines of so many fields; or another line; or what is no line yet."""
+    line = rb"%b(?:,%b){%d}+[\r\n]++" % (_FIELD, _FIELD, fields - 1)
+    return re.compile(rb"((?:%b)++)|(%b)|(?s:.)++" % (line, _LINE))
+
+
+def _sifted(lines: bytes, fields: int) -> tuple[list[bytes], int, bytes]:
+    """Lines of so many fields, how many others there are, and what is no line yet."""
+    good, bad = list[bytes](), 0
+    for part in _kinds_of_lines(fields).finditer(lines.lstrip(b"\r\n")):
+        if part[1]:
+            good.append(part[1])
+        elif part[2]:
+            bad += 1
+        else:
+            return good, bad, part[0]
+    return good, bad, b""
 
 
 def cast_or_null(text: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -42,7 +42,7 @@ class WatchFolder(RecordsTransform):
         schema: of text files: the columns, nullable ones may be missing in NDJSON; of Parquet files the columns to
             read, or None for all. Times in CSV have a zone if the schema's type has one. Of CSV, only
             an empty field without quotes is null: NA, null and a quoted empty field are text.
-        limits: for the row groups of Parquet files and the lines of NDJSON.
+        limits: for the row groups of Parquet files and the lines of text files.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import random
 import resource
 import signal
@@ -80,4 +79,3 @@ def _kind(error: BaseException) -> str:
 if __name__ == "__main__":
     sys.stdout.write("\n" + json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # Arrow's CSV reader (25.0) may abort a process that ends while one of its threads still waits
