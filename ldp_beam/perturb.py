@@ -28,7 +28,7 @@ from ldp_beam.elements.stable import Stable
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant
-from ldp_core.plans.plan import refuse_reports
+from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
 
 
 class Perturb(RecordsTransform):
@@ -80,7 +80,7 @@ class Perturb(RecordsTransform):
     ) -> None:
         super().__init__()
         if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
+            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
         if plan.seed is not None:
             if key is not None or id is None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")

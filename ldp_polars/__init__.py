@@ -7,7 +7,7 @@ same operations are typed functions here, which type checkers and completion see
 from ldp_polars import namespace as namespace
 from ldp_polars.checking import suspicious
 from ldp_polars.columns import Report
-from ldp_polars.estimates import (
+from ldp_polars.estimating import (
     distribution,
     estimate,
     estimate_distribution,
@@ -17,7 +17,7 @@ from ldp_polars.estimates import (
     histogram,
     mean,
 )
-from ldp_polars.frames import explain, histograms, perturb_frame, read_plan, sink_parquet
+from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, sink_parquet
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.tallying import merge, tally
@@ -29,6 +29,7 @@ __all__ = [
     "estimate",
     "estimate_distribution",
     "estimate_mean",
+    "estimates",
     "explain",
     "find_heavy_hitters",
     "heavy_hitters",

@@ -8,7 +8,8 @@ values, so that the dtype is the proof that a column holds reports: nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -86,6 +87,18 @@ def to_arrow(values: pl.Series) -> pa.Array:
     except pa.ArrowException:
         pass
     raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
+
+
+@contextmanager
+def polars_words(values: pl.Series, arrow: pa.Array) -> Iterator[None]:
+    """Errors about the type of ``arrow``, which is ``values``, have Polars' name of it."""
+    try:
+        yield
+    except DtypeError as error:
+        words = str(error).replace(str(arrow.type), str(values.dtype))
+    else:
+        return
+    raise DtypeError(words)
 
 
 def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:

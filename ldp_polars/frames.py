@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 from polars import selectors as cs
 
-from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.estimates.base import OFFERS
+from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core.estimates.base import OFFERS, Estimate
+from ldp_core.estimates.distribution import DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
+from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.plans.drawn import DrawnColumn
-from ldp_core.plans.plan import METADATA_KEY
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
 from ldp_polars.columns import Report, as_typed, from_physical, refuse_reports, report_dtype
 from ldp_polars.drawn import perturb_drawn
-from ldp_polars.estimates import histogram
+from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column
 
@@ -50,6 +55,11 @@ def perturb_frame(
     >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
     ['crashed', 'day']
     """
+    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
+        raise ParameterError(
+            f"expected a Polars frame, got {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}: "
+            "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
+        )
     schema = frame.collect_schema()
     _plan(plan).check_columns(schema.names())
     refuse_reports({name: schema[name] for name in plan.columns})
@@ -101,8 +111,8 @@ def histograms(
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
-    Numbers, sketches and heavy hitters have none and are left out. Of a sketch there is one if ``plan`` has the sketch
-    with candidates, ``sketch.over([...])``, in its place.
+    Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a sketch there is one
+    if ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
 
     Args:
         reports: made by ``plan``, eager or lazy.
@@ -115,7 +125,7 @@ def histograms(
         consistency: see `histogram`.
 
     Returns:
-        Columns ``column``, the ``by`` columns, ``window`` (its start, where asked for), ``value`` (as text), ``count``,
+        Columns ``column``, the ``by`` columns, ``window_start`` (where asked for), ``value`` (as text), ``count``,
         ``frequency``, ``standard_error``, ``low``, ``high`` and ``n``; sorted, by column in the plan's order.
 
     Raises:
@@ -131,12 +141,102 @@ def histograms(
     [('crashed', 'ios', 'false', 2), ('crashed', 'ios', 'true', 2), ('crashed', 'web', 'false', 1), \
 ('crashed', 'web', 'true', 1)]
     """
+    if not _plan(plan).oracles:
+        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
+    taken = {"column", "entry", "n", *_NUMBERS}
+    lazy, keys = _by(reports, plan, by, window, event_time, taken)
+    ask = HistogramEstimate(confidence, simultaneous, consistency)
+    parts = []
+    for name, mechanism in plan.oracles.items():
+        entry = _entries(lazy, keys, name, mechanism, ask).with_columns(pl.col("value").cast(pl.String))
+        parts.append(entry.select(pl.lit(name).alias("column"), *keys, *_NUMBERS, "n"))
+    tidy = pl.concat(parts)
+    return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+_NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
+
+
+def estimates(
+    reports: Frame,
+    plan: PrivacyPlan,
+    *,
+    by: str | Iterable[str] = (),
+    window: str | None = None,
+    event_time: str | None = None,
+    confidence: float = 0.95,
+    ask: Mapping[str, Estimate[Any]] | None = None,
+) -> dict[str, Frame]:
+    """Estimate every column of a frame of reports, each in a table of its own.
+
+    Args:
+        reports: made by ``plan``, eager or lazy.
+        plan: the plan that made them.
+        by, window, event_time: see `histograms`.
+        confidence: of the intervals, in (0, 1).
+        ask: by column, what to ask other than the usual. The usual is the first of these that the mechanism offers: a
+            `ldp_core.HistogramEstimate`, the 20 `HeavyHittersEstimate`, a `DistributionEstimate`, a `MeanEstimate`.
+
+    Returns:
+        By column of the plan: the ``by`` columns, ``window_start`` (where asked for), and the columns of the estimate,
+        the values in their own type; and ``n``.
+
+    Raises:
+        PlanError: see `histograms`; or a column has no estimate, as a sketch without candidates.
+        ParameterError: an estimate that the mechanism does not offer.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import Hybrid, PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"level": RandomizedResponse([1, 2, 10], epsilon=1.0), "age": Hybrid((0, 120), epsilon=1.0)})
+    >>> found = pl.DataFrame({"level": [1, 2], "age": [40, 60]}).ldp.perturb(plan).ldp.estimates(plan)
+    >>> found["level"]["value"].to_list(), found["age"].columns
+    ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
+    """
+    asked = dict(ask or {})
+    unknown = sorted(asked.keys() - _plan(plan).columns.keys())
+    if unknown:
+        raise PlanError(f"ask names columns {unknown}; the plan has {list(plan.columns)}")
+    for name, mechanism in plan.columns.items():
+        if name in asked:
+            asked[name].check(mechanism)
+        else:
+            asked[name] = _usual(name, mechanism, confidence)
+    names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
+    lazy, keys = _by(reports, plan, by, window, event_time, {"entry", "n", *names})
+    made: dict[str, Any] = {}
+    for name, mechanism in plan.columns.items():
+        table = _entries(lazy, keys, name, mechanism, asked[name])
+        made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
+    return made
+
+
+def _usual(name: str, mechanism: Mechanism, confidence: float) -> Estimate[Any]:
+    """The first estimate that the mechanism offers."""
+    usual = (
+        HistogramEstimate(confidence),
+        HeavyHittersEstimate(20, confidence),
+        DistributionEstimate(confidence),
+        MeanEstimate(confidence),
+    )
+    for how in usual:
+        with suppress(ParameterError):
+            how.check(mechanism)
+            return how
+    raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
+
+
+def _by(
+    reports: pl.DataFrame | pl.LazyFrame,
+    plan: PrivacyPlan,
+    by: str | Iterable[str],
+    window: str | None,
+    event_time: str | None,
+    taken: set[str],
+) -> tuple[pl.LazyFrame, list[str]]:
+    """Reports with the window of each, and the columns to group by, of which none is ``taken``."""
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     _check_reports(reports, plan)
-    if not plan.oracles:
-        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    lazy = reports.lazy()
     keys: list[str] = [by] if isinstance(by, str) else list(by)
     available = reports.collect_schema().names()
     missing = [name for name in (*keys, event_time) if name is not None and name not in available]
@@ -145,30 +245,26 @@ def histograms(
             f"the reports do not have the columns {missing}, by which to estimate; they have {available}: "
             "a plan passes on what its keep names"
         )
-    taken = sorted({"column", "entry", "n", *_NUMBERS, *(["window"] if window is not None else [])} & {*keys})
-    if taken:
-        raise PlanError(f"the result has columns {taken} of its own: rename those by which to estimate")
+    both = sorted((taken | ({_WINDOW} if window is not None else set())) & {*keys})
+    if both:
+        raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
+    lazy = reports.lazy()
     if window is not None and event_time is not None:
-        lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias("window"))
-        keys.append("window")
-    parts = []
-    for name, mechanism in plan.oracles.items():
-        entries = histogram(
-            cs.by_name(name),
-            mechanism,
-            confidence=confidence,
-            simultaneous=simultaneous,
-            consistency=consistency,
-        ).alias("entry")
-        aggregates = [entries, pl.len().cast(pl.Int64).alias("n")]
-        grouped = lazy.group_by(keys).agg(aggregates).sort(keys) if keys else lazy.select(aggregates)
-        entry = grouped.explode("entry").unnest("entry").with_columns(pl.col("value").cast(pl.String))
-        parts.append(entry.select(pl.lit(name).alias("column"), *keys, *_NUMBERS, "n"))
-    tidy = pl.concat(parts)
-    return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+        lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias(_WINDOW))
+        keys.append(_WINDOW)
+    return lazy, keys
 
 
-_NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
+def _entries(lazy: pl.LazyFrame, keys: list[str], name: str, mechanism: Mechanism, how: Estimate[Any]) -> pl.LazyFrame:
+    """The estimate of a column, by keys and sorted by them: a row an entry."""
+    aggregates = [aggregate(cs.by_name(name), mechanism, how).alias("entry"), pl.len().cast(pl.Int64).alias("n")]
+    grouped = lazy.group_by(keys).agg(aggregates).sort(keys) if keys else lazy.select(aggregates)
+    if how.single:  # which has its own n
+        return grouped.drop("n").unnest("entry")
+    return grouped.explode("entry").unnest("entry").select(*keys, *how.schema(mechanism).names, "n")
+
+
+_WINDOW = "window_start"
 
 
 def explain(
@@ -257,11 +353,14 @@ def sink_parquet(
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:
-    """The plan in the metadata of a Parquet file of reports.
+    """The plan in the metadata of Parquet files of reports.
+
+    Args:
+        path: a file; a folder of them, or a pattern (``"out/*.parquet"``), whose files must all have one plan.
 
     Raises:
-        PlanError: there is none.
-        InputError: the file cannot be read as Parquet.
+        PlanError: a file has no plan, or two have different ones.
+        InputError: a file cannot be read as Parquet, or there is none.
 
     >>> import polars as pl, ldp_polars, tempfile
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -271,11 +370,26 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
+    if Path(path).is_dir():
+        files = sorted(map(str, Path(path).rglob("*.parquet")))
+    else:
+        files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
+    if not files and (Path(path).is_dir() or has_magic(str(path))):
+        raise InputError(f"there is no Parquet file in {str(path)!r}")
+    plans = {file: _plan_of(file) for file in files or [str(path)]}
+    [first, plan], *others = plans.items()
+    for file, other in others:
+        if other != plan:
+            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
+    return plan
+
+
+def _plan_of(file: str) -> PrivacyPlan:
     found = None
     with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # whatever the bytes lead it to
-        found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(path).items()}
+        found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}
     if found is None:
-        raise InputError(f"{str(path)!r} cannot be read as parquet: it is not there, corrupt, or of another format")
+        raise InputError(f"{file!r} cannot be read as parquet: it is not there, corrupt, or of another format")
     return PrivacyPlan.from_metadata(found)
 
 
@@ -299,5 +413,5 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
 
 def _plan(plan: PrivacyPlan) -> PrivacyPlan:
     if not isinstance(plan, PrivacyPlan):
-        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}")
+        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
     return plan

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import checking, estimates, frames, perturbing, tallying
+from ldp_polars import checking, estimating, frames, perturbing, tallying
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -45,6 +45,17 @@ class _FrameMethod(Generic[P]):
         return method
 
 
+class _FrameTables(Generic[P]):
+    """A `_Method` that makes several DataFrames of a DataFrame, and several LazyFrames of a LazyFrame."""
+
+    def __init__(self, function: Callable[Concatenate[pl.DataFrame, P], dict[str, pl.DataFrame]]) -> None:
+        self._function: Any = function
+
+    def __get__(self, namespace: _Namespace[Frame] | None, owner: type) -> Callable[P, dict[str, Frame]]:
+        method: Callable[P, dict[str, Frame]] = self._function.__get__(namespace and namespace._on, owner)
+        return method
+
+
 @pl.api.register_expr_namespace("ldp")
 class LdpExpr(_Namespace[pl.Expr]):
     """Local differential privacy on an expression, which is the ``expr`` of each method's documentation."""
@@ -57,20 +68,21 @@ class LdpExpr(_Namespace[pl.Expr]):
     merge = _Method(tallying.merge)
     suspicious = _Method(checking.suspicious)
 
-    histogram = _Method(estimates.histogram)
-    mean = _Method(estimates.mean)
-    distribution = _Method(estimates.distribution)
-    heavy_hitters = _Method(estimates.heavy_hitters)
+    histogram = _Method(estimating.histogram)
+    mean = _Method(estimating.mean)
+    distribution = _Method(estimating.distribution)
+    heavy_hitters = _Method(estimating.heavy_hitters)
 
-    estimate = _Method(estimates.estimate)
-    estimate_mean = _Method(estimates.estimate_mean)
-    estimate_distribution = _Method(estimates.estimate_distribution)
-    find_heavy_hitters = _Method(estimates.find_heavy_hitters)
+    estimate = _Method(estimating.estimate)
+    estimate_mean = _Method(estimating.estimate_mean)
+    estimate_distribution = _Method(estimating.estimate_distribution)
+    find_heavy_hitters = _Method(estimating.find_heavy_hitters)
 
 
 class _LdpFrame(_Namespace[Frame]):
     perturb = _FrameMethod(frames.perturb_frame)
     histograms = _FrameMethod(frames.histograms)
+    estimates = _FrameTables(frames.estimates)
     explain = _Method(frames.explain)
     sink_parquet = _Method(frames.sink_parquet)
 

@@ -104,7 +104,8 @@ def keyed_noise(
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:
             got = ", ".join(f"{name}={type(x).__name__}" for name, x in sorted(options.items()) if x is not None)
             raise ParameterError(
-                f"keyed noise takes key=, a Secret, and id=, whose value it is; and no seed or row_id; got {got}"
+                f"keyed noise takes key=, a Secret (Secret.from_file, from_env or from_hex reads one), and id=, whose "
+                f"value it is; and no seed or row_id; got {got}"
             )
         return KeyedNoise(key, column, tag), ids
     if seed is not None:

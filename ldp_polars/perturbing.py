@@ -20,6 +20,7 @@ from ldp_polars.columns import (
     check_mechanism,
     from_physical,
     physical,
+    polars_words,
     refuse_reports,
     spread,
     to_arrow,
@@ -270,6 +271,11 @@ class Perturb:
         name, n = values.name, len(index)
         refuse_reports({name: values.dtype})
         if self.constant and len(values) == 1:
+            if n == 0:
+                raise ParameterError(
+                    f"column {name!r}: a literal is perturbed once for each row of a frame, and there are no rows: "
+                    "pl.DataFrame({'x': [True]}).select(pl.col('x').ldp...) has one"
+                )
             values = values.new_from_index(0, n)
         if len(values) != n:
             raise ParameterError(
@@ -282,7 +288,9 @@ class Perturb:
         if masked:
             values, ids = values.filter(index.is_not_null()), ids.filter(index.is_not_null())
         randomness = None if self.noise is None else self.noise.randomness(ids, name)
-        reports = self.mechanism.perturb(to_arrow(values), randomness=randomness, packed=self.packed, column=name)
+        arrow = to_arrow(values)
+        with polars_words(values, arrow):
+            reports = self.mechanism.perturb(arrow, randomness=randomness, packed=self.packed, column=name)
         if len(reports) != len(values):  # Polars does not check this in every context
             raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = to_physical(name, reports, return_dtype)

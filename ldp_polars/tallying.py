@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ldp_core import Mechanism, MechanismMismatchError, Tally
 from ldp_core.exact.arrays import I64
-from ldp_polars.columns import as_expr, check_mechanism, of_typed, to_arrow, untyped
+from ldp_polars.columns import as_expr, check_mechanism, of_typed, polars_words, to_arrow, untyped
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
@@ -82,8 +82,10 @@ class _TallyReports:
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
         """Reports -> one tally."""
         [reports] = inputs
-        arrow = to_arrow(untyped(reports, self.mechanism))
-        return _series(reports.name, self.mechanism.tally(arrow, column=reports.name))
+        plain = untyped(reports, self.mechanism)
+        arrow = to_arrow(plain)
+        with polars_words(plain, arrow):
+            return _series(reports.name, self.mechanism.tally(arrow, column=reports.name))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
 from ldp_core import DtypeError, PlanError, PrivacyPlan
+from ldp_core.plans.plan import PLAN_WAYS
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -54,7 +55,7 @@ class WriteReports(beam.PTransform[Any, Any]):
     ) -> None:
         super().__init__()
         if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
+            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
         self._plan = plan
         names = plan.schema(schema, packed=packed)
         plain = pa.schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core.errors import DomainError, DtypeError, ParameterError, ReportError
+from ldp_core.errors import DomainError, DtypeError, LdpWarning, ParameterError, ReportError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, filled_indices, null_count
 from ldp_core.inputs.base import Inputs
@@ -58,6 +59,13 @@ class Domain(Declared, Inputs):
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
             raise DomainError(f"a domain is an ordered list of labels, got {type(labels).__name__}")
+        if _is_data(labels):
+            warnings.warn(
+                "a domain made of a column of data: its order may change, and it tells which values there are. Declare "
+                "the labels; if they are declared elsewhere, pass them as a list",
+                LdpWarning,
+                stacklevel=2,
+            )
         items = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
         kind = _kind(items)
         if unmatched not in ("error", "other", "none"):
@@ -295,6 +303,13 @@ class Domain(Declared, Inputs):
 
 def _rebuild(labels: tuple[Label, ...], unmatched: Unmatched) -> Domain:
     return Domain(labels, unmatched=unmatched)
+
+
+def _is_data(labels: object) -> bool:
+    """Whether these are a column's values: a Series of Polars or pandas, or numpy's text."""
+    if isinstance(labels, np.ndarray):
+        return labels.dtype.kind in "OUS"
+    return hasattr(labels, "__array__")
 
 
 def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:

@@ -33,6 +33,8 @@ from ldp_core.plans.sharing import Column
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
+PLAN_WAYS = "PrivacyPlan({name: mechanism}) makes a plan, PrivacyPlan.from_toml(path) reads one"
+"""Where plans come from, for who passes something else."""
 
 
 class PrivacyPlan(Declared):
@@ -69,7 +71,20 @@ class PrivacyPlan(Declared):
     drawn: DrawnColumns | None
     """The columns of which a record answers one; None if there are none."""
 
-    def __init__(self, columns: Mapping[str, Mechanism], *, keep: Iterable[str] = (), seed: int | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Mechanism],
+        *,
+        keep: Iterable[str] = (),
+        seed: int | None = None,
+        epsilon: None = None,
+    ) -> None:
+        if epsilon is not None:
+            raise PlanError(
+                "each mechanism of a plan has its own epsilon: PrivacyPlan.split(columns, epsilon=) divides one"
+            )
+        if not isinstance(columns, Mapping):
+            raise PlanError(f"a plan maps column names to mechanisms, got {type(columns).__name__}: {PLAN_WAYS}")
         if isinstance(keep, str) or not isinstance(keep, Iterable):
             raise PlanError(f"keep is a list of column names, got {type(keep).__name__}")
         columns, keep = dict(columns), tuple(keep)
@@ -78,9 +93,7 @@ class PrivacyPlan(Declared):
         if not columns:
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
-            if not isinstance(name, str) or not isinstance(mechanism, Mechanism):
-                got = f"a class, {mechanism.__name__}" if isinstance(mechanism, type) else type(mechanism).__name__
-                raise PlanError(f"a plan maps column names to mechanisms, got {got} for {name!r}")
+            _check_column(name, mechanism)
         both = sorted(columns.keys() & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
@@ -718,3 +731,13 @@ def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
     for again, who in ((planned, "the plan in the data's metadata"), (typed, "their type")):
         if again:
             raise MechanismMismatchError(f"columns {again} hold reports already, says {who}; do not perturb them again")
+
+
+def _check_column(name: object, mechanism: object) -> None:
+    """Raise `PlanError` unless these are a column's name and its mechanism."""
+    if not isinstance(name, str) or not isinstance(mechanism, Mechanism):
+        got = f"a class, {mechanism.__name__}" if isinstance(mechanism, type) else type(mechanism).__name__
+        raise PlanError(
+            f"a plan maps column names to mechanisms, got {got} for {name!r}; "
+            "PrivacyPlan.split(columns, epsilon=) makes mechanisms of lists of values"
+        )

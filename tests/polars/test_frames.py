@@ -236,7 +236,9 @@ def test_histograms_by_key_and_window(run):
     )
     tidy = run(df.ldp.perturb(plan), lambda f: f.ldp.histograms(plan, by="g", window="1d", event_time="t"))
     rows = (
-        tidy.filter(pl.col("value") == "b").select("g", pl.col("window").dt.day(), pl.col("count").round(), "n").rows()
+        tidy.filter(pl.col("value") == "b")
+        .select("g", pl.col("window_start").dt.day(), pl.col("count").round(), "n")
+        .rows()
     )
     assert rows == [(1, 1, 1, 2), (1, 5, 0, 1), (2, 1, 1, 2), (2, 9, 2, 2)]
 

@@ -58,7 +58,7 @@ def histogram(
     >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
     ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
     """
-    return _aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+    return aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
 
 
 def estimate(
@@ -114,7 +114,7 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return _aggregate(expr, mechanism, MeanEstimate(confidence))
+    return aggregate(expr, mechanism, MeanEstimate(confidence))
 
 
 def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float = 0.95) -> pl.Expr:
@@ -173,7 +173,7 @@ def distribution(
     >>> buckets["right"].to_list()[:2]
     [10.0, 20.0]
     """
-    return _aggregate(expr, mechanism, DistributionEstimate(confidence, buckets, method))
+    return aggregate(expr, mechanism, DistributionEstimate(confidence, buckets, method))
 
 
 def estimate_distribution(
@@ -236,7 +236,7 @@ def heavy_hitters(
     >>> df.select(ldp_polars.heavy_hitters("word", m, k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    return _aggregate(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+    return aggregate(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
 
 
 def find_heavy_hitters(
@@ -269,10 +269,10 @@ def find_heavy_hitters(
     return _of_tallies(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
 
 
-def _aggregate(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
+def aggregate(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
     """Aggregate reports to an estimate; without a mechanism, of typed reports, which carry theirs."""
     if mechanism is None:
-        return of_typed(expr, partial(_aggregate, estimate=estimate))
+        return of_typed(expr, partial(aggregate, estimate=estimate))
     return _of_tallies(tally(expr, mechanism), mechanism, estimate)
 
 
