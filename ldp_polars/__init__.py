@@ -19,12 +19,14 @@ from ldp_polars.estimating import (
 )
 from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, sink_parquet
 from ldp_polars.noise import NoiseOptions
+from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.tallying import merge, tally
 
 __all__ = [
     "NoiseOptions",
     "Report",
+    "bound",
     "distribution",
     "estimate",
     "estimate_distribution",

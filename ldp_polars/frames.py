@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from glob import glob, has_magic
@@ -20,7 +21,7 @@ from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
-from ldp_polars.columns import Report, as_typed, from_physical, refuse_reports, report_dtype
+from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
@@ -78,7 +79,7 @@ def perturb_frame(
     if plan.drawn is None:
         return frame.select(*reports, *kept)
     # The struct column is there before it is unnested: two fields of one expression would be of two draws.
-    structs = _unused(plan)
+    structs = unused(plan)
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
     drawn = perturb_drawn(plan.drawn, tuple(fields.values()), packed=packed, typed=typed, **noise)
     seeded = noise.get("seed") is not None
@@ -91,7 +92,7 @@ def perturb_frame(
     return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*columns, *kept)
 
 
-def _unused(names: Iterable[str]) -> str:
+def unused(names: Iterable[str]) -> str:
     """A word that none of ``names`` begins with."""
     taken = tuple(names)
     words = (f"reports_{number}_" for number in range(len(taken) + 1))
@@ -271,6 +272,7 @@ def explain(
     frame: pl.DataFrame | pl.LazyFrame,
     plan: PrivacyPlan,
     *,
+    id: pl.Expr | str | None = None,  # noqa: A002 (as of keyed noise)
     keyed: bool = False,
     total: float | None = None,
     delta: float | None = None,
@@ -280,6 +282,7 @@ def explain(
     Args:
         frame: of records or reports; a lazy one is run, to count its rows.
         plan: mechanisms by column.
+        id: whose record it is, to say what a person spends with as many records as there are of one.
         keyed: whether the noise is keyed, for what several reports of one person spend.
         total: see `PrivacyPlan.explain`.
         delta: see `PrivacyPlan.explain`.
@@ -297,8 +300,17 @@ def explain(
     one record (epsilon 1): odds between two values change at most 2.72-fold;
       of 2 equally likely values the right one is guessed at most 73.2 % of the time
     """
-    n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
-    return _plan(plan).explain(n, keyed=keyed, total=total, delta=delta)
+    how: dict[str, Any] = {"keyed": keyed, "total": total, "delta": delta}
+    if id is None:
+        n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
+        return _plan(plan).explain(n, **how)
+    each = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()["len"]
+    if not len(each):
+        return _plan(plan).explain(0, **how)
+    middle, most = (math.ceil(each.quantile(q, "higher") or 0) for q in (0.5, 1.0))
+    text = _plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
+    people = f"{len(each)} people; records of one person: {middle} in the middle, {most} at most"
+    return f"{people}\n{text}"
 
 
 def sink_parquet(

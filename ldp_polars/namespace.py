@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import checking, estimating, frames, perturbing, tallying
+from ldp_polars import checking, estimating, frames, persons, perturbing, tallying
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -80,6 +80,7 @@ class LdpExpr(_Namespace[pl.Expr]):
 
 
 class _LdpFrame(_Namespace[Frame]):
+    bound = _FrameMethod(persons.bound)
     perturb = _FrameMethod(frames.perturb_frame)
     histograms = _FrameMethod(frames.histograms)
     estimates = _FrameTables(frames.estimates)

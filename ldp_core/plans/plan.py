@@ -275,7 +275,15 @@ class PrivacyPlan(Declared):
             raise PlanError("a seeded plan promises nothing, also when shuffled: use the plan without its seed")
         return shuffled(self.columns, self.exact_epsilon, n, delta, rows=rows)
 
-    def explain(self, n: int, *, keyed: bool = False, total: float | None = None, delta: float | None = None) -> str:
+    def explain(
+        self,
+        n: int,
+        *,
+        reports: Iterable[int] = (1, 10, 100),
+        keyed: bool = False,
+        total: float | None = None,
+        delta: float | None = None,
+    ) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
 
         The error is the standard error of a value that one record in d holds, d being the number of values; a column
@@ -285,6 +293,7 @@ class PrivacyPlan(Declared):
 
         Args:
             n: number of reports, an integer.
+            reports: of one person: numbers for which to say what they spend together.
             keyed: whether the noise is keyed, for what several reports of one person spend.
             total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
             delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`.
@@ -313,11 +322,11 @@ class PrivacyPlan(Declared):
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         if self.seed is None:
             warnings += promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
-        return "\n".join(_lines(rows) + self._of_a_person(keyed) + warnings + self._seed_warning())
+        return "\n".join(_lines(rows) + self._of_a_person(reports, keyed) + warnings + self._seed_warning())
 
-    def _of_a_person(self, keyed: bool) -> list[str]:
+    def _of_a_person(self, reports: Iterable[int], keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""
-        counts = (1, 10, 100, None)
+        counts = (*(check_integer("reports", k, low=1) for k in reports), None)
         rows = [("reports of one person", *("any number" if k is None else f"{k}" for k in counts))]
         cases: list[tuple[str, int | None, ChangeTimes]] = [
             ("of values that never change", 0, "secret"),

@@ -26,7 +26,12 @@ X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
 
-ON_FRAMES = {name: PUBLIC[name] for name in ("perturb_frame", "histograms", "estimates", "explain", "sink_parquet")}
+FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "sink_parquet")
+
+
+ON_FRAMES = {
+    name: PUBLIC[name] for name in ("bound", "perturb_frame", "histograms", "estimates", "explain", "sink_parquet")
+}
 
 
 ELSEWHERE = {"read_plan"}  # of a file

@@ -1,0 +1,79 @@
+"""How many records of a person go on: bounded before they are perturbed, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ldp_core import InputError, Keyed, ParameterError, Secret
+from ldp_core.parameters import check_integer
+from ldp_polars.columns import as_expr
+from ldp_polars.frames import Frame, unused
+from ldp_polars.noise import ids_to_arrow
+
+
+def bound(
+    frame: Frame,
+    *,
+    id: pl.Expr | str,  # noqa: A002 (as of keyed noise)
+    records: int,
+    per: pl.Expr | str | Iterable[pl.Expr | str] = (),
+    key: Secret | None = None,
+) -> Frame:
+    """At most so many records of each person, others are dropped: before `perturb_frame`, never after it.
+
+    A record's epsilon becomes a promise for a person, ``plan.epsilon_of(records)`` for each ``per``. With
+    ``records=1`` there is one report a person.
+
+    Args:
+        frame: of raw records, eager or lazy. Of a lazy one all ids are held in memory at once.
+        id: whose record it is: integers, String or Binary, no nulls.
+        records: at least 1.
+        per: for each of what: a column or an expression, as ``pl.col("time").dt.truncate("1d")``, or several. Default:
+            in the whole frame.
+        key: None: the first records of each person, in the order of the rows. A `Secret`: a random choice, which is
+            the same each time for the same rows in the same order. What is kept never depends on other columns.
+
+    Returns:
+        The frame without the other rows; the order stays.
+
+    Raises:
+        ParameterError: bad arguments.
+        InputError: when run: null ids.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"user": ["ann", "bob", "ann", "ann"], "day": [1, 1, 1, 2]})
+    >>> df.ldp.bound(id="user", records=1, per="day").rows()
+    [('ann', 1), ('bob', 1), ('ann', 2)]
+    """
+    check_integer("records", records, low=1)
+    if not (key is None or isinstance(key, Secret)):
+        raise ParameterError(f"key must be a Secret (Secret.from_file reads one) or None, got {type(key).__name__}")
+    groups: list[pl.Expr | str] = [per] if isinstance(per, (str, pl.Expr)) else list(per)
+    whose = [as_expr(id), *map(as_expr, groups)]
+    order = unused(frame.collect_schema().names())  # a column: within `over`, Polars calls once a group
+    made = pl.map_batches([whose[0], pl.int_range(pl.len()).over(whose)], _Order(key), return_dtype=pl.UInt64)
+    numbered = frame.with_columns(made.alias(order))
+    return numbered.filter(pl.col(order).rank("ordinal").over(whose) <= records).drop(order)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What Polars calls back: in which order the records of a person are taken."""
+
+    key: Secret | None
+
+    def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
+        """(ids, number of the record among those of its person) -> a number."""
+        ids, numbers = inputs
+        if ids.null_count():
+            raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
+        if self.key is None:
+            return numbers.cast(pl.UInt64)
+        codes = numbers.to_numpy().astype(np.uint32)
+        noise = Keyed(self.key, ids_to_arrow(ids), column="").bind("bound", codes)
+        return pl.Series(ids.name, noise.words(len(codes), 0))
