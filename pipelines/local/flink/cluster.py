@@ -353,6 +353,7 @@ class FlinkCluster:
         if environment == "EXTERNAL":
             flags.append(f"--environment_config={self.pool}")
         if streaming:
+            # without the last one a source's watermark stands still after some checkpoint, and no window comes out
             flags += [
                 "--streaming",
                 f"--checkpointing_interval={round(checkpoint_every * 1000)}",
