@@ -120,7 +120,7 @@ class Sent(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.n} records, {self.lost} lost, {self.again} sent again, {self.different} of them different; "
+            f"{len(np.unique(self.words[:, 0]))} seen, {self.again} again, {self.different} of them different; "
             f"sent after {self.latency(0.5):.1f} s (median), {self.latency(0.99):.1f} s (99 %)"
         )
 
@@ -133,6 +133,14 @@ def report_rows(batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
     rows[:, 2] = batch.column("t").to_numpy().view(np.uint64)
     rows[:, 3] = np.full(batch.num_rows, time.time()).view(np.uint64)
     return rows
+
+
+def pane_rows(row: Any) -> npt.NDArray[np.uint64]:
+    """A row of an estimate, as a row for `Append`: window, pane and value in one number, and the estimated count."""
+    window = row.window_start.micros // 10**6
+    place = (window * 100 + row.pane_index) * 1000 + int(row.value)
+    times = np.array([row.window_end.micros / 1e6, time.time()]).view(np.uint64)
+    return np.array([[place, np.float64(row.count).view(np.uint64), *times]], np.uint64)
 
 
 def until(done: Callable[[], Any], seconds: float, what: str) -> Any:
@@ -175,6 +183,19 @@ class Job:
     def checkpoints(self) -> int:
         """How many have been completed."""
         return int(self._cluster.get(f"/jobs/{self.id}/checkpoints")["counts"]["completed"])
+
+    def wait_for_uncertain(self, rows: dict[Path, int]) -> None:
+        """Until each sink has seen so many rows since the last checkpoint: what a fault now makes the job repeat."""
+        done, seen, since = self.checkpoints, dict.fromkeys(rows, 0), dict.fromkeys(rows, 1 << 62)
+
+        def due() -> bool:
+            nonlocal done, seen, since
+            if (now := self.checkpoints) != done:
+                done, since = now, seen
+            seen = {path: len(Sent.read(path, 0).words) for path in rows}
+            return all(seen[path] >= since[path] + more for path, more in rows.items())
+
+        until(due, PATIENCE, "rows after a checkpoint")
 
     def kill_workers(self) -> float:
         """Kill all Python workers (SIGKILL); seconds until all tasks run again."""
