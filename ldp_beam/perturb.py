@@ -42,10 +42,11 @@ class Perturb(RecordsTransform):
         plan: which columns leave, and how.
         packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int) rather than
             as Booleans (``FixedSizeList<bool>``; a list of bool): what to store when they are long.
-        stabilize: end with ``beam.Reshuffle``. A runner may repeat a stage, and every repetition draws
-            new noise: without the Reshuffle, a consumer with side effects in the same stage (a write to a file
-            or a service) sees several reports of one record, and the record spends epsilon several
-            times. Leave it out only if all that follows before the next shuffle is an aggregation, or with a key.
+        stabilize: end with ``beam.Reshuffle``, and on Flink wait for the checkpoint that has the reports. A runner may
+            repeat a stage, and every repetition draws new noise: without it, a consumer with side effects in the same
+            stage (a write to a file or a service) sees several reports of one record, and the record spends epsilon
+            several times. Leave it out only if all that follows before the next shuffle is an aggregation, or with
+            ``record``, or ``key`` and ``id``. See ``docs/guarantees.md`` for what holds on which runner.
         key: for keyed noise, with ``id`` or ``record``: a `Secret`, which then travels with the job, or a function that
             gets it on the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret,
             mechanism, column name, id and value: the same after every replay, on every runner, and in Polars.

@@ -124,15 +124,18 @@ class _Keyed(_YamlTransform):
             ``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.
         id: the column that says whose row it is.
         record: instead of ``id``, and with or without ``key``: the column that tells the rows apart; see `Perturb`.
+        stabilize: see `Perturb`.
     """
 
     key: Config | None = None
     id: str | None = None
     record: str | None = None
+    stabilize: bool = True
 
     @override
     def arguments(self) -> dict[str, Any]:
-        return {**super().arguments(), "key": read_key(self.key), "id": self.id, "record": self.record}
+        noise = {"key": read_key(self.key), "id": self.id, "record": self.record}
+        return {**super().arguments(), **noise, "stabilize": read_flag("stabilize", self.stabilize)}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -147,7 +150,6 @@ class LdpPerturb(_Keyed):
         plan: the path of a plan in TOML, on any file system that Beam knows; or the plan itself, as
             ``{keep: [...], columns: {NAME: {mechanism: ..., epsilon: ..., domain: [...]}}}``.
         packed: bit vectors as words rather than as Booleans.
-        stabilize: see `Perturb`.
 
     Raises:
         PlanError: the plan cannot be read, is none, or names columns that the rows do not have.
@@ -166,13 +168,11 @@ class LdpPerturb(_Keyed):
 
     plan: str | Config
     packed: bool = False
-    stabilize: bool = True
 
     @override
     def arguments(self) -> dict[str, Any]:
         self._plan = read_plan(self.plan)
-        flags = {name: read_flag(name, getattr(self, name)) for name in ("packed", "stabilize")}
-        return {**super().arguments(), "plan": self._plan, **flags}
+        return {**super().arguments(), "plan": self._plan, "packed": read_flag("packed", self.packed)}
 
     @override
     def expand(self, pcoll: Any) -> Any:

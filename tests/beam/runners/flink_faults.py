@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
 from ldp_beam.io import encode
+from ldp_core import LdpError
 from pipelines.local.flink import FlinkCluster
 
 MESSAGE = 100  # records
@@ -144,12 +146,14 @@ def pane_rows(row: Any) -> npt.NDArray[np.uint64]:
 
 
 def until(done: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Wait for what other processes do."""
+    """Wait for what other processes do. (A JobManager may be too busy to answer.)"""
     deadline = time.monotonic() + seconds
-    while not (found := done()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+    while time.monotonic() < deadline:
+        with suppress(LdpError):
+            if found := done():
+                return found
         time.sleep(0.1)
-    return found
+    raise AssertionError(f"{what}: not within {seconds:g} s")
 
 
 class Job:
@@ -161,7 +165,7 @@ class Job:
 
     def __init__(self, cluster: FlinkCluster, build: Callable[[beam.Pipeline], Any], flags: list[str]) -> None:
         self._cluster = cluster
-        before = {job["jid"] for job in self._jobs()}
+        before = until(lambda: ({job["jid"] for job in self._jobs()},), PATIENCE, "the cluster's jobs")[0]
         pipeline = beam.Pipeline(options=PipelineOptions(flags))
         build(pipeline)
         self._result = pipeline.run()
@@ -186,12 +190,12 @@ class Job:
 
     def wait_for_uncertain(self, rows: dict[Path, int]) -> None:
         """Until each sink has seen so many rows since the last checkpoint: what a fault now makes the job repeat."""
-        done, seen, since = self.checkpoints, dict.fromkeys(rows, 0), dict.fromkeys(rows, 1 << 62)
+        done, seen, since = -1, dict.fromkeys(rows, 0), dict.fromkeys(rows, 1 << 62)
 
         def due() -> bool:
             nonlocal done, seen, since
             if (now := self.checkpoints) != done:
-                done, since = now, seen
+                done, since = now, since if done < 0 else seen
             seen = {path: len(Sent.read(path, 0).words) for path in rows}
             return all(seen[path] >= since[path] + more for path, more in rows.items())
 
@@ -213,6 +217,6 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cluster.get(f"/jobs/{self.id}?mode=cancel", "PATCH")
+        until(lambda: [self._cluster.get(f"/jobs/{self.id}?mode=cancel", "PATCH")], PATIENCE, "the job is cancelled")
         ended = ("CANCELED", "FAILED", "FINISHED")
         until(lambda: {job["jid"]: job["state"] for job in self._jobs()}[self.id] in ended, PATIENCE, "the job ends")
