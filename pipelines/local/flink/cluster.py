@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -57,6 +58,19 @@ restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
 restart-strategy.fixed-delay.delay: 1 s
 """
+# with these a JobManager that is started again takes up the jobs of the one before
+_HIGH_AVAILABILITY = """\
+high-availability.type: zookeeper
+high-availability.zookeeper.quorum: {host}:{zookeeper}
+high-availability.cluster-id: /{token}
+high-availability.storageDir: {folder}/high-availability
+high-availability.jobmanager.port: {rpc}
+"""
+_ZOOKEEPER_CONFIG = """\
+clientPort={zookeeper}
+clientPortAddress={host}
+dataDir={folder}/tmp/zookeeper
+"""
 _TASK_MANAGER_MEMORY = ["-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:MaxMetaspaceSize=256m"]
 _LOGGING = """\
 rootLogger.level = INFO
@@ -76,6 +90,7 @@ _JAVA_OPTIONS = [
     "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
 ]
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+_ZOOKEEPER = "org.apache.flink.runtime.zookeeper.FlinkZooKeeperQuorumPeer"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
@@ -91,6 +106,8 @@ class FlinkCluster:
         task_managers: how many, of one slot each.
         checkpoints: folder for checkpoints; by default one within `directory`, which `stop` removes.
         settings: more of Flink's configuration, or in place of what stands here.
+        high_availability: whether a JobManager that ended and was restarted (`restart`) takes up its jobs, from their
+            last checkpoints. Takes one process more, ``zookeeper``. Without it the jobs of a JobManager end with it.
         timeout: seconds to wait for the processes.
 
     Attributes:
@@ -112,6 +129,7 @@ class FlinkCluster:
         task_managers: int = 2,
         checkpoints: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str] | None = None,
+        high_availability: bool = False,
         timeout: float = 60.0,
     ) -> None:
         if task_managers < 1:
@@ -122,6 +140,7 @@ class FlinkCluster:
         self.task_managers = task_managers
         self.checkpoints = Path(checkpoints or self.directory / "checkpoints").absolute()
         self.settings = dict(settings or {})
+        self.high_availability = high_availability
         self.timeout = timeout
         self._load()
 
@@ -134,8 +153,14 @@ class FlinkCluster:
 
     def _load(self) -> None:
         state: dict[str, Any] = {}
-        with suppress(FileNotFoundError):
-            state = json.loads((self.directory / _STATE).read_text())
+        with suppress(FileNotFoundError, NotADirectoryError):  # `start` says so
+            try:
+                state = json.loads((self.directory / _STATE).read_text())
+            except ValueError:
+                file = self.directory / _STATE
+                raise InputError(
+                    f"{file} is damaged; end the processes whose logs are beside it, and remove it"
+                ) from None
         self.rest: str = state.get("rest", "")
         self.pool: str = state.get("pool", "")
         self.job_server: str = state.get("job_server", "")
@@ -160,8 +185,8 @@ class FlinkCluster:
             raise LdpError(f"a cluster runs already in {self.directory}")
         java = program("java")
         jars, jar = flink_jars(), job_server_jar()
+        self._configure(java, jars, jar)
         try:
-            self._configure(java, jars, jar)
             for name in self._commands:
                 self._spawn(name)
             self._wait(self._ready, f"{self.task_managers} TaskManagers")
@@ -175,29 +200,38 @@ class FlinkCluster:
             _writable(folder)
         for old in self.directory.glob("*.log"):
             old.unlink()
-        rest, rpc, pool, jobs, artifacts, expansion = free_ports(6)
-        text = _CONFIG.format(
-            host=HOST,
-            rest=rest,
-            rpc=rpc,
-            slots=self.task_managers,
-            folder=self.directory,
-            checkpoints=self.checkpoints.as_uri(),
-        )
-        ours = dict(line.split(": ", 1) for line in text.splitlines())
-        (conf / "config.yaml").write_text("".join(f"{k}: {v}\n" for k, v in (ours | self.settings).items()))
+        rest, rpc, zookeeper, pool, jobs, artifacts, expansion = free_ports(7)
+        self._token = uuid.uuid4().hex
+        values = {
+            "host": HOST,
+            "rest": rest,
+            "rpc": rpc,
+            "zookeeper": zookeeper,
+            "slots": self.task_managers,
+            "folder": self.directory,
+            "checkpoints": self.checkpoints.as_uri(),
+            "token": self._token,
+        }
+        text = (_CONFIG + (_HIGH_AVAILABILITY if self.high_availability else "")).format(**values)
+        ours = dict(line.split(": ", 1) for line in text.splitlines()) | self.settings
+        (conf / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in ours.items()))
+        (conf / "zoo.cfg").write_text(_ZOOKEEPER_CONFIG.format(**values))
         (conf / "log4j2.properties").write_text(_LOGGING)
         self.rest = f"{HOST}:{rest}"
         self.pool = f"{HOST}:{pool}"
         self.job_server = f"{HOST}:{jobs}"
         self.processes = {}
-        self._token = uuid.uuid4().hex
         mine = f"-Dldp.cluster={self._token}"
         logging = f"-Dlog4j.configurationFile={(conf / 'log4j2.properties').as_uri()}"
         classpath = os.pathsep.join([str(jars / "*"), str(job_server)])
         jvm = [java, mine, logging, *_JAVA_OPTIONS, "-cp", classpath]
         place = ["--configDir", str(conf)]
-        self._commands = {"jobmanager": [*jvm, "-Xmx512m", _JOB_MANAGER, *place]}
+        self._commands = {}
+        if self.high_availability:
+            no_pages = "-Dzookeeper.admin.enableServer=false"
+            self._commands["zookeeper"] = [*jvm, "-Xmx64m", no_pages, _ZOOKEEPER]
+            self._commands["zookeeper"] += ["--zkConfigFile", str(conf / "zoo.cfg"), "--peerId", "1"]
+        self._commands["jobmanager"] = [*jvm, "-Xmx512m", _JOB_MANAGER, *place]
         for number in range(1, self.task_managers + 1):
             name = f"taskmanager-{number}"
             myself = ["-D", f"taskmanager.resource-id={name}"]
@@ -275,10 +309,20 @@ class FlinkCluster:
         Raises:
             LdpError: it does not answer, or says no.
         """
+        connection = http.client.HTTPConnection(self.rest or HOST, timeout=10.0)
         try:
-            return _get_json(self.rest, path, method)
+            connection.request(method, path)
+            response = connection.getresponse()
+            status, text = response.status, response.read()
+            answer: dict[str, Any] = json.loads(text or "{}")
         except (OSError, http.client.HTTPException, ValueError):
-            raise LdpError(f"no Flink answers at {self.rest or 'any address'}") from None
+            raise LdpError(f"no Flink answers at {self.rest or 'any address'}; `status` says what runs") from None
+        finally:
+            connection.close()
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            said = str(answer.get("errors", [""])[0]).splitlines()[:1]
+            raise LdpError(f"Flink answers {status} to {method} {path}: {''.join(said)}")
+        return answer
 
     def pipeline_flags(
         self,
@@ -330,10 +374,16 @@ class FlinkCluster:
         while not ready():
             dead = [name for name, alive in self.running().items() if not alive]
             if dead:
-                raise LdpError(f"{dead[0]} ended; its log is {self.log(dead[0])}")
+                raise LdpError(f"{dead[0]} ended{self._why(dead[0])}; its log is {self.log(dead[0])}")
             if time.monotonic() > deadline:
                 raise LdpError(f"no {what} within {self.timeout:g} s; the logs are in {self.directory}")
             time.sleep(0.2)
+
+    def _why(self, name: str) -> str:
+        said = self.log(name).read_text(errors="replace")
+        if re.search("Address already in use|BindException|Failed to bind|any port in port range", said):
+            return ", since another program has taken its port in the meantime: start again"
+        return ""
 
     def stop(self) -> None:
         """Stop all processes and wait until they have gone; a cluster that is not there is no error."""
@@ -345,7 +395,7 @@ class FlinkCluster:
             while (self._alive() or self.workers()) and time.monotonic() < deadline:
                 time.sleep(0.05)
         (self.directory / _STATE).unlink(missing_ok=True)
-        for folder in ("tmp", "checkpoints"):  # records that Flink spilled or kept may be in there
+        for folder in ("tmp", "checkpoints", "high-availability"):  # records that Flink spilled or kept may be in there
             shutil.rmtree(self.directory / folder, ignore_errors=True)
         self._load()
 
@@ -380,19 +430,6 @@ def listens(address: str) -> bool:
     with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
         return True
     return False
-
-
-def _get_json(address: str, path: str, method: str) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(address, timeout=5.0)
-    try:
-        connection.request(method, path)
-        response = connection.getresponse()
-        answer: dict[str, Any] = json.loads(response.read())
-        if response.status >= http.HTTPStatus.BAD_REQUEST:  # as long as the JobManager is coming up
-            raise http.client.HTTPException(str(response.status))
-        return answer
-    finally:
-        connection.close()
 
 
 def _is_ours(pid: int, token: str) -> bool:

@@ -6,6 +6,7 @@ run by Python workers behind gRPC. Those that start with ``flink`` need Beam's j
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import shutil
@@ -17,10 +18,12 @@ import time
 import zipfile
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
+from pipelines.local.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
 from pipelines.local.flink.__main__ import main
 from pipelines.local.flink.cluster import free_ports, listens
 
@@ -106,7 +109,7 @@ def test_the_telemetry_job_counts_every_record_and_estimates_within_sampling_err
 
 
 @pytest.mark.flink
-def test_all_task_managers_are_there_and_only_this_machine_reaches_them(flink_cluster):
+def test_all_task_managers_are_there(flink_cluster):
     cluster = flink_cluster
     overview = cluster.get("/overview")
     assert (overview["taskmanagers"], overview["slots-total"]) == (2, 2)
@@ -114,10 +117,35 @@ def test_all_task_managers_are_there_and_only_this_machine_reaches_them(flink_cl
     assert list(cluster.running().items()) == [
         (name, True) for name in ("jobmanager", "taskmanager-1", "taskmanager-2", "job-server", "worker-pool")
     ]
-    if sys.platform == "linux":  # where 127.0.0.2 is this machine too, and another address than 127.0.0.1
-        for address in (cluster.rest, cluster.pool):
-            assert listens(address)
-            assert not listens(f"127.0.0.2:{address.rpartition(':')[2]}")
+
+
+@pytest.mark.flink
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_only_this_machine_reaches_what_listens_also_while_a_job_runs(flink_cluster):
+    with beam.Pipeline(options=PipelineOptions(flink_cluster.pipeline_flags("EXTERNAL"))) as pipeline:
+        _ = pipeline | beam.Create([1]) | beam.Map(str)
+    workers = flink_cluster.workers()  # they are kept for a minute
+    assert workers
+    found = {name: listening(pid) for name, pid in (flink_cluster.processes | workers).items()}
+    assert all(found[name] for name in flink_cluster.processes)
+    assert {ip for ips in found.values() for ip in ips} == {"127.0.0.1"}
+    with socket.create_server(("0.0.0.0", 0)):  # the twin
+        assert listening(os.getpid()) == ["0.0.0.0"]
+
+
+def listening(pid):
+    """The addresses at which a process takes TCP connections, as Linux tells them."""
+    mine = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists() or link.is_symlink()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in mine:
+                words = bytes.fromhex(local.partition(":")[0])
+                packed = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                address = ipaddress.ip_address(packed)
+                found.append(str(getattr(address, "ipv4_mapped", None) or address))
+    return found
 
 
 @pytest.mark.flink
@@ -131,24 +159,24 @@ def test_a_directory_has_one_cluster(flink_cluster):
 def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
     need_flink()
     where = ["--dir", str(tmp_path)]
-    assert main(["status", *where]) == 1
+    assert main([*where, "status"]) == 1
     try:
-        assert main(["up", *where]) == 0
-        assert main(["status", *where]) == 0
+        assert main([*where, "up"]) == 0
+        assert main([*where, "status"]) == 0
         seen = FlinkCluster(tmp_path)
         assert f"http://{seen.rest}" in capsys.readouterr().out
         seen.kill("taskmanager-2")
         until(lambda: seen.get("/overview")["taskmanagers"] == 1)
-        assert main(["status", *where]) == 1
+        assert main([*where, "status"]) == 1
         assert [name for name, alive in seen.running().items() if not alive] == ["taskmanager-2"]
         seen.restart("taskmanager-2")
         until(lambda: seen.get("/overview")["taskmanagers"] == 2)
-        assert main(["status", *where]) == 0
+        assert main([*where, "status"]) == 0
     finally:
-        assert main(["down", *where]) == 0
+        assert main([*where, "down"]) == 0
     assert not any(seen.running().values())
     assert not listens(seen.rest)
-    assert main(["down", *where]) == 0, "nothing there is no error"
+    assert main([*where, "down"]) == 0, "nothing there is no error"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
@@ -199,6 +227,82 @@ def test_a_job_server_that_is_not_there_or_of_another_flink_is_refused(tmp_path,
     jar = jar_for(VERSIONS["flink.version"], tmp_path)
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar))
     assert job_server_jar() == jar
+
+
+def put_on_path(folder, monkeypatch, **programs):
+    """These shell scripts are all that is on the PATH."""
+    for name, lines in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_build_without_maven_or_without_network_says_so_and_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(recipe.JOB_SERVER_JAR, raising=False)
+    put_on_path(tmp_path, monkeypatch, java="exit 0")
+    with pytest.raises(InputError, match=r"'mvn' is not on the PATH.*install Maven"):
+        flink_jars()
+    offline = "[ERROR] Cannot access central in offline mode"
+    put_on_path(tmp_path, monkeypatch, java="exit 0", mvn=f"echo '{offline}'; exit 1")
+    for build in (flink_jars, job_server_jar):
+        with pytest.raises(InputError, match=r"needs a JDK, and Maven Central .*Cannot access central in offline mode"):
+            build()
+    [folder] = recipe.cache_directory().iterdir()
+    assert list(folder.iterdir()) == []
+    (tmp_path / "cache" / "ldp-telemetry" / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache" / "ldp-telemetry" / "file"))
+    with pytest.raises(InputError, match=r"cannot write to .*: Not a directory; XDG_CACHE_HOME names another"):
+        flink_jars()
+
+
+@pytest.mark.parametrize("said", ["java.net.BindException: Address already in use", "something else"])
+def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+    put_on_path(tmp_path, monkeypatch, java=f"echo {said}; exit 1")
+    cluster = FlinkCluster(tmp_path / "cluster")
+    taken = "jobmanager ended, since another program has taken its port in the meantime: start again"
+    with pytest.raises(LdpError, match=taken if "use" in said else "jobmanager ended; its log is"):
+        cluster.start()
+    assert (cluster.running(), cluster.workers(), cluster.rest) == ({}, {}, "")
+
+
+@pytest.mark.flink
+def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monkeypatch):
+    need_flink()
+    mine, started = subprocess.Popen, []
+    monkeypatch.setattr("subprocess.Popen", lambda *a, **k: started.append(mine(*a, **k)) or started[-1])
+    cluster = FlinkCluster(tmp_path, timeout=0.1)
+    with pytest.raises(LdpError, match=r"no 2 TaskManagers within 0\.1 s; the logs are in"):
+        cluster.start()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [other.getsockname()[1], *free_ports(6)]  # the first is that of the pages
+        monkeypatch.setattr("pipelines.local.flink.cluster.free_ports", lambda count: ports[:count])
+        with pytest.raises(LdpError, match=r"jobmanager ended, since another program has taken its port"):
+            FlinkCluster(tmp_path).start()
+    assert len(started) == 2 * 5
+    until(lambda: all(process.poll() is not None for process in started))
+
+
+@pytest.mark.parametrize("what", ["checkpoints", "directory"])
+def test_a_folder_that_cannot_be_written(what, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+    put_on_path(tmp_path, monkeypatch, java="exit 1")
+    (tmp_path / "file").touch()
+    folders = {"directory": tmp_path / "cluster", what: tmp_path / "file" / "within"}
+    with pytest.raises(InputError, match=r"cannot write to .*file/within.*: Not a directory; name another folder"):
+        FlinkCluster(**folders).start()
+
+
+def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
+    for words, remedy in [(["-m", "x"], "`up` starts one"), ([], "submit needs what to run")]:
+        assert main(["--dir", str(tmp_path), "submit", *words]) == 2
+        assert remedy in capsys.readouterr().err
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(InputError, match=r"cluster\.json is damaged"):
+        FlinkCluster(tmp_path)
 
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
