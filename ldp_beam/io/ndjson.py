@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import BinaryIO
 
 import numpy as np
@@ -43,9 +44,9 @@ def parse_numbered(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.R
     """`parse_lines`, and between its results of which line each record is: int64[n], from 0, counting all lines."""
     stripped = [line.strip() for line in lines]
     # pyarrow.json (25.0) ends the whole process with a segmentation fault where a bare null is the first record
-    at = [i for i, line in enumerate(stripped) if line.startswith(b"{") and line.endswith(b"}")]
-    batches, good = _parsed(stripped if len(at) == len(stripped) else [stripped[i] for i in at], schema)
-    numbers = np.array(at, np.int64)[good]
+    objects = [line.startswith(b"{") and line.endswith(b"}") for line in stripped]
+    batches, good = _parsed(stripped if all(objects) else list(compress(stripped, objects)), schema)
+    numbers = np.flatnonzero(objects)[good]
     return batches, numbers, sum(map(bool, stripped)) - len(numbers)
 
 

@@ -42,7 +42,7 @@ def broker():
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     need_flink()
-    with FlinkCluster(tmp_path_factory.mktemp("flink")) as running:
+    with FlinkCluster(tmp_path_factory.mktemp("flink"), timeout=PATIENCE) as running:
         yield running
 
 
