@@ -26,6 +26,9 @@ from ldp_core.limits import DEFAULT, Limits, check_row_groups
 from ldp_core.plans.plan import METADATA_KEY
 
 BATCH_ROWS = 1 << 16
+
+_Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
+"""Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
@@ -54,25 +57,18 @@ def _read_file(
     readable = True
     try:
         with FileSystems.open(path) as stream:
-            if form != "parquet" and schema is None:
-                readable = False
+            found: Iterable[_Found] = ()
+            if form == "parquet":
+                found = _parquet(stream, schema, limits)
+            elif schema is not None:
+                found = _ndjson(stream, schema, limits) if form == "ndjson" else _csv(stream, schema)
             else:
-                found = (
-                    _parquet(stream, schema, limits)
-                    if form == "parquet"
-                    else _ndjson(stream, schema, limits)
-                    if form == "ndjson"
-                    else _csv(stream, schema)
-                )
-                yield from _positioned(found, path, position)
+                readable = False
+            yield from _positioned(found, path, position)
     except Exception:  # Arrow's, which quote the file, and each decompressor's own
         readable = False
     if not readable:
         yield DeadLetter("", UNREADABLE, 1)
-
-
-_Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
-"""Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
 
 
 def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Iterator[pa.RecordBatch | DeadLetter]:
