@@ -21,7 +21,7 @@ from ..io.kafka_broker import KafkaBroker, NoBrokerError
 from .conftest import need_flink
 from .flink_faults import PATIENCE, Append, Job, Live, Sent, pane_rows, report_rows, until
 
-pytestmark = [pytest.mark.flink, pytest.mark.kafka]
+pytestmark = pytest.mark.flink
 
 # 64 bits: that two draws of a record agree has probability below 1e-11
 VALUES = 64
