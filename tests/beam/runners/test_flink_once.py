@@ -19,6 +19,8 @@ from pipelines.local.flink import FlinkCluster
 
 from ..io.kafka_broker import KafkaBroker, NoBrokerError
 from .conftest import need_flink
+
+pytest.importorskip("confluent_kafka")
 from .flink_faults import PATIENCE, Append, Job, Live, Sent, pane_rows, report_rows, until
 
 pytestmark = pytest.mark.flink
