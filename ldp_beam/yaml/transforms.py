@@ -123,14 +123,19 @@ class _Keyed(_YamlTransform):
         key: for keyed noise, with ``id``: where the worker gets the secret: ``{env: NAME}``, ``{file: PATH}``, or
             ``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.
         id: the column that says whose row it is.
+        record: instead of ``id``, and with or without ``key``: the column that tells the rows apart; see `Perturb`.
+        stabilize: see `Perturb`.
     """
 
     key: Config | None = None
     id: str | None = None
+    record: str | None = None
+    stabilize: bool = True
 
     @override
     def arguments(self) -> dict[str, Any]:
-        return {**super().arguments(), "key": read_key(self.key), "id": self.id}
+        noise = {"key": read_key(self.key), "id": self.id, "record": self.record}
+        return {**super().arguments(), **noise, "stabilize": read_flag("stabilize", self.stabilize)}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -145,7 +150,6 @@ class LdpPerturb(_Keyed):
         plan: the path of a plan in TOML, on any file system that Beam knows; or the plan itself, as
             ``{keep: [...], columns: {NAME: {mechanism: ..., epsilon: ..., domain: [...]}}}``.
         packed: bit vectors as words rather than as Booleans.
-        stabilize: see `Perturb`.
 
     Raises:
         PlanError: the plan cannot be read, is none, or names columns that the rows do not have.
@@ -164,13 +168,11 @@ class LdpPerturb(_Keyed):
 
     plan: str | Config
     packed: bool = False
-    stabilize: bool = True
 
     @override
     def arguments(self) -> dict[str, Any]:
         self._plan = read_plan(self.plan)
-        flags = {name: read_flag(name, getattr(self, name)) for name in ("packed", "stabilize")}
-        return {**super().arguments(), "plan": self._plan, **flags}
+        return {**super().arguments(), "plan": self._plan, "packed": read_flag("packed", self.packed)}
 
     @override
     def expand(self, pcoll: Any) -> Any:
@@ -179,7 +181,7 @@ class LdpPerturb(_Keyed):
         fields = _rows.fields_of(pcoll)
         if fields is not None:
             self._plan.check_columns(fields)
-            _rows.check_there([self.id], fields)
+            _rows.check_there([self.id, self.record], fields)
             for name, mechanism in columns.items():
                 _rows.check_type(name, mechanism, fields)
         elif self._plan.keep and not _rows.is_arrow(pcoll):
@@ -249,7 +251,7 @@ class _Estimate(_YamlTransform):
     @override
     def expand(self, pcoll: Any) -> Any:
         private = isinstance(self, _Keyed)
-        names = [self.column, *self._by, self.event_time, *([self.id] if isinstance(self, _Keyed) else [])]
+        names = [self.column, *self._by, self.event_time, *([self.id, self.record] if isinstance(self, _Keyed) else [])]
         fields = _rows.fields_of(pcoll)
         if fields is not None:
             _rows.check_there(names, fields)
