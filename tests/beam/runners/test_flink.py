@@ -14,14 +14,17 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local import flink
-from pipelines.local.flink import FlinkCluster
+from pipelines.local.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
+from pipelines.local.flink.__main__ import main
+from pipelines.local.flink.cluster import free_ports, listens
 
+from .conftest import need_flink
 from .flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
 
 FLINK = ["flink-local", "flink-loopback", "flink-external"]
@@ -37,13 +40,14 @@ def events(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool(tmp_path_factory):
     """A worker pool without a cluster."""
-    [port] = flink._free_ports(1)
+    [port] = free_ports(1)
     command = [sys.executable, "-m", "pipelines.local.flink", "worker-pool", "--port", str(port), "--cluster", "none"]
-    with subprocess.Popen(command, start_new_session=True) as process:
+    logs = ["--logs", str(tmp_path_factory.mktemp("pool"))]
+    with subprocess.Popen([*command, *logs], start_new_session=True) as process:
         try:
-            until(lambda: process.poll() is not None or flink._listens(f"127.0.0.1:{port}"))
+            until(lambda: process.poll() is not None or listens(f"127.0.0.1:{port}"))
             assert process.poll() is None
             yield f"127.0.0.1:{port}"
         finally:
@@ -58,23 +62,6 @@ def until(done, seconds=60.0):
         time.sleep(0.05)
 
 
-def need_flink():
-    """Skip where Java or Flink itself cannot be had."""
-    try:
-        flink._program("java")
-        flink.flink_jars()
-    except InputError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """Flink with two TaskManagers and a worker pool."""
-    need_flink()
-    with FlinkCluster(tmp_path_factory.mktemp("cluster"), worker_pool=True) as running:
-        yield running
-
-
 @pytest.fixture
 def engine(request):
     """Name of an engine -> the options of a pipeline that runs there."""
@@ -84,21 +71,12 @@ def engine(request):
     if name == "job-service-external":
         address = request.getfixturevalue("pool")
         return [*JOB_SERVICE, "--environment_type=EXTERNAL", f"--environment_config={address}"]
-    if shutil.which("java") is None:
-        pytest.skip("java is not on the PATH")
-    try:
-        jar = flink.job_server_jar()
-    except InputError as error:
-        pytest.skip(str(error))
     if name == "flink-local":
-        return [
-            "--runner=FlinkRunner",
-            "--flink_version=1.20",
-            "--flink_master=[local]",
-            f"--flink_job_server_jar={jar}",
-        ]
+        need_flink()
+        jar = f"--flink_job_server_jar={job_server_jar()}"
+        return ["--runner=FlinkRunner", f"--flink_version={VERSIONS['flink.minor']}", "--flink_master=[local]", jar]
     environment = name.removeprefix("flink-").upper()
-    return request.getfixturevalue("cluster").pipeline_flags(environment)
+    return request.getfixturevalue("flink_cluster").pipeline_flags(environment)
 
 
 @pytest.mark.parametrize("engine", ["job-service-loopback", SLOW[1], *ON_FLINK], indirect=True)
@@ -128,60 +106,71 @@ def test_the_telemetry_job_counts_every_record_and_estimates_within_sampling_err
 
 
 @pytest.mark.flink
-def test_all_task_managers_are_there_and_only_this_machine_reaches_them(cluster):
-    overview = cluster.overview()
+def test_all_task_managers_are_there_and_only_this_machine_reaches_them(flink_cluster):
+    cluster = flink_cluster
+    overview = cluster.get("/overview")
     assert (overview["taskmanagers"], overview["slots-total"]) == (2, 2)
-    assert overview["flink-version"] == flink.FLINK_VERSION
+    assert overview["flink-version"] == VERSIONS["flink.version"]
     assert list(cluster.running().items()) == [
-        (name, True) for name in ("jobmanager", "taskmanager-1", "taskmanager-2", "worker-pool")
+        (name, True) for name in ("jobmanager", "taskmanager-1", "taskmanager-2", "job-server", "worker-pool")
     ]
     if sys.platform == "linux":  # where 127.0.0.2 is this machine too, and another address than 127.0.0.1
         for address in (cluster.rest, cluster.pool):
-            assert flink._listens(address)
-            assert not flink._listens(f"127.0.0.2:{address.rpartition(':')[2]}")
+            assert listens(address)
+            assert not listens(f"127.0.0.2:{address.rpartition(':')[2]}")
 
 
 @pytest.mark.flink
-def test_a_directory_has_one_cluster(cluster):
+def test_a_directory_has_one_cluster(flink_cluster):
     with pytest.raises(LdpError, match="runs already"):
-        FlinkCluster(cluster.directory).start()
-    assert all(cluster.running().values())
+        FlinkCluster(flink_cluster.directory).start()
+    assert all(flink_cluster.running().values())
 
 
 @pytest.mark.flink
 def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
     need_flink()
     where = ["--dir", str(tmp_path)]
-    assert flink.main(["status", *where]) == 1
+    assert main(["status", *where]) == 1
     try:
-        assert flink.main(["up", *where]) == 0
-        assert flink.main(["status", *where]) == 0
+        assert main(["up", *where]) == 0
+        assert main(["status", *where]) == 0
         seen = FlinkCluster(tmp_path)
         assert f"http://{seen.rest}" in capsys.readouterr().out
-        with pytest.raises(ParameterError):
-            seen.pipeline_flags("EXTERNAL")
-        os.kill(seen.processes["taskmanager-2"], signal.SIGKILL)
-        until(lambda: seen.overview()["taskmanagers"] == 1)
-        assert flink.main(["status", *where]) == 1
+        seen.kill("taskmanager-2")
+        until(lambda: seen.get("/overview")["taskmanagers"] == 1)
+        assert main(["status", *where]) == 1
         assert [name for name, alive in seen.running().items() if not alive] == ["taskmanager-2"]
+        seen.restart("taskmanager-2")
+        until(lambda: seen.get("/overview")["taskmanagers"] == 2)
+        assert main(["status", *where]) == 0
     finally:
-        assert flink.main(["down", *where]) == 0
+        assert main(["down", *where]) == 0
     assert not any(seen.running().values())
-    assert not flink._listens(seen.rest)
-    assert flink.main(["down", *where]) == 0, "nothing there is no error"
+    assert not listens(seen.rest)
+    assert main(["down", *where]) == 0, "nothing there is no error"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
 def test_a_cluster_that_does_not_come_up_says_whose_log_to_read_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (flink.cache_directory() / flink.FLINK_VERSION).mkdir(parents=True)  # no jars in it
-    cluster = FlinkCluster()
+    (tmp_path / "lib").mkdir()  # no jars in it
+    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path / "lib")
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+    cluster = FlinkCluster(tmp_path / "cluster")
     with pytest.raises(LdpError, match=r"ended; its log is ") as error:
         cluster.start()
     assert (cluster.running(), cluster.rest) == ({}, "")
     assert not (cluster.directory / "cluster.json").exists()
     log = Path(str(error.value).rpartition("its log is ")[2])
-    assert "ClassNotFoundException" in log.read_text()
+    assert "Error: " in log.read_text()  # of Java: it finds no class, or no jar
+
+
+def jar_for(version, folder):
+    """A job server that says which Flink it is for, and cannot run."""
+    jar = folder / f"{version}.jar"
+    with zipfile.ZipFile(jar, "w") as made:
+        made.writestr(".flink-runtime.version.properties", f"project.version={version}\n")
+    return jar
 
 
 def test_a_process_that_took_over_an_id_is_left_alone(tmp_path):
@@ -198,12 +187,21 @@ def test_a_process_that_took_over_an_id_is_left_alone(tmp_path):
     assert other.returncode == 0
 
 
+def test_a_job_server_that_is_not_there_or_of_another_flink_is_refused(tmp_path, monkeypatch):
+    for jar, words in [
+        (tmp_path / "none.jar", "there is no .*none.jar; LDP_FLINK_JOB_SERVER_JAR names it"),
+        (Path(__file__), "is not a job server for Flink"),
+        (jar_for("1.20.3", tmp_path), r"is for Flink 1\.20\.3, and the cluster is Flink 1\.19"),
+    ]:
+        monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar))
+        with pytest.raises(InputError, match=words):
+            job_server_jar()
+    jar = jar_for(VERSIONS["flink.version"], tmp_path)
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar))
+    assert job_server_jar() == jar
+
+
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv(flink.JOB_SERVER_JAR, str(tmp_path / "none.jar"))
-    with pytest.raises(InputError, match=r"1\.20.*none\.jar.*LDP_FLINK_JOB_SERVER_JAR"):
-        flink.job_server_jar()
-    (tmp_path / "none.jar").touch()
-    assert flink.job_server_jar() == tmp_path / "none.jar"
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="'java' is not on the PATH"):
         FlinkCluster(tmp_path).start()
@@ -212,7 +210,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     state = {"rest": address, "processes": {}, "token": "0" * 32}
     (tmp_path / "cluster.json").write_text(json.dumps(state))
     with pytest.raises(LdpError, match="no Flink answers"):
-        FlinkCluster(tmp_path).overview()
+        FlinkCluster(tmp_path).get("/overview")
 
 
 @pytest.mark.parametrize("bad", [{"task_managers": 0}, {"timeout": 0.0}])

@@ -1,0 +1,92 @@
+"""The command: ``python -m pipelines.local.flink up``, ``submit``, ``status``, ``down``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ldp_core import LdpError
+from pipelines.local.flink.cluster import FlinkCluster
+from pipelines.local.flink.recipe import VERSIONS
+from pipelines.table import aligned
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m pipelines.local.flink",
+        description="A Flink cluster on this machine. It needs Java, and Maven for the first time.",
+        allow_abbrev=False,
+    )
+    commands = made.add_subparsers(dest="command", required=True, metavar="up | submit | status | down")
+    up = commands.add_parser("up", help="start a cluster, and print how to run a pipeline on it")
+    up.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default 2)")
+    up.add_argument("--checkpoints", metavar="DIR", help="for checkpoints; kept (default: within --dir, not kept)")
+    submit = commands.add_parser(
+        "submit",
+        help="run a pipeline there",
+        usage="%(prog)s [--dir DIR] -m MODULE ARGUMENTS | SCRIPT ARGUMENTS",
+        description="Run Python with this command line and the options of the cluster behind it.",
+    )
+    submit.add_argument("python", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    down = commands.add_parser("down", help="stop it")
+    status = commands.add_parser("status", help="say what runs; exit code 1 unless everything does")
+    for command in (up, submit, down, status):
+        command.add_argument("--dir", metavar="DIR", help="for logs and process ids (default: in the user's cache)")
+    pool = commands.add_parser("worker-pool")  # without help: not for people
+    pool.add_argument("--port", type=int, required=True)
+    pool.add_argument("--logs", type=Path, required=True)
+    pool.add_argument("--cluster", required=True)  # by which `stop` knows the process
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if it succeeded, 1 if `status` finds something down, 2 if there is an error."""
+    args = parser().parse_args(argv)
+    try:
+        if args.command == "worker-pool":
+            from pipelines.local.flink import workers  # noqa: PLC0415 (the other commands start faster without Beam)
+
+            workers.serve(args.port, args.logs, args.cluster)
+        elif args.command == "up":
+            cluster = FlinkCluster(args.dir, task_managers=args.task_managers, checkpoints=args.checkpoints)
+            cluster.start()
+            return _report(cluster)
+        elif args.command == "down":
+            FlinkCluster(args.dir).stop()
+        else:
+            return _report(FlinkCluster(args.dir))
+    except LdpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _report(cluster: FlinkCluster) -> int:
+    running = cluster.running()
+    if not running:
+        print(f"no cluster in {cluster.directory}")
+        return 1
+    rows = [
+        [name, str(cluster.processes[name]), "runs" if alive else "has ended", str(cluster.log(name))]
+        for name, alive in running.items()
+    ]
+    rows += [[name, str(pid), "runs", str(cluster.log(name))] for name, pid in cluster.workers().items()]
+    print(aligned([["process", "pid", "state", "log"], *rows]) + "\n")
+    overview = cluster.get("/overview")
+    facts = {
+        "Flink": f"{VERSIONS['flink.version']}, http://{cluster.rest}",
+        "slots": f"{overview['slots-available']} of {overview['slots-total']} free",
+        "a pipeline's options": " ".join(cluster.pipeline_flags()),
+        "of a stream": " ".join(cluster.pipeline_flags(streaming=True)),
+    }
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        print(f"{name.ljust(width)}  {fact}")
+    return 0 if all(running.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Flink and Beam's job server for it, built from ``pom.xml`` and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from xml.etree import ElementTree
+
+from ldp_core import InputError
+
+JOB_SERVER_JAR = "LDP_FLINK_JOB_SERVER_JAR"
+_POM = Path(__file__).with_name("pom.xml")
+_SPACE = {"m": "http://maven.apache.org/POM/4.0.0"}
+_FLINK_WITHIN = ".flink-runtime.version.properties"
+
+
+def _properties() -> dict[str, str]:
+    found = ElementTree.fromstring(_POM.read_text()).find("m:properties", _SPACE)  # noqa: S314 (our own file)
+    assert found is not None  # noqa: S101
+    return {entry.tag.partition("}")[2]: entry.text or "" for entry in found}
+
+
+VERSIONS = MappingProxyType(_properties())
+"""What stands in ``pom.xml``: ``flink.version``, ``beam.runner.version`` and the others."""
+
+
+def cache_directory() -> Path:
+    """Where what is built and, by default, the cluster's logs and process ids go."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ldp-telemetry" / "flink"
+
+
+def flink_jars() -> Path:
+    """The folder of Flink's jars, the cluster's class path; built when it is not there (65 MB from Maven Central).
+
+    Raises:
+        InputError: neither the folder nor Maven is there, or Maven cannot build it.
+    """
+    return _built("lib", ["-P", "cluster", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
+
+
+def job_server_jar() -> Path:
+    """Beam's job server, which turns a pipeline into a Flink job; built when it is not there (from 200 MB of jars).
+
+    The environment variable ``LDP_FLINK_JOB_SERVER_JAR`` can name another one.
+
+    Raises:
+        InputError: neither the file nor Maven is there, Maven cannot build it, or it is for another Flink.
+    """
+    given = os.environ.get(JOB_SERVER_JAR)
+    path = Path(given) if given else _built("target/job-server.jar", ["-P", "job-server", "package"])
+    wanted = VERSIONS["flink.minor"]
+    try:
+        with zipfile.ZipFile(path) as jar:
+            lines = jar.read(_FLINK_WITHIN).decode().splitlines()
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no {path}; {JOB_SERVER_JAR} names it: correct it, or unset it to build one"
+        ) from None
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        raise InputError(f"{path} is not a job server for Flink; remove it, or unset {JOB_SERVER_JAR}") from None
+    has = next((line.partition("=")[2] for line in lines if line.startswith("project.version=")), "none")
+    if not has.startswith(f"{wanted}."):
+        raise InputError(
+            f"{path} is for Flink {has}, and the cluster is Flink {VERSIONS['flink.version']}: take a job server for "
+            f"{wanted}, or change flink.version and flink.minor in {_POM.name}"
+        )
+    return path
+
+
+def _built(name: str, goals: list[str]) -> Path:
+    """What Maven makes of the pom, kept under a name that changes with the pom."""
+    version = f"{VERSIONS['flink.version']}-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]}"
+    kept = cache_directory() / version / Path(name).name
+    if kept.exists():
+        return kept
+    program("java")
+    maven = program("mvn")
+    print(f"building {kept} from Maven Central; a minute or two, once", file=sys.stderr)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=kept.parent, prefix="building-")
+    except OSError as error:
+        raise InputError(f"cannot write to {kept.parent}: {error.strerror}; XDG_CACHE_HOME names another") from None
+    with scratch as folder:
+        shutil.copy(_POM, folder)
+        command = [maven, "-q", "-B", *goals]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")] or ["nothing"]
+            raise InputError(
+                f"Maven cannot build {kept.name}; it needs Maven Central, or a mirror of it in ~/.m2/settings.xml, "
+                f"and no 'offline' there. It says: {said[0]}"
+            )
+        with suppress(OSError):  # another process was faster
+            (Path(folder) / name).rename(kept)
+    return kept
+
+
+def program(name: str) -> str:
+    """Where a program is.
+
+    Raises:
+        InputError: it is not on the PATH.
+    """
+    found = shutil.which(name)
+    if found is None:
+        remedy = {"java": "install Java 11 or later", "mvn": "install Maven (it is needed once)"}[name]
+        raise InputError(f"the program {name!r} is not on the PATH; a Flink cluster needs it: {remedy}")
+    return found

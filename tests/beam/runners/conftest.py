@@ -1,0 +1,27 @@
+"""The Flink cluster that the tests marked ``flink`` share."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldp_core import InputError
+from pipelines.local.flink import FlinkCluster, flink_jars, job_server_jar
+from pipelines.local.flink.recipe import program
+
+
+def need_flink():
+    """Skip where Java, Flink or its job server cannot be had, and say why."""
+    try:
+        program("java")
+        flink_jars()
+        job_server_jar()
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def flink_cluster(tmp_path_factory):
+    """Flink with two TaskManagers, for all tests that leave it as they found it: no kills, and no job that goes on."""
+    need_flink()
+    with FlinkCluster(tmp_path_factory.mktemp("flink")) as running:
+        yield running
