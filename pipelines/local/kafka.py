@@ -20,8 +20,8 @@ from typing import Any
 
 from ldp_beam.io.extras import need
 from ldp_core import InputError, LdpError
+from pipelines.local.flink.cluster import HOST, free_ports
 
-HOST = "127.0.0.1"
 KAFKA_VERSION = "3.9.1"
 KAFKA_JARS = "LDP_KAFKA_JARS"
 
@@ -122,7 +122,7 @@ class KafkaBroker:
         classpath = str(kafka_jars() / "*")
         with ExitStack() as stack:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
-            port, controller = _free_ports(2)
+            port, controller = free_ports(2)
             self.servers = f"{HOST}:{port}"
             config = home / "server.properties"
             config.write_text(_PROPERTIES.format(host=HOST, port=port, controller=controller, logs=home / "logs"))
@@ -173,7 +173,7 @@ class KafkaBroker:
 
     def admin(self) -> Any:
         """A ``confluent_kafka.admin.AdminClient``."""
-        return need("confluent_kafka.admin", "kafka").AdminClient({"bootstrap.servers": self.servers})
+        return need("confluent_kafka.admin", "kafka").AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
         """Make a topic; its name."""
@@ -185,9 +185,3 @@ class KafkaBroker:
 
 def _did_not_start(log: Path) -> LdpError:
     return LdpError(f"the Kafka broker did not start; the end of its log: {log.read_text()[-1000:]}")
-
-
-def _free_ports(n: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(n)]
-        return [s.getsockname()[1] for s in sockets]
