@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -152,8 +153,14 @@ class FlinkCluster:
 
     def _load(self) -> None:
         state: dict[str, Any] = {}
-        with suppress(FileNotFoundError):
-            state = json.loads((self.directory / _STATE).read_text())
+        with suppress(FileNotFoundError, NotADirectoryError):  # `start` says so
+            try:
+                state = json.loads((self.directory / _STATE).read_text())
+            except ValueError:
+                file = self.directory / _STATE
+                raise InputError(
+                    f"{file} is damaged; end the processes whose logs are beside it, and remove it"
+                ) from None
         self.rest: str = state.get("rest", "")
         self.pool: str = state.get("pool", "")
         self.job_server: str = state.get("job_server", "")
@@ -178,8 +185,8 @@ class FlinkCluster:
             raise LdpError(f"a cluster runs already in {self.directory}")
         java = program("java")
         jars, jar = flink_jars(), job_server_jar()
+        self._configure(java, jars, jar)
         try:
-            self._configure(java, jars, jar)
             for name in self._commands:
                 self._spawn(name)
             self._wait(self._ready, f"{self.task_managers} TaskManagers")
@@ -365,10 +372,16 @@ class FlinkCluster:
         while not ready():
             dead = [name for name, alive in self.running().items() if not alive]
             if dead:
-                raise LdpError(f"{dead[0]} ended; its log is {self.log(dead[0])}")
+                raise LdpError(f"{dead[0]} ended{self._why(dead[0])}; its log is {self.log(dead[0])}")
             if time.monotonic() > deadline:
                 raise LdpError(f"no {what} within {self.timeout:g} s; the logs are in {self.directory}")
             time.sleep(0.2)
+
+    def _why(self, name: str) -> str:
+        said = self.log(name).read_text(errors="replace")
+        if re.search("Address already in use|BindException|Failed to bind|any port in port range", said):
+            return ", since another program has taken its port in the meantime: start again"
+        return ""
 
     def stop(self) -> None:
         """Stop all processes and wait until they have gone; a cluster that is not there is no error."""

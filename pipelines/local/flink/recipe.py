@@ -100,8 +100,8 @@ def _built(name: str, goals: list[str]) -> Path:
         if done.returncode:
             said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")] or ["nothing"]
             raise InputError(
-                f"Maven cannot build {kept.name}; it needs Maven Central, or a mirror of it in ~/.m2/settings.xml, "
-                f"and no 'offline' there. It says: {said[0]}"
+                f"Maven cannot build {kept.name} from {_POM}. It needs a JDK, and Maven Central or a mirror of it that "
+                f"~/.m2/settings.xml names, not 'offline'. It says: {' '.join(said[:2])}"
             )
         with suppress(OSError):  # another process was faster
             (Path(folder) / name).rename(kept)

@@ -23,7 +23,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
+from pipelines.local.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
 from pipelines.local.flink.__main__ import main
 from pipelines.local.flink.cluster import free_ports, listens
 
@@ -227,6 +227,82 @@ def test_a_job_server_that_is_not_there_or_of_another_flink_is_refused(tmp_path,
     jar = jar_for(VERSIONS["flink.version"], tmp_path)
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar))
     assert job_server_jar() == jar
+
+
+def put_on_path(folder, monkeypatch, **programs):
+    """These shell scripts are all that is on the PATH."""
+    for name, lines in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_build_without_maven_or_without_network_says_so_and_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(recipe.JOB_SERVER_JAR, raising=False)
+    put_on_path(tmp_path, monkeypatch, java="exit 0")
+    with pytest.raises(InputError, match=r"'mvn' is not on the PATH.*install Maven"):
+        flink_jars()
+    offline = "[ERROR] Cannot access central in offline mode"
+    put_on_path(tmp_path, monkeypatch, java="exit 0", mvn=f"echo '{offline}'; exit 1")
+    for build in (flink_jars, job_server_jar):
+        with pytest.raises(InputError, match=r"needs a JDK, and Maven Central .*Cannot access central in offline mode"):
+            build()
+    [folder] = recipe.cache_directory().iterdir()
+    assert list(folder.iterdir()) == []
+    (tmp_path / "cache" / "ldp-telemetry" / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache" / "ldp-telemetry" / "file"))
+    with pytest.raises(InputError, match=r"cannot write to .*: Not a directory; XDG_CACHE_HOME names another"):
+        flink_jars()
+
+
+@pytest.mark.parametrize("said", ["java.net.BindException: Address already in use", "something else"])
+def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+    put_on_path(tmp_path, monkeypatch, java=f"echo {said}; exit 1")
+    cluster = FlinkCluster(tmp_path / "cluster")
+    taken = "jobmanager ended, since another program has taken its port in the meantime: start again"
+    with pytest.raises(LdpError, match=taken if "use" in said else "jobmanager ended; its log is"):
+        cluster.start()
+    assert (cluster.running(), cluster.workers(), cluster.rest) == ({}, {}, "")
+
+
+@pytest.mark.flink
+def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monkeypatch):
+    need_flink()
+    mine, started = subprocess.Popen, []
+    monkeypatch.setattr("subprocess.Popen", lambda *a, **k: started.append(mine(*a, **k)) or started[-1])
+    cluster = FlinkCluster(tmp_path, timeout=0.1)
+    with pytest.raises(LdpError, match=r"no 2 TaskManagers within 0\.1 s; the logs are in"):
+        cluster.start()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [other.getsockname()[1], *free_ports(6)]  # the first is that of the pages
+        monkeypatch.setattr("pipelines.local.flink.cluster.free_ports", lambda count: ports[:count])
+        with pytest.raises(LdpError, match=r"jobmanager ended, since another program has taken its port"):
+            FlinkCluster(tmp_path).start()
+    assert len(started) == 2 * 5
+    until(lambda: all(process.poll() is not None for process in started))
+
+
+@pytest.mark.parametrize("what", ["checkpoints", "directory"])
+def test_a_folder_that_cannot_be_written(what, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+    put_on_path(tmp_path, monkeypatch, java="exit 1")
+    (tmp_path / "file").touch()
+    folders = {"directory": tmp_path / "cluster", what: tmp_path / "file" / "within"}
+    with pytest.raises(InputError, match=r"cannot write to .*file/within.*: Not a directory; name another folder"):
+        FlinkCluster(**folders).start()
+
+
+def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
+    for words, remedy in [(["-m", "x"], "`up` starts one"), ([], "submit needs what to run")]:
+        assert main(["--dir", str(tmp_path), "submit", *words]) == 2
+        assert remedy in capsys.readouterr().err
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(InputError, match=r"cluster\.json is damaged"):
+        FlinkCluster(tmp_path)
 
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
