@@ -84,6 +84,7 @@ Examples:
     --secret-file secret --id user
   python -m pipelines.telemetry --live --for 60s
   python -m pipelines.telemetry --live --plan plan.toml --rate 1e6 --window 10s
+  python -m pipelines.telemetry --live --engine flink --for 60s
 """
 
 
@@ -107,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     _add_files(made.add_argument_group("events in files, perturbed at ingestion"))
     _add_live(
         made.add_argument_group(
-            "live: simulated devices that perturb (in a checkout; needs ldp-telemetry[gcp], or Flink)"
+            "live: simulated devices that perturb (in a checkout; needs ldp-telemetry[gcp], or [kafka])"
         )
     )
     return made
@@ -145,8 +146,8 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--engine",
         choices=["local", "flink"],
-        help="local: Pub/Sub and Beam's local runner, in this process (default); flink: Kafka and Flink, started and "
-        "stopped with it (needs Java, ldp-telemetry[kafka], and Maven the first time)",
+        help="local: Pub/Sub and Beam's local runner, in this process (default, ldp-telemetry[gcp]); flink: Kafka and "
+        "Flink, started and stopped with it (ldp-telemetry[kafka], Java, and Maven the first time)",
     )
     group.add_argument("--for", dest="duration", metavar="LENGTH", help='how long, as "60s", "10m" (default: no end)')
     group.add_argument(
