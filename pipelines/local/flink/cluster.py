@@ -130,7 +130,7 @@ class FlinkCluster:
         checkpoints: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str] | None = None,
         high_availability: bool = False,
-        timeout: float = 60.0,
+        timeout: float = 180.0,
     ) -> None:
         if task_managers < 1:
             raise ParameterError(f"task_managers must be at least 1, got {task_managers!r}")
@@ -353,6 +353,7 @@ class FlinkCluster:
         if environment == "EXTERNAL":
             flags.append(f"--environment_config={self.pool}")
         if streaming:
+            # without the last one a source's watermark stands still after some checkpoint, and no window comes out
             flags += [
                 "--streaming",
                 f"--checkpointing_interval={round(checkpoint_every * 1000)}",

@@ -1,14 +1,16 @@
 """The pool that starts Python workers for Beam's EXTERNAL environment, and what one of them runs.
 
 Beam has such a pool too. This one listens on the loopback address alone; it gives each worker a log file, and the
-pipeline's options, as Beam's containers do; and it can be shared by several TaskManagers, which all number their
-workers from "1-1": Beam's takes the request of one to stop "1-1" for the other's too.
+pipeline's options, as Beam's containers do; it can be shared by several TaskManagers, which all number their
+workers from "1-1": Beam's takes the request of one to stop "1-1" for the other's too. And a worker starts at once: it
+is forked from a process that has imported Beam and this library, and has done nothing else.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -20,34 +22,32 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 HOST = "127.0.0.1"
+_STARTED = "started"
 _PROVISION = "LDP_FLINK_PROVISION"
 
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def __init__(self, logs: Path, cluster: str) -> None:
-        self._logs = logs
-        self._cluster = cluster
-        self._numbers = itertools.count(1)
+        command = [sys.executable, "-m", "pipelines.local.flink.workers", str(logs), cluster]
+        self._forks = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        self._lock = threading.Lock()
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
-        env = os.environ | {
+        env = {
             "WORKER_ID": request.worker_id,
             "CONTROL_API_SERVICE_DESCRIPTOR": str(request.control_endpoint),
             "LOGGING_API_SERVICE_DESCRIPTOR": str(request.logging_endpoint),
             _PROVISION: request.provision_endpoint.url,
         }
-        command = [sys.executable, "-m", "pipelines.local.flink.workers", self._cluster]
-        started = self._logs / f"worker-starting-{next(self._numbers)}.log"
-        try:
-            with started.open("wb") as log:
-                worker = subprocess.Popen(  # noqa: S603
-                    command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-                )
-            started.rename(self._logs / f"worker-{worker.pid}.log")
-        except OSError as error:
-            return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error.strerror}")
-        threading.Thread(target=worker.wait, daemon=True).start()  # so that the system forgets it when it ends
-        return beam_fn_api_pb2.StartWorkerResponse()
+        ask, answer = self._forks.stdin, self._forks.stdout
+        assert ask is not None and answer is not None  # noqa: S101, PT018
+        with self._lock:
+            try:
+                print(json.dumps(env), file=ask, flush=True)
+                error = answer.readline().strip() or "the process that workers are forked from has ended"
+            except OSError as failed:
+                error = f"cannot start a worker: {failed.strerror}"
+        return beam_fn_api_pb2.StartWorkerResponse(error="" if error == _STARTED else error)
 
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
         return beam_fn_api_pb2.StopWorkerResponse()  # a worker ends when the TaskManager closes its channel
@@ -62,8 +62,35 @@ def serve(port: int, logs: Path, cluster: str) -> None:
     server.wait_for_termination()
 
 
-def work() -> None:
-    """Run one worker, as the environment variables say."""
+def fork(logs: Path) -> None:
+    """Start a worker for each line of standard input, a JSON object of environment variables; answer with a line.
+
+    The answer waits until the worker has reached its TaskManager. For one that ends earlier Beam waits for ever.
+    """
+    from apache_beam.runners.worker import sdk_worker_main  # noqa: F401, PLC0415 (imported for the workers)
+
+    import ldp_beam  # noqa: F401, PLC0415
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets a worker when it ends
+    for line in sys.stdin:
+        reached, reach = os.pipe()
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.environ.update(json.loads(line))
+            log = os.open(logs / f"worker-{os.getpid()}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(reached)
+            return work(reach)
+        os.close(reach)
+        print(_STARTED if os.read(reached, 1) else "a worker ended before it reached its TaskManager", flush=True)
+        os.close(reached)
+    return None
+
+
+def work(reach: int) -> None:
+    """Run one worker, as the environment variables say; write to the file descriptor when the TaskManager answers."""
     from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc  # noqa: PLC0415
     from apache_beam.runners.worker import sdk_worker_main  # noqa: PLC0415
     from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor  # noqa: PLC0415
@@ -72,11 +99,13 @@ def work() -> None:
     with grpc.insecure_channel(os.environ[_PROVISION]) as plain:
         channel = grpc.intercept_channel(plain, WorkerIdInterceptor(os.environ["WORKER_ID"]))
         stub = beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
-        info = stub.GetProvisionInfo(beam_provision_api_pb2.GetProvisionInfoRequest(), timeout=60).info
+        info = stub.GetProvisionInfo(beam_provision_api_pb2.GetProvisionInfoRequest(), timeout=20).info
     os.environ["PIPELINE_OPTIONS"] = json_format.MessageToJson(info.pipeline_options)
     os.environ["RUNNER_CAPABILITIES"] = " ".join(info.runner_capabilities)
+    os.write(reach, b"1")
+    os.close(reach)
     sdk_worker_main.main(sys.argv)
 
 
 if __name__ == "__main__":
-    work()
+    fork(Path(sys.argv[1]))

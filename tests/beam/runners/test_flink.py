@@ -19,8 +19,10 @@ import zipfile
 from pathlib import Path
 
 import apache_beam as beam
+import grpc
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from ldp_core import InputError, LdpError, ParameterError
 from pipelines.local.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
@@ -266,6 +268,18 @@ def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
     with pytest.raises(LdpError, match=taken if "use" in said else "jobmanager ended; its log is"):
         cluster.start()
     assert (cluster.running(), cluster.workers(), cluster.rest) == ({}, {}, "")
+
+
+@pytest.mark.flink
+def test_a_worker_that_ends_before_it_reaches_its_task_manager_is_an_error(pool):
+    """Without an error the TaskManager waits for ever for a worker that is not there, and the job hangs silently."""
+    [nobody] = free_ports(1)
+    nowhere = endpoints_pb2.ApiServiceDescriptor(url=f"127.0.0.1:{nobody}")
+    endpoints = dict.fromkeys(["control_endpoint", "logging_endpoint", "provision_endpoint"], nowhere)
+    with grpc.insecure_channel(pool) as channel:
+        stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        answer = stub.StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", **endpoints), timeout=60)
+    assert answer.error == "a worker ended before it reached its TaskManager"
 
 
 @pytest.mark.flink
