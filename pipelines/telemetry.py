@@ -84,6 +84,7 @@ Examples:
     --secret-file secret --id user
   python -m pipelines.telemetry --live --for 60s
   python -m pipelines.telemetry --live --plan plan.toml --rate 1e6 --window 10s
+  python -m pipelines.telemetry --live --engine flink --for 60s
 """
 
 
@@ -105,7 +106,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--confidence", type=float, default=0.95, help="of the intervals (default 0.95)")
     made.add_argument("--simultaneous", action="store_true", help="intervals that hold together over a column's values")
     _add_files(made.add_argument_group("events in files, perturbed at ingestion"))
-    _add_live(made.add_argument_group("live: simulated devices that perturb (in a checkout; needs ldp-telemetry[gcp])"))
+    _add_live(
+        made.add_argument_group(
+            "live: simulated devices that perturb (in a checkout; needs ldp-telemetry[gcp], or [kafka])"
+        )
+    )
     return made
 
 
@@ -138,6 +143,12 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--live", action="store_true", help="stream, print each window as it closes, end with Ctrl-C or after --for"
     )
+    group.add_argument(
+        "--engine",
+        choices=["local", "flink"],
+        help="local: Pub/Sub and Beam's local runner, in this process (default, ldp-telemetry[gcp]); flink: Kafka and "
+        "Flink, started and stopped with it (ldp-telemetry[kafka], Java, and Maven the first time)",
+    )
     group.add_argument("--for", dest="duration", metavar="LENGTH", help='how long, as "60s", "10m" (default: no end)')
     group.add_argument(
         "--rate", default="20000", metavar="N", help='reports a second, or "max" for all it takes (default 20000)'
@@ -161,6 +172,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.live:
             _check_live(commands, args, beam_args)
             return _live(args)
+        if args.engine:
+            commands.error("--engine is for --live; elsewhere --runner says where the pipeline runs")
         if args.demo:
             if args.id or args.secret_file or args.secret_env:
                 commands.error("--demo has nobody's ids: it does not take --id and a secret")
@@ -219,7 +232,7 @@ def _check_live(commands: argparse.ArgumentParser, args: argparse.Namespace, bea
     files = [name for name in names if getattr(args, name)]
     without_use = [*(f"--{name.replace('_', '-')}" for name in files), *beam_args]
     if without_use:
-        commands.error(f"--live makes its own events and runs in this process; it does not take {without_use}")
+        commands.error(f"--live makes its own events, and --engine says where it runs; it does not take {without_use}")
     if args.plan and args.epsilon is not None:
         commands.error("give --epsilon or --plan: a plan has its own epsilons")
 
@@ -242,8 +255,9 @@ def _live(args: argparse.Namespace) -> int:
         confidence=args.confidence,
         simultaneous=args.simultaneous,
     )
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failure is told once, by `run`
-    return int(live.run(job))
+    for name in ("", "apache_beam"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
+    return int(live.run(job, engine=args.engine or "local"))
 
 
 def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:

@@ -1,6 +1,6 @@
-"""Live on one machine: a simulated fleet, a Pub/Sub server in this process, and the streaming pipeline.
+"""Live on one machine: a simulated fleet, a message server, and the streaming pipeline.
 
-devices, each perturbing its own value -> Pub/Sub -> ReadFromPubSub -> windows -> estimates with error bars
+devices, each perturbing its own value -> Pub/Sub or Kafka -> batches -> windows -> estimates with error bars
 
 The pipeline sees reports only. Each window is printed when it closes, beside the truth, which only the simulation
 knows; at the end every record that was sent must have been counted, found late, or become a dead letter.
@@ -17,35 +17,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from types import FrameType
 from typing import Any, TextIO
 
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
 from ldp_beam.elements.windows import window_fn
-from ldp_beam.io import DecodeMessages
-from ldp_beam.io.extras import need
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from pipelines.local.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
-from pipelines.local.pubsub import PubSub, PubSubServer, google_types
+from pipelines.local.engines import EngineName, make_engine
+from pipelines.local.fleet import EVENT_TIME, Devices, Faults, Fleet, Pace, Sent, Truth
 from pipelines.table import aligned
 
-TOPIC = "projects/ldp-live/topics/reports"
-SUBSCRIPTION = "projects/ldp-live/subscriptions/histograms"
 APPS = ("maps", "mail", "camera", "music", "chat", "browser", "games", "wallet")
 
-_AHEAD = 2.0  # seconds; see `Fleet`
-_PATIENCE = 10.0  # seconds without any progress after the last window's end, until what is missing counts as lost
 _BAR = 32
 
 
@@ -86,7 +77,7 @@ class LiveJob:
         confidence, simultaneous: of the intervals.
 
     Raises:
-        MissingExtraError, ParameterError, PlanError: something of this cannot be had.
+        ParameterError, PlanError: something of this cannot be had.
     """
 
     plan: PrivacyPlan
@@ -99,7 +90,6 @@ class LiveJob:
     simultaneous: bool = False
 
     def __post_init__(self) -> None:
-        google_types()
         self.plan.check_oracles()
         _check_fresh(self.plan)
         _ = self.window_micros, Pace(self.rate)
@@ -117,13 +107,16 @@ class LiveJob:
             raise ParameterError('window must be the length of fixed windows, like "5s"')
         return int(fixed.size.micros)
 
-    def histograms(self, messages: Any) -> tuple[Any, Any]:
-        """The pipeline itself, the same on every runner: messages of reports -> histogram rows, and dead letters.
+    def histograms(self, batches: Any, unreadable: Any) -> tuple[Any, Any]:
+        """The pipeline itself, the same on every engine: batches of reports -> histogram rows, and dead letters.
+
+        Args:
+            batches: that came out of messages.
+            unreadable: dead letters of messages out of which none came.
 
         Returns:
             `HistogramRow` of all columns; and (column, `DeadLetter`), the column empty where it is a whole message.
         """
-        batches, unreadable = messages | "Decode" >> DecodeMessages().with_exception_handling()
         rows, letters = [], [unreadable | "Of messages" >> _of_column("")]
         for name, mechanism in self.plan.oracles.items():
             histogram = ldp_beam.Histogram(
@@ -205,59 +198,52 @@ class Ledger:
         ]
 
 
-_BOXES: dict[int, queue.SimpleQueue[Any]] = {}
+def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None) -> int:
+    """Run until the time is over or Ctrl-C, and print; 0 if the totals reconcile, 1 if not or if something broke.
 
+    Args:
+        job: what to simulate.
+        engine: ``"local"`` (Pub/Sub and Beam's local runner, in this process) or ``"flink"`` (Kafka and Flink).
+        out: to print to; the standard output.
 
-def _put(box: int, element: Any) -> None:
-    _BOXES[box].put(element)
-
-
-@contextlib.contextmanager
-def _box() -> Iterator[tuple[queue.SimpleQueue[Any], Any]]:
-    """A queue in this process, and a transform that puts elements into it: the local runner's workers live here."""
-    out: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    number = id(out)
-    _BOXES[number] = out
-    try:
-        yield out, beam.Map(partial(_put, number))
-    finally:
-        del _BOXES[number]
-
-
-def run(job: LiveJob, *, out: TextIO | None = None) -> int:
-    """Run until the time is over or Ctrl-C, and print; 0 if the totals reconcile, 1 if not or if something broke."""
+    Raises:
+        ParameterError: there is no such engine, or it does not take this job.
+        MissingExtraError, InputError, LdpError: what the engine needs cannot be had, or does not start.
+    """
     out = out or sys.stdout
-    service = PubSub()
-    with PubSubServer(service), _box() as (box, sink), _on_interrupt() as interrupted:
-        publisher = _Publisher()
-        pipeline = beam.Pipeline(options=PipelineOptions(["--runner=BundleBasedDirectRunner", "--streaming"]))
-        messages = pipeline | "Read" >> beam.io.ReadFromPubSub(
-            subscription=SUBSCRIPTION, timestamp_attribute=TIMESTAMP_ATTRIBUTE
-        )
-        rows, letters = job.histograms(messages)
-        _ = rows | "Print" >> sink
-        _ = letters | "Print letters" >> sink
-        devices = Devices(job.plan, devices=job.devices, window=job.window_micros)
-        fleet = Fleet(devices, publisher.send, pace=Pace(job.rate, devices.max_rows), ahead=_AHEAD, faults=job.faults)
-        view = _View(job, devices.truth, fleet, out)
-        view.head()
-        watch = _Watch(pipeline.run())
-        try:
-            while not (service.wait_for_pulls(2, timeout=0.2) or interrupted() or watch.error):
-                pass  # the first pull sets the watermark
-            fleet.start()
-            view.follow(box, lambda: interrupted() > 0 or watch.error is not None or not fleet.is_running, job.duration)
-            sent = fleet.stop(give_up=lambda: interrupted() > 1 or watch.error is not None)
-            backlog = partial(service.backlog, SUBSCRIPTION)
-            view.drain(box, sent, backlog, lambda: interrupted() > 1 or watch.error is not None)
-        finally:
-            watch.result.cancel()
-            publisher.close()
-        for what, error in (("pipeline", watch.error), ("fleet", fleet.error)):
-            if error is not None:
+    place = make_engine(engine, job.rate)
+    try:
+        with _on_interrupt(lambda: not place.is_up) as interrupted, place:
+            devices = Devices(job.plan, devices=job.devices, window=job.window_micros)
+            pace = Pace(job.rate, devices.max_rows)
+            fleet = Fleet(devices, place.send, pace=pace, ahead=place.ahead, faults=job.faults)
+            view = _View(job, devices.truth, fleet, out)
+            view.head(place.starting)
+            began = time.monotonic()
+            place.start(job.histograms, lambda: interrupted() > 0)
+            if place.starting:
+                view.say(f"They run, after {time.monotonic() - began:.1f} s.\n")
+            if place.error is None:
+                fleet.start()
+
+            def is_over() -> bool:
+                return interrupted() > 0 or place.error is not None or not fleet.is_running
+
+            def is_lost() -> bool:
+                return interrupted() > 1 or place.error is not None
+
+            view.follow(place.results, is_over, job.duration)
+            sent = fleet.stop(give_up=is_lost)
+            view.drain(place.results, sent, place.backlog, is_lost, place.patience)
+            errors = [(what, e) for what, e in (("pipeline", place.error), ("fleet", fleet.error)) if e is not None]
+            place.cancel()
+            for what, error in errors:
                 print(f"error: the {what} failed: {_told(error)}", file=sys.stderr)
-        holds = view.totals(sent)
-    return 0 if holds and watch.error is None and fleet.error is None else 1
+            holds = view.totals(sent)
+    except KeyboardInterrupt:
+        print("interrupted while it started; what had started has been stopped", file=sys.stderr)
+        return 1
+    return 0 if holds and not errors else 1
 
 
 class _View:
@@ -274,24 +260,25 @@ class _View:
         self._closed: Counter[int] = Counter()
         self._covered = self._intervals = 0
 
-    def _print(self, text: str = "") -> None:
+    def say(self, text: str) -> None:
+        """Print."""
         print(text, file=self._out, flush=True)  # flushed, for a pipe
 
-    def head(self) -> None:
-        """What is going to happen."""
+    def head(self, starting: str) -> None:
+        """What is going to happen; ``starting`` is said of the time until it does."""
         job = self._job
-        self._print(repr(job.plan))
+        self.say(repr(job.plan))
         if job.rate is None:
-            self._print(f"{job.devices:,} simulated devices report in turn, as fast as the pipeline takes it.")
+            self.say(f"{job.devices:,} simulated devices report in turn, as fast as the pipeline takes it.")
         else:
             every = job.devices / job.rate
-            self._print(
+            self.say(
                 f"{job.devices:,} simulated devices, {job.rate:,.0f} reports a second: each device reports every "
                 f"{every:,.3g} s and spends epsilon {job.plan.epsilon:.4g} each time."
             )
-        self._print(
-            "Each value is perturbed on its device; the truth is known to this simulation only. Ctrl-C ends it.\n"
-        )
+        self.say("Each value is perturbed on its device; the truth is known to this simulation only. Ctrl-C ends it.\n")
+        if starting:
+            self.say(starting)
 
     def follow(self, box: queue.SimpleQueue[Any], is_over: Callable[[], bool], duration: float | None) -> None:
         """Print windows until it is over."""
@@ -300,7 +287,12 @@ class _View:
             self._take(box, 0.1 if end is None else min(0.1, max(end - time.monotonic(), 0.0)))
 
     def drain(
-        self, box: queue.SimpleQueue[Any], sent: Sent, backlog: Callable[[], int], is_over: Callable[[], bool]
+        self,
+        box: queue.SimpleQueue[Any],
+        sent: Sent,
+        backlog: Callable[[], int],
+        is_over: Callable[[], bool],
+        patience: float,
     ) -> None:
         """Print the windows that are still open as they close, until all is accounted for or no more can come.
 
@@ -308,27 +300,28 @@ class _View:
             sent: what the fleet sent.
             backlog: messages that the pipeline has not taken yet.
             is_over: true if nobody wants to wait any longer.
+            patience: seconds without any progress after the last window's end, until what is missing counts as lost.
         """
         last = self._truth.last
         end = 0.0 if last is None else (last + self._job.window_micros) / 1e6
         wait = max(end - time.time(), 0.0)
         if wait and not self._ledger.holds(sent) and not is_over():
-            self._print(f"The fleet has stopped. The last window closes in {wait:.1f} s; Ctrl-C leaves at once.\n")
-        until = time.monotonic() + wait + _PATIENCE
+            self.say(f"The fleet has stopped. The last window closes in {wait:.1f} s; Ctrl-C leaves at once.\n")
+        until = time.monotonic() + wait + patience
         left = backlog()
         while not (self._ledger.holds(sent) and left == 0) and not is_over() and time.monotonic() < until:
             if self._take(box, 0.1) or backlog() != left:  # there is progress
-                until = max(until, time.monotonic() + _PATIENCE)
+                until = max(until, time.monotonic() + patience)
             left = backlog()
 
     def totals(self, sent: Sent) -> bool:
         """Print the balance; whether it holds."""
-        self._print(f"sent: {sent.messages:,} messages, {sent.records:,} records in {sent.messages - sent.malformed:,}")
+        self.say(f"sent: {sent.messages:,} messages, {sent.records:,} records in {sent.messages - sent.malformed:,}")
         for line in (*self._ledger.lines(sent), *self._ledger.reasons()):
-            self._print(line)
+            self.say(line)
         if self._intervals:
             share = self._covered / self._intervals
-            self._print(
+            self.say(
                 f"{self._covered:,} of {self._intervals:,} intervals hold the truth ({share:.1%}); "
                 f"their confidence is {self._job.confidence:.0%}"
             )
@@ -354,6 +347,8 @@ class _View:
         if len(table) < mechanism.domain.size:
             return
         del self._tables[start, row.column]
+        order = {value: place for place, value in enumerate(mechanism.domain.texts)}
+        table.sort(key=lambda row: order[row.value])  # from other processes they come in any order
         self._ledger.count(row.column, row.n)
         self._window(table, mechanism, self._truth.of(start, row.column))
         self._closed[start] += 1
@@ -368,13 +363,13 @@ class _View:
         inside = [row.low <= true <= row.high for row, true in zip(rows, truth.tolist(), strict=True)]
         self._covered += sum(inside)
         self._intervals += len(inside)
-        self._print(
+        self.say(
             f"{_clock(first.window_start.micros)} - {_clock(first.window_end.micros)}  {first.column}: "
             f"{first.n:,} reports by {mechanism.title}, epsilon {first.epsilon:.4g}"
         )
         if first.n != truth.sum():
-            self._print(f"  {truth.sum() - first.n:,} more were sent in time but came late")
-        self._print(window_table(rows, truth.tolist(), inside, self._bars) + "\n")
+            self.say(f"  {truth.sum() - first.n:,} more were sent in time but came late")
+        self.say(window_table(rows, truth.tolist(), inside, self._bars) + "\n")
 
     def _so_far(self) -> None:
         sent, ledger = self._fleet.sent, self._ledger
@@ -382,7 +377,7 @@ class _View:
             f"{column} {ledger.counted[column]:,} + {ledger.late(column):,} + {ledger.dead(column):,}"
             for column in ledger.columns
         )
-        self._print(f"{sent.total:,} sent so far; counted + late + dead letters: {counts}\n")
+        self.say(f"{sent.total:,} sent so far; counted + late + dead letters: {counts}\n")
 
 
 def window_table(rows: Sequence[HistogramRow], truth: Sequence[int], inside: Sequence[bool], bars: str) -> str:
@@ -432,55 +427,24 @@ def _clock(micros: int) -> str:
     return f"{dt.datetime.fromtimestamp(micros / 1e6).astimezone():%H:%M:%S}"
 
 
-class _Publisher:
-    """Google's own client, a request a message."""
-
-    def __init__(self) -> None:
-        pubsub: Any = need("google.cloud.pubsub_v1", "gcp")
-        self._client = pubsub.PublisherClient(pubsub.types.BatchSettings(max_messages=1))
-        self._client.create_topic(name=TOPIC)
-        with pubsub.SubscriberClient() as subscriber:
-            subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
-
-    def send(self, message: Message) -> Future[Any]:
-        """See `fleet.Send`."""
-        future: Future[Any] = self._client.publish(TOPIC, message.data, **message.attributes)
-        return future
-
-    def close(self) -> None:
-        """Release the connection."""
-        self._client.stop()
-        self._client.transport.close()
-
-
-class _Watch:
-    """What ended the pipeline, if anything did. Beam tells only whoever waits for the end, so that a thread does."""
-
-    def __init__(self, result: Any) -> None:
-        self.result = result
-        self.error: BaseException | None = None
-        threading.Thread(target=self._wait, name="pipeline", daemon=True).start()
-
-    def _wait(self) -> None:
-        try:
-            self.result.wait_until_finish()
-        except BaseException as error:
-            self.error = error
-
-
 def _told(error: BaseException) -> str:
     """What can be said of an error: those of others than this library may quote what they failed on."""
     return str(error) if isinstance(error, LdpError) else type(error).__name__
 
 
 @contextlib.contextmanager
-def _on_interrupt() -> Iterator[Callable[[], int]]:
-    """How often Ctrl-C or a request to terminate came; the block is left to end by itself."""
+def _on_interrupt(is_starting: Callable[[], bool]) -> Iterator[Callable[[], int]]:
+    """How often Ctrl-C or a request to terminate came; the block is left to end by itself.
+
+    The first one is a KeyboardInterrupt, once, if it comes while something is starting, which may take minutes.
+    """
     times = 0
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal times
         times += 1
+        if times == 1 and is_starting():
+            raise KeyboardInterrupt
 
     signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, note) for number in signals}

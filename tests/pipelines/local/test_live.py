@@ -12,16 +12,19 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from apache_beam.utils.timestamp import Timestamp
 
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
 
-from ldp_beam import DeadLetter
+from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
 from ldp_beam.estimates._partials import TallyReports
 from ldp_core import ParameterError, PlanError, PrivacyPlan, RandomizedResponse
-from pipelines.local import live
-from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, Faults, Sent
+from pipelines.local import live, runner
+from pipelines.local.engines import LocalEngine
+from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, Faults, Fleet, Pace, Sent
 from pipelines.local.live import Ledger, LiveJob, default_plan
 from pipelines.local.pubsub import PubSub
 from pipelines.telemetry import main
@@ -50,6 +53,29 @@ def test_a_record_too_few_or_too_many_is_seen():
     assert "DOES NOT HOLD: -1 missing" in ledger.lines(sent)[1]
 
 
+# ---- the view
+
+
+def test_rows_may_come_in_any_order():
+    counts = {"c": 3, "b": 2, "a": 1}
+    plan = PrivacyPlan({"v": RandomizedResponse([*counts], epsilon=80.0)})
+    devices = live.Devices(plan, devices=1, window=1_000_000)
+    devices.truth.add(0, {"v": np.array([0, 0, 0, 1, 1, 2])})
+    rows = [
+        HistogramRow(Timestamp(0), Timestamp(1), 0, "ON_TIME", True, True, "v", {}, value,
+                     count, count / 6, 0.0, count, count, 6, 0.95, 80.0, "f" * 16)
+        for value, count in counts.items()
+    ]  # fmt: skip
+    shown = []
+    for order in (rows, rows[::-1]):
+        out = io.StringIO()
+        view = live._View(LiveJob(plan, window="1s"), devices.truth, Fleet(devices, print, pace=Pace(1.0)), out)
+        for row in order:
+            view._row(row)
+        shown.append(re.findall(r"^([abc]) +(\d) +(\d) .* yes ", out.getvalue(), re.MULTILINE))
+    assert shown[0] == shown[1] == [("c", "3", "3"), ("b", "2", "2"), ("a", "1", "1")]
+
+
 # ---- all together
 
 WINDOW = re.compile(r"^\d\d:\d\d:\d\d - \d\d:\d\d:\d\d  (\w+): ([\d,]+) reports by", re.MULTILINE)
@@ -74,7 +100,7 @@ def closed_windows(text: str) -> int:
 @pytest.fixture
 def short(monkeypatch):
     """Clocks that are less ahead: windows close sooner."""
-    monkeypatch.setattr(live, "_AHEAD", 0.5)
+    monkeypatch.setattr(LocalEngine, "ahead", 0.5)
 
 
 @pytest.fixture
@@ -85,7 +111,7 @@ def run_until(monkeypatch, short):
         out, deadline = io.StringIO(), time.monotonic() + 60
 
         @contextlib.contextmanager
-        def interrupts():
+        def interrupts(is_starting):
             yield lambda: int(bool(enough(out.getvalue())) or time.monotonic() > deadline)
 
         monkeypatch.setattr(live, "_on_interrupt", interrupts)
@@ -108,12 +134,15 @@ def check_command(out: str) -> None:
     assert re.search(r"^maps +[\d,]+ +[\d,]+ +[\d,]+ \.\. [\d,]+ +(yes|NO) ", out, re.MULTILINE)
 
 
-def test_the_command_prints_windows_and_reconciles(short, capsys):
+def test_the_command_prints_windows_and_reconciles(short, capsys, monkeypatch):
+    pulls, finish = [], runner._Read.finish_bundle  # of the runner that does not grow, for which there are tests
+    monkeypatch.setattr(runner._Read, "finish_bundle", lambda self: pulls.append(1) or finish(self))
     arguments = ["--live", "--window", "250ms", "--for", "1s", "--rate", "5000", "--epsilon", "6"]
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     check_command(printed.out)
+    assert pulls
 
 
 def test_everything_that_goes_wrong_on_the_way_is_accounted_for(run_until, capsys):
@@ -137,7 +166,7 @@ def test_a_message_that_the_server_does_not_deliver_once_is_seen(run_until, monk
             accept(self, *arguments)
 
     monkeypatch.setattr(PubSub, "_accept", accept_the_eighth)
-    monkeypatch.setattr(live, "_PATIENCE", 2.0)
+    monkeypatch.setattr(LocalEngine, "patience", 2.0)
     code, out = run_until(lambda text: closed_windows(text) >= 3)
     assert code == 1
     for sent, counted, late, dead in balances(out).values():
