@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.timing import HEADING, Row
 from pipelines.table import aligned
 
-SUITES = ("columns", "peers", "oracles", "numbers", "heavy_hitters", "streams", "lines", "live", "memory")
+SUITES = ("kernels", "columns", "peers", "oracles", "numbers", "heavy_hitters", "streams", "lines", "live", "memory")
 
 
 NOTES = """

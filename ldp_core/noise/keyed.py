@@ -49,8 +49,9 @@ from cryptography.hazmat.primitives.ciphers import CipherContext
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
+from ldp_core.exact.aes import BLOCK, SPARE, aes, encrypt
 from ldp_core.exact.arrays import U8, U64
-from ldp_core.exact.hashing import aes, encrypt, id_words
+from ldp_core.exact.hashing import id_words
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.secret import Secret
@@ -120,7 +121,6 @@ _ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
 _STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
 _STEP_SHIFT = 8
 _HEADS, _TAILS = 11, 12  # levels: the leading bits of rows of words, and the others where they are needed
-_AES_BLOCK = 16
 _CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
 
 
@@ -203,14 +203,14 @@ class KeyedRows(Noise):
         pair = lane & ~1
         if self._drawn is None or self._drawn[0] != pair:
             n = len(self._codes)
-            drawn = np.empty(_AES_BLOCK * n + _AES_BLOCK - 1, np.uint8)
+            drawn = np.empty(BLOCK * n + SPARE, np.uint8)
             blocks = np.empty((min(n, _CHUNK), 2), np.uint64)
             for start in range(0, n, _CHUNK):
                 chunk = slice(start, min(start + _CHUNK, n))
                 part = blocks[: chunk.stop - start]
                 part[:, 0], part[:, 1] = self._places(_place(pair), chunk)
-                self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[_AES_BLOCK * start :].data)
-            self._drawn = pair, drawn[: _AES_BLOCK * n].view(np.uint64).reshape(n, 2)
+                self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[BLOCK * start :].data)
+            self._drawn = pair, drawn[: BLOCK * n].view(np.uint64).reshape(n, 2)
         return self._drawn[1][:, lane & 1]
 
     @override
@@ -243,7 +243,7 @@ class KeyedRows(Noise):
         _check_width(8 * width)
         n = len(position)
         out = np.empty((n, width), np.uint8)
-        step = max(_CHUNK * _AES_BLOCK // (8 * width), 1)
+        step = max(_CHUNK * BLOCK // (8 * width), 1)
         for start in range(0, n, step):
             chunk = slice(start, start + step)
             out[chunk] = self.rows(start, start + step)._one_hot_rows(p, q, position[chunk], width, lane)
@@ -251,7 +251,7 @@ class KeyedRows(Noise):
 
     def _one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:
         n = len(position)
-        counters = np.arange(-(-8 * width // _AES_BLOCK), dtype=np.uint64)
+        counters = np.arange(-(-8 * width // BLOCK), dtype=np.uint64)
         high, low = self._places(_place(lane, _ROWS))
         draws = self._blocks(high[:, None], low[:, None] ^ counters).reshape(n, -1)
         flat, columns = draws.reshape(-1), draws.shape[1]
