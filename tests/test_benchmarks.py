@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SUITES = ["columns", "heavy_hitters", "lines", "live", "memory", "numbers", "oracles", "peers", "streams"]
+SUITES = ["columns", "heavy_hitters", "kernels", "lines", "live", "memory", "numbers", "oracles", "peers", "streams"]
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -12,8 +12,9 @@ import pyarrow as pa
 from ldp_beam.elements.batches import Batch, Part
 from ldp_beam.elements.faults import NULL, WRONG_TYPE, Faults
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
+from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.arrays import U64, Bools
-from ldp_core.exact.hashing import aes, encrypt, id_words
+from ldp_core.exact.hashing import id_words
 
 KeyLike: TypeAlias = Secret | Callable[[], Secret]
 """A secret, which then travels with the job; or a function that gets it on the worker."""

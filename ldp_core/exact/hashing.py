@@ -1,4 +1,4 @@
-"""AES as a hash: of blocks, and of ids and texts of any length."""
+"""AES as a hash, of ids and texts of any length."""
 
 from __future__ import annotations
 
@@ -8,25 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import CipherContext
 
 from ldp_core.errors import DtypeError, InputError
-from ldp_core.exact.arrays import U8, U64
+from ldp_core.exact.aes import BLOCK, aes, encrypt
+from ldp_core.exact.arrays import U64
 from ldp_core.exact.arrow import CONVERSION_ERRORS, combine, plain, stored
-
-_AES_BLOCK = 16
-
-
-def aes(key: bytes) -> CipherContext:
-    """AES under ``key`` as a pseudo-random function of distinct blocks."""
-    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (nothing is encrypted with it)
-
-
-def encrypt(cipher: CipherContext, blocks: U64) -> U8:
-    """AES of each pair of words of uint64[..., 2], as uint8[k, 16]."""
-    out = np.empty(blocks.nbytes + _AES_BLOCK - 1, np.uint8)
-    cipher.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
-    return out[: blocks.nbytes].reshape(-1, _AES_BLOCK)
 
 
 def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
@@ -124,19 +111,19 @@ def _hash(array: pa.Array, cipher: CipherContext) -> U64:
     """
     offsets = stored(array, len(array) + 1, np.int64)
     lengths = np.diff(offsets)
-    data = np.zeros(int(offsets[-1] - offsets[0]) + _AES_BLOCK, np.uint8)  # so that every block can be read whole
-    data[:-_AES_BLOCK] = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    blocks = np.lib.stride_tricks.sliding_window_view(data, _AES_BLOCK)
+    data = np.zeros(int(offsets[-1] - offsets[0]) + BLOCK, np.uint8)  # so that every block can be read whole
+    data[:-BLOCK] = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    blocks = np.lib.stride_tricks.sliding_window_view(data, BLOCK)
     at = offsets[:-1] - offsets[0]
     state = np.zeros((len(array), 2), np.uint64)
     state[:, 0] = lengths
     state = encrypt(cipher, state).view(np.uint64)
     rows: npt.NDArray[np.int64] | slice = slice(None)
-    for start in range(0, int(lengths.max(initial=0)), _AES_BLOCK):
+    for start in range(0, int(lengths.max(initial=0)), BLOCK):
         if start or not lengths.all():
             rows = np.flatnonzero(lengths > start)
         block = blocks[at[rows] + start].view(np.uint64)
-        block &= _LEADING[np.minimum(lengths[rows] - start, _AES_BLOCK)]
+        block &= _LEADING[np.minimum(lengths[rows] - start, BLOCK)]
         state[rows] = encrypt(cipher, state[rows] ^ block).view(np.uint64)
     return state
 
@@ -155,4 +142,4 @@ def _hash_fixed(array: pa.Array, cipher: CipherContext) -> U64:
 
 
 # The masks of the first 0 to 16 bytes of a block.
-_LEADING = np.where(np.tri(_AES_BLOCK + 1, _AES_BLOCK, -1) > 0, np.uint8(255), np.uint8(0)).view(np.uint64)
+_LEADING = np.where(np.tri(BLOCK + 1, BLOCK, -1) > 0, np.uint8(255), np.uint8(0)).view(np.uint64)

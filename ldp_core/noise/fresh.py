@@ -1,4 +1,4 @@
-"""Fresh noise: an AES-256-CTR keystream.
+"""Fresh noise: a keystream of AES-256 in counter mode.
 
 A mechanism never owns a generator. Each call of ``perturb`` makes its own `Keystream` under a fresh key from the
 operating system, so there is no state to fork, pickle, share between threads or replay. Noise that is a
@@ -12,42 +12,35 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from typing_extensions import override
 
 from ldp_core.exact import sampling
+from ldp_core.exact.aes import SPARE, Segments
 from ldp_core.noise.base import Noise, Randomness
-
-_ZEROS = bytes(1 << 22)  # what a block of decisions takes at once; never written, so it is one page of memory
-_AES_BLOCK = 16
 
 
 class Keystream(Noise, Randomness):
-    """The AES-256-CTR keystream under ``key``; without one, under a fresh key from the OS.
+    """The keystream of AES-256 under ``key``; without one, under a fresh key from the OS.
 
-    A fixed key makes the output reproducible. That is for tests and simulation:
+    The encrypted counter blocks v || 2, v || 3, ... of a 96-bit v and 32 bits of counter, for v = 0, 1, ...: see
+    `ldp_core.exact.aes`. A fixed key makes the output reproducible. That is for tests and simulation:
     whoever knows the key can take the noise away again.
 
     >>> Keystream(bytes(32)).bytes(4).tolist()
-    [220, 149, 192, 120]
+    [206, 167, 64, 61]
     """
 
-    __slots__ = ("_buffer", "_encryptor")
+    __slots__ = ("_buffer", "_segments")
 
     def __init__(self, key: bytes | None = None) -> None:
-        cipher = Cipher(algorithms.AES(os.urandom(32) if key is None else key), modes.CTR(bytes(16)))
-        self._encryptor = cipher.encryptor()
+        self._segments = Segments(os.urandom(32) if key is None else key)
         self._buffer = np.empty(0, np.uint8)
 
     def bytes(self, n: int) -> npt.NDArray[np.uint8]:
         """Return the next ``n`` bytes of the keystream, in a buffer that the next call reuses."""
-        if len(self._buffer) < n + _AES_BLOCK - 1:
-            self._buffer = np.empty(n + _AES_BLOCK - 1, np.uint8)
-        view = self._buffer.data
-        for start in range(0, n, len(_ZEROS)):
-            size = min(len(_ZEROS), n - start)
-            zeros = _ZEROS if size == len(_ZEROS) else memoryview(_ZEROS)[:size]
-            self._encryptor.update_into(zeros, view[start:])
+        if len(self._buffer) < n + SPARE:
+            self._buffer = np.empty(n + SPARE, np.uint8)
+        self._segments.into(self._buffer, n)
         return self._buffer[:n]
 
     by_value = False
@@ -87,6 +80,10 @@ class Keystream(Noise, Randomness):
     @override
     def uniform_below(self, d: int, n: int, lane: int = 0) -> npt.NDArray[Any]:
         return sampling.uniform_below(d, n, self)
+
+    @override
+    def kept_or_drawn(self, keep: int, codes: npt.NDArray[Any], d: int, lane: int = 0) -> npt.NDArray[Any]:
+        return sampling.kept_or_drawn(keep, codes, d, self)
 
     @override
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int = 0, lane: int = 0) -> npt.NDArray[Any]:

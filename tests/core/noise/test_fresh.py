@@ -19,7 +19,7 @@ from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
 def test_keystream_is_aes_256_ctr():
     key = bytes(range(32))
     n = 3 * (1 << 18) + 5
-    expected = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(n))
+    expected = Cipher(algorithms.AES(key), modes.CTR((2).to_bytes(16, "big"))).encryptor().update(bytes(n))
     assert Keystream(key).bytes(n).tobytes() == expected
 
 

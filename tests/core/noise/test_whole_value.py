@@ -21,7 +21,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.exact import bloom
-from ldp_core.exact.hashing import aes, encrypt
+from ldp_core.exact.aes import aes, encrypt
 from ldp_core.noise import keyed
 from ldp_core.reports.bits import row_bytes
 
