@@ -18,7 +18,7 @@ from ldp_beam.io._positions import POSITION, positions
 from ldp_beam.io.messages import Decoder
 from ldp_core import DtypeError, InputError, Limits, ParameterError
 
-from .kafka_broker import MockBroker
+from .mock_broker import MockBroker
 from .test_kafka import send
 
 confluent_kafka = pytest.importorskip("confluent_kafka")

@@ -6,6 +6,7 @@ The planted twin, noise that nothing protects, fails the same check: so the chec
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,10 @@ import pytest
 
 import ldp_beam
 from ldp_beam.io import ReadKafka
-from ldp_core import PrivacyPlan, UnaryEncoding
+from ldp_core import InputError, PrivacyPlan, UnaryEncoding
 from pipelines.local.flink import FlinkCluster
+from pipelines.local.kafka import KafkaBroker
 
-from ..io.kafka_broker import KafkaBroker, NoBrokerError
 from .conftest import need_flink
 
 pytest.importorskip("confluent_kafka")
@@ -33,12 +34,12 @@ RATE, EVERY = 5_000, 6.0
 
 @pytest.fixture(scope="module")
 def broker():
-    try:
-        started = KafkaBroker().__enter__()
-    except NoBrokerError as reason:
-        pytest.skip(str(reason))
-    yield started
-    started.__exit__()
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(KafkaBroker())
+        except InputError as reason:
+            pytest.skip(str(reason))
+        yield started
 
 
 @pytest.fixture(scope="module")
