@@ -41,6 +41,7 @@ from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, best_symbols, check_resolved, fraction
 from ldp_core.exact.projective import PointsAndZero
+from ldp_core.exact.simulation import Generator, inner_products, spread
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -185,6 +186,25 @@ class HeavyHitters(Mechanism):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         return count_numbers(reports, groups, n_groups, self.counters)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many people are at each level and row and have each bucket there; who agrees; and a point for each."""
+        points, buckets, lengths = self.points, self.points.buckets, np.array(self.levels)
+        rows = len(lengths) * self.rows
+        table = np.zeros(rows * buckets, np.int64)
+
+        def cell(values: I64, row: I64) -> I64:
+            prefixes = self.domain.prefix(codes[values], lengths[row // self.rows])
+            at: I64 = row * buckets + self.hashes.at(row, prefixes)
+            return at
+
+        spread(people, rows, cell, table, generator)
+        agree = generator.binomial(table, self.p)
+        start = np.zeros((rows, buckets, self.g), np.int64)
+        start[..., 0], start[..., -1] = agree.reshape(rows, -1), (table - agree).reshape(rows, -1)
+        counters: I64 = points.counted(inner_products(start, generator)).reshape(-1)
+        return counters
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
