@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,9 +22,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels, amplified
-from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
+from ldp_core.errors import LARGE_EPSILON, MechanismMismatchError, ParameterError, ReportError, warn_large
 from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
@@ -39,6 +41,7 @@ from ldp_core.noise.secret import Secret
 from ldp_core.parameters import Declared, check_integer, check_open
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, ReportFormat
+from ldp_core.tables import html
 from ldp_core.tally import MOST, Counts, Tally
 
 
@@ -71,6 +74,16 @@ class Mechanism(Declared, ABC):
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__:
             Mechanism._registry[cls.name] = cls
+
+    @override
+    def _declare(self, **values: Any) -> None:
+        super()._declare(**values)
+        self._warn_of(max((getattr(self, name) for name in values if name.startswith("epsilon")), default=0))
+
+    def _warn_of(self, epsilon: float) -> None:
+        """Warn of an epsilon that hides nothing, but not in parts of mechanisms, nor in what is read back."""
+        if epsilon > LARGE_EPSILON and not _called_by_core(self):
+            warn_large(epsilon)
 
     # ---- what a subclass supplies
 
@@ -597,6 +610,14 @@ or forged, leave it out
         """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""
         return ()
 
+    def _repr_html_(self) -> str:
+        """Parameters, and what reports are."""
+        shown = {"values": self.inputs.summary, "epsilon": self.epsilon, **self.parameters()}
+        rows = [(key, f"{value:.6g}" if isinstance(value, float) else f"{value}") for key, value in shown.items()]
+        return html(
+            [(self.title, ""), *rows, ("reports", str(self.reports.arrow_type())), ("fingerprint", self.fingerprint)]
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
         return {"mechanism": self.name, **self.parameters(), **self.inputs.to_dict()}
@@ -641,6 +662,14 @@ or forged, leave it out
     def fingerprint(self) -> str:
         """The first 16 digits of `digest`: they tell mechanisms apart that nobody has made in order to be alike."""
         return self.digest[:16]
+
+
+def _called_by_core(made: Mechanism) -> bool:
+    """Whether ``made`` is being constructed by code of this package that is not its own constructor."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_locals.get("self") is made:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", "")).startswith("ldp_core.")
 
 
 _PEOPLE = 1 << 16  # whose reports are made at a time

@@ -114,7 +114,8 @@ class Table(Sequence[T_co], Generic[T_co]):
 
     def __repr__(self) -> str:
         rows, right = self._cells()
-        return "\n".join([*([self.title] if self.title else []), *aligned(rows, numbers=right)])
+        title = [self.title] if self.title else []
+        return "\n".join(title + aligned(rows, numbers=right))
 
     def _repr_html_(self) -> str:
         rows, right = self._cells()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
+from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
@@ -30,6 +30,7 @@ from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
 from ldp_core.plans.sharing import Column
+from ldp_core.tables import aligned, html
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
@@ -123,7 +124,9 @@ class PrivacyPlan(Declared):
         crashed         randomized_response  2       0.5
         total a record                               2
         """
-        return cls(several_columns.split(columns, epsilon, weights), keep=keep, seed=seed)
+        made = cls(several_columns.split(columns, epsilon, weights), keep=keep, seed=seed)
+        warn_large(max(m.epsilon for m in made.columns.values()))
+        return made
 
     @classmethod
     def sampled(
@@ -147,7 +150,9 @@ class PrivacyPlan(Declared):
         crashed         randomized_response (1 of 3)  2       2
         total a record                                        2
         """
-        return cls(several_columns.sampled(columns, epsilon), keep=keep, seed=seed)
+        made = cls(several_columns.sampled(columns, epsilon), keep=keep, seed=seed)
+        warn_large(epsilon)
+        return made
 
     @classmethod
     def fake(
@@ -181,7 +186,9 @@ class PrivacyPlan(Declared):
         level           unary_encoding (1 of 2)       40      2
         total a record                                        2
         """
-        return cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
+        made = cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
+        warn_large(epsilon)
+        return made
 
     _items: tuple[tuple[str, Mechanism], ...]
 
@@ -221,11 +228,17 @@ class PrivacyPlan(Declared):
         raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
 
     def __repr__(self) -> str:
-        rows = [("column", "mechanism", "values", "epsilon")]
+        return "\n".join(aligned(self._rows()) + self._seed_warning())
+
+    def _repr_html_(self) -> str:
+        return html(self._rows(), numbers=[3], notes=self._seed_warning())
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("column", "mechanism", "values", "epsilon")]
         rows += [(c, m.title, m.inputs.summary, _spends(m)) for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
-        return "\n".join(_lines(rows) + self._seed_warning())
+        return rows
 
     def _seed_warning(self) -> list[str]:
         return [] if self.seed is None else [f"seeded with {self.seed}: repeatable, and therefore NOT private"]
@@ -300,7 +313,7 @@ class PrivacyPlan(Declared):
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         if self.seed is None:
             warnings += promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
-        return "\n".join(_lines(rows) + self._of_a_person(keyed) + warnings + self._seed_warning())
+        return "\n".join(aligned(rows) + self._of_a_person(keyed) + warnings + self._seed_warning())
 
     def _of_a_person(self, keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""
@@ -317,7 +330,7 @@ class PrivacyPlan(Declared):
             rows.append((name, *("no bound" if s == float("inf") else f"{s:.4g}" for s in spent)))
         fakes = [name for name, m in self.columns.items() if isinstance(m, FakeDataColumn)]
         shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
-        return _lines(rows) + ([shown] if fakes and (keyed or self.memoised) else [])
+        return aligned(rows) + ([shown] if fakes and (keyed or self.memoised) else [])
 
     def check_oracles(self) -> None:
         """Raise `PlanError` unless a histogram can be made of every perturbed column."""
@@ -672,12 +685,6 @@ def _spends(mechanism: Mechanism) -> str:
     """What a report spends; and all reports about one value together, where the mechanism remembers."""
     in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
     return f"{mechanism.epsilon:.4g}" + ("" if in_all is None else f" ({in_all:.4g} in all)")
-
-
-def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of cells as aligned lines."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _toml(value: Any) -> str:

@@ -35,7 +35,7 @@ from ldp_core.mechanisms.oracles.independent_bits import BitVectors, Independent
 from ldp_core.mechanisms.sketches.base import Candidates
 
 from .checks import FALSE_ALARM, fails
-from .examples import EVERY, REGISTERED, keyed, some_values
+from .examples import EVERY, REGISTERED, keyed, people_of
 
 MORE: dict[str, Mechanism] = {
     "coins": RandomizedResponse.from_coins(truth=0.3, yes=0.8),
@@ -56,14 +56,6 @@ MORE: dict[str, Mechanism] = {
     "fake of no value": FakeDataColumn(UnaryEncoding(range(3), epsilon=1.0), columns=3, fake="none"),
 }
 ALL = {**EVERY, **MORE}
-
-
-def people_of(m: Mechanism) -> dict:
-    """Four values that a mechanism takes, of unequal numbers of people; None is one where it may be."""
-    values = list(dict.fromkeys(some_values(m, 4).to_pylist()))
-    if m.inputs.unmatched == "none":
-        values[-1] = None
-    return dict(zip(values, (70, 20, 8, 2), strict=False))
 
 
 def native_reports(m: Mechanism, value, n: int, seed: int):

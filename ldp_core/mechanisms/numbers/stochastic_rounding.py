@@ -89,6 +89,7 @@ class StochasticRounding(Numeric):
                 f"as unary_encoding; got {made.name}"
             )
         self._declare(oracle=made)
+        self._warn_of(epsilon)
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
