@@ -30,7 +30,7 @@ from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
 from ldp_core.exact.probability import float_above, log_above
-from ldp_core.exact.simulation import Generator
+from ldp_core.exact.simulation import Generator, generator_of
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
 from ldp_core.limits import check_nesting
@@ -364,7 +364,7 @@ class Mechanism(Declared, ABC):
         ios      599,982,165.3    60.00 %   30,342.6  599,922,694.9  600,041,635.7
         android  400,017,834.7    40.00 %   30,342.6  399,958,364.3  400,077,305.1
         """
-        generator = np.random.default_rng(seed if isinstance(seed, Generator) or seed is None else _checked_seed(seed))
+        generator = generator_of(seed)
         if isinstance(counts, Mapping):
             people = check_people(list(counts.values()))
             return self.simulate_values(list(counts), people, generator)
@@ -687,10 +687,6 @@ def check_people(counts: npt.ArrayLike) -> I64:
     if array.max(initial=0) > MOST:
         raise ParameterError("counts of people must be below 2**63")
     return array.astype(np.int64)
-
-
-def _checked_seed(seed: int) -> int:
-    return check_integer("seed", seed, low=0)
 
 
 def _from_dict(data: dict[str, Any]) -> Mechanism:

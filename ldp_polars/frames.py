@@ -12,10 +12,12 @@ from polars import selectors as cs
 
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS
+from ldp_core.exact.simulation import generator_of
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY
 from ldp_core.plans.provenance import check_same, warn_assumed
-from ldp_polars.columns import Report, as_typed, from_physical, refuse_reports, report_dtype
+from ldp_core.plans.simulation import Simulation, apportioned, simulated
+from ldp_polars.columns import Report, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimates import histogram
 from ldp_polars.noise import NoiseOptions
@@ -205,6 +207,47 @@ def explain(
     """
     n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
     return _plan(plan).explain(n, keyed=keyed, total=total, delta=delta)
+
+
+def simulate(
+    frame: pl.DataFrame | pl.LazyFrame,
+    plan: PrivacyPlan,
+    *,
+    n: int | None = None,
+    seed: int | None = None,
+    confidence: float = 0.95,
+) -> Simulation:
+    """What the estimates of a plan would look like for these data, without making reports; see `PrivacyPlan.simulate`.
+
+    Args:
+        frame: records; a lazy one is run.
+        plan: mechanisms by column.
+        n: people, with the shares of the data; default: as many as there are records.
+        seed: for the same again.
+        confidence: of the intervals.
+
+    Raises:
+        PlanError: a planned column is missing.
+        DomainError, DtypeError: see `Domain.encode`.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    >>> seen = pl.DataFrame({"crashed": [True, False, False, False]}).ldp.simulate(plan, n=1_000_000, seed=1)
+    >>> seen["crashed"].to_polars().select("value", pl.col("frequency").round(3)).rows()
+    [(False, 0.75), (True, 0.25)]
+    """
+    plan, generator, lazy = _plan(plan), generator_of(seed), frame.lazy()
+    missing = [name for name in plan.columns if name not in lazy.collect_schema()]
+    if missing:
+        raise PlanError(f"the plan names columns that the frame does not have: {missing}")
+    people = {}
+    for name in plan.columns:
+        counted = lazy.group_by(cs.by_name(name), maintain_order=True).agg(pl.len().alias("people" + name)).collect()
+        values, numbers = counted.get_columns()
+        weights = numbers.cast(pl.Int64).to_numpy()
+        people[name] = to_arrow(values), weights if n is None else apportioned(name, weights, n)
+    return simulated(plan, people, generator, confidence)
 
 
 def sink_parquet(

@@ -72,6 +72,7 @@ class _LdpFrame(_Namespace[Frame]):
     perturb = _FrameMethod(frames.perturb_frame)
     histograms = _FrameMethod(frames.histograms)
     explain = _Method(frames.explain)
+    simulate = _Method(frames.simulate)
     sink_parquet = _Method(frames.sink_parquet)
 
 

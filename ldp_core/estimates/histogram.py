@@ -87,7 +87,7 @@ class Histogram(Result):
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
         order = np.argsort(-self.counts, kind="stable") if len(self) > 20 else np.arange(len(self))
-        rows = [("value", "count", "frequency", "std.error", "low", "high")]
+        rows: list[tuple[str, ...]] = [("value", "count", "frequency", "std.error", "low", "high")]
         for i in order[:20]:
             numbers = (self.counts[i], 100 * self.frequencies[i], self.standard_errors[i], self.low[i], self.high[i])
             c, f, s, lo, hi = numbers

@@ -13,9 +13,21 @@ from typing import TypeAlias
 import numpy as np
 
 from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.parameters import check_integer
 
 Generator: TypeAlias = np.random.Generator
 """numpy's, which is fast, and not cryptographic."""
+
+
+def generator_of(seed: int | Generator | None) -> Generator:
+    """A generator as it is, or one from a seed, or from the operating system's randomness.
+
+    Raises:
+        ParameterError: a seed that is no integer, at least 0.
+    """
+    if seed is None or isinstance(seed, Generator):
+        return np.random.default_rng(seed)
+    return np.random.default_rng(check_integer("seed", seed, low=0))
 
 
 def by_code(codes: Codes, people: I64, size: int) -> I64:

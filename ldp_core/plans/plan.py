@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
@@ -30,6 +31,7 @@ from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
 from ldp_core.plans.sharing import Column
+from ldp_core.plans.simulation import Data, Simulation, simulate
 from ldp_core.tables import aligned, html
 
 METADATA_KEY = "ldp.plan"
@@ -314,6 +316,48 @@ class PrivacyPlan(Declared):
         if self.seed is None:
             warnings += promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
         return "\n".join(aligned(rows) + self._of_a_person(keyed) + warnings + self._seed_warning())
+
+    def simulate(
+        self,
+        data: Data,
+        *,
+        n: int | None = None,
+        seed: int | np.random.Generator | None = None,
+        confidence: float = 0.95,
+    ) -> Simulation:
+        """What the estimates would look like for such data, without making reports: see `Mechanism.simulate`.
+
+        Each column by itself: what the columns of one record have to do with each other does not show. **A simulation,
+        not a release**: it sees the data, and promises nothing.
+
+        Args:
+            data: an Arrow table or batch; or a mapping from columns to their values, or to a mapping from values to
+                numbers of people, or to shares. (Of a Polars frame: ``df.ldp.simulate(plan)``.)
+            n: people; they have the shares of the data, as near as whole numbers can be. Default: as many as there are.
+            seed: for the same again; default: the operating system's randomness.
+            confidence: of the intervals.
+
+        Returns:
+            A mapping from each column to a histogram; of numbers to a distribution where there is one, else to a mean;
+            of a sketch to a histogram of the 100 most frequent values of the data; of heavy hitters to what is found
+            of the first 10.
+
+        Raises:
+            PlanError: a column is missing.
+            ParameterError: shares without n; numbers that are none.
+            DomainError, DtypeError: see `Domain.encode`.
+
+        >>> from ldp_core import Hybrid, RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
+        >>> plan.simulate({"crashed": {True: 0.1, False: 0.9}, "minutes": [5, 10, 60]}, n=30_000, seed=1)
+        crashed: Histogram of 30,000 reports, 95% intervals (per value)
+        value     count  frequency  std.error       low      high
+        false  27,012.1    90.04 %      166.2  26,686.4  27,337.8
+        true    2,987.9     9.96 %      166.2   2,662.2   3,313.6
+        <BLANKLINE>
+        minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
+        """
+        return simulate(self, data, n, seed, confidence)
 
     def _of_a_person(self, keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""
