@@ -343,7 +343,7 @@ class Mechanism(Declared, ABC):
 
         It has the distribution that the tally of their reports has: each person reports once, with noise of its own
         (a mechanism says where its counters are right each by itself, but not all together). Counters are exact
-        integers; a billion people take no longer than a thousand do. **A simulation, not a release**: numpy's
+        integers, and a billion people take hardly longer than a million. **A simulation, not a release**: numpy's
         generator, which is no cryptographic one, and probabilities as floats.
 
         Args:
@@ -365,28 +365,26 @@ class Mechanism(Declared, ABC):
         android  400,017,834.7    40.00 %   30,342.6  399,958,364.3  400,077,305.1
         """
         generator = generator_of(seed)
+        people, listed = (
+            check_people(list(counts.values()) if isinstance(counts, Mapping) else counts),
+            self.inputs.listed,
+        )
+        self.check_total(sum(people.tolist()))
         if isinstance(counts, Mapping):
-            people = check_people(list(counts.values()))
             return self.simulate_values(list(counts), people, generator)
-        people, listed = check_people(counts), self.inputs.listed
         if listed is None:
             raise ParameterError(
                 f"counts for {self.name} must map values to numbers of people: its values are not listed"
             )
         if len(people) != listed:
             raise ParameterError(f"counts must be {listed} numbers of people, one a code, got {len(people)}")
-        return self.simulated(people, self.simulate_counters(np.arange(listed), people, generator))
+        counters = self.simulate_counters(np.arange(listed), people, generator)
+        return Tally(int(people.sum()), counters, self.fingerprint)
 
     def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
         """`simulate`, of values as `perturb` takes them, and how many people have each."""
         codes = self.inputs.encode(values) if len(people) else np.zeros(0, np.uint64)
-        return self.simulated(people, self.simulate_counters(codes, people, generator))
-
-    def simulated(self, people: I64, counters: I64) -> Tally:
-        """The tally with these counters."""
-        n = sum(people.tolist())
-        self.check_total(n)
-        return Tally(n, counters, self.fingerprint)
+        return Tally(int(people.sum()), self.simulate_counters(codes, people, generator), self.fingerprint)
 
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """The counters that the reports of so many people might have; not private.

@@ -133,14 +133,17 @@ def inner_products(counts: I64, generator: Generator, *, zero: bool = False) -> 
         here, digit, rest, s = (i[settled] for i in at)
         inverse = np.array([pow(v, -1, f) if v else 0 for v in range(f)])
         np.add.at(state, (here, -s * inverse[digit] % f, rest, 0), parts[at][settled])
-        free = [i[~settled] for i in at]
-        step = max(_BLOCK // f, 1)
-        for start in range(0, len(free[0]), step):
-            here, digit, rest, s = (i[start : start + step, None] for i in free)
-            drawn = dealt(parts[here[:, 0], digit[:, 0], rest[:, 0], s[:, 0]], f, generator)
-            y = np.arange(f)
-            np.add.at(state, (here, y, rest, (s + digit * y) % f), drawn)
-        state = state.reshape(-1, k, f)
+        here, digit, rest, s = (i[~settled] for i in at)
+        flat = state.reshape(-1)
+
+        def cell(kinds: I64, y: I64) -> I64:
+            at: I64 = (here[kinds] * f + y) * k + rest[kinds]  # noqa: B023 (used at once)
+            at *= f
+            at += (s[kinds] + digit[kinds] * y) % f  # noqa: B023
+            return at
+
+        spread(parts[here, digit, rest, s], f, cell, flat, generator)
+        state = flat.reshape(-1, k, f)
     return state.reshape(counts.shape)
 
 

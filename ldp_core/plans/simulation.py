@@ -80,6 +80,7 @@ def simulated(
     estimates, tallies, pairs = {}, {}, {}
     for name, m in plan.columns.items():
         values, numbers = people[name]
+        m.check_total(sum(numbers.tolist()))
         tallies[name] = m.simulate_values(values, numbers, generator)
         asked, how = _question(m, values, numbers, confidence)
         estimates[name] = how.result(asked, tallies[name])

@@ -321,7 +321,8 @@ class Rappor(CountsOnes, FilterSketch):
         texts = []
         if self.hashing == "md5" and len(people):
             texts = as_arrow(values, "str", column="values").to_pylist()
-        return self.simulated(people, self._simulated_counters(codes, texts, people, generator))
+        counters = self._simulated_counters(codes, texts, people, generator)
+        return Tally(int(people.sum()), counters, self.fingerprint)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
