@@ -247,7 +247,7 @@ def simulate(
         values, numbers = counted.get_columns()
         weights = numbers.cast(pl.Int64).to_numpy()
         people[name] = to_arrow(values), weights if n is None else apportioned(name, weights, n)
-    return simulated(plan, people, generator, confidence)
+    return simulated(plan.columns, people, generator, confidence)
 
 
 def sink_parquet(

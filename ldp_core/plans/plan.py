@@ -357,7 +357,7 @@ class PrivacyPlan(Declared):
         <BLANKLINE>
         minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
         """
-        return simulate(self, data, n, seed, confidence)
+        return simulate(self.columns, data, n, seed, confidence)
 
     def _of_a_person(self, keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""

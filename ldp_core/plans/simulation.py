@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,6 @@ from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_integer
 from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
-
-if TYPE_CHECKING:
-    from ldp_core.plans.plan import PrivacyPlan
 
 Data: TypeAlias = Any
 """An Arrow table or batch; or a mapping of columns to values, or to a mapping from values to numbers or shares."""
@@ -65,20 +62,27 @@ class Simulation(Mapping[str, Any]):
 
 
 def simulate(
-    plan: PrivacyPlan, data: Data, n: int | None, seed: int | np.random.Generator | None, confidence: float
+    columns: Mapping[str, Mechanism],
+    data: Data,
+    n: int | None,
+    seed: int | np.random.Generator | None,
+    confidence: float,
 ) -> Simulation:
     """See `PrivacyPlan.simulate`."""
     generator = generator_of(seed)
-    people = {name: _people(name, m, _column(data, name), n) for name, m in plan.columns.items()}
-    return simulated(plan, people, generator, confidence)
+    people = {name: _people(name, m, _column(data, name), n) for name, m in columns.items()}
+    return simulated(columns, people, generator, confidence)
 
 
 def simulated(
-    plan: PrivacyPlan, people: Mapping[str, tuple[pa.Array, I64]], generator: np.random.Generator, confidence: float
+    columns: Mapping[str, Mechanism],
+    people: Mapping[str, tuple[pa.Array, I64]],
+    generator: np.random.Generator,
+    confidence: float,
 ) -> Simulation:
     """Of each column the values, and how many people have each."""
     estimates, tallies, pairs = {}, {}, {}
-    for name, m in plan.columns.items():
+    for name, m in columns.items():
         values, numbers = people[name]
         m.check_total(sum(numbers.tolist()))
         tallies[name] = m.simulate_values(values, numbers, generator)
