@@ -69,7 +69,8 @@ from ldp_core.noise.secret import Secret
 from ldp_core.plans.compare import compare as compare_plans
 from ldp_core.plans.fake import FakeDataColumn as FakeDataColumn
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import expected_error, recommend, required_epsilon, required_n
+from ldp_core.plans.recommend import expected_error, recommend
+from ldp_core.plans.required import required_epsilon, required_n
 from ldp_core.plans.sampled import SampledColumn as SampledColumn
 from ldp_core.poisoning import Influence
 from ldp_core.tally import Tally

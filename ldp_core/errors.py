@@ -7,6 +7,9 @@ how many rows and what was expected; they never contain a value from the data.
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class LdpError(Exception):
     """Base class of all errors raised by this project."""
@@ -52,3 +55,24 @@ class LdpWarning(UserWarning):
     >>> with warnings.catch_warnings(action="error", category=LdpWarning):  # let a test or a job stop at it
     ...     assert PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).epsilon == 1.0
     """
+
+
+def warn_user(message: str) -> None:
+    """An `LdpWarning` at the line outside of this project that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ldp_"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, LdpWarning, level)
+
+
+def warn_large(epsilon: float) -> None:
+    """`warn_user` if epsilon is so large that there is no privacy to speak of: above `LARGE_EPSILON`."""
+    if epsilon > LARGE_EPSILON:
+        warn_user(
+            f"epsilon {epsilon:.4g} hides nothing: a report may be e^{epsilon:.4g} times as likely under one value as "
+            "under another, and nearly always tells which it was. Epsilons of 0.5 to 5 are usual; above "
+            f"{LARGE_EPSILON} only tests make sense"
+        )
+
+
+LARGE_EPSILON = 20

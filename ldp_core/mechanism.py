@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,21 +22,26 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels, amplified
-from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
+from ldp_core.errors import LARGE_EPSILON, MechanismMismatchError, ParameterError, ReportError, warn_large
 from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
 from ldp_core.exact.probability import float_above, log_above
+from ldp_core.exact.simulation import Generator, generator_of
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
 from ldp_core.limits import check_nesting
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
+from ldp_core.noise.keyed import Keyed
+from ldp_core.noise.secret import Secret
 from ldp_core.parameters import Declared, check_integer, check_open
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, ReportFormat
+from ldp_core.tables import html
 from ldp_core.tally import MOST, Counts, Tally
 
 
@@ -68,6 +74,16 @@ class Mechanism(Declared, ABC):
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__:
             Mechanism._registry[cls.name] = cls
+
+    @override
+    def _declare(self, **values: Any) -> None:
+        super()._declare(**values)
+        self._warn_of(max((getattr(self, name) for name in values if name.startswith("epsilon")), default=0))
+
+    def _warn_of(self, epsilon: float) -> None:
+        """Warn of an epsilon that hides nothing, but not in parts of mechanisms, nor in what is read back."""
+        if epsilon > LARGE_EPSILON and not _called_by_core(self):
+            warn_large(epsilon)
 
     # ---- what a subclass supplies
 
@@ -322,6 +338,80 @@ class Mechanism(Declared, ABC):
             )
         return array
 
+    # ---- without reports
+
+    def simulate(self, counts: Mapping[Any, int] | npt.ArrayLike, *, seed: int | Generator | None = None) -> Tally:
+        """The tally that the reports of so many people might have, drawn without making the reports.
+
+        It has the distribution that the tally of their reports has: each person reports once, with noise of its own
+        (a mechanism says where its counters are right each by itself, but not all together). Counters are exact
+        integers, and a billion people take hardly longer than a million. **A simulation, not a release**: numpy's
+        generator, which is no cryptographic one, and probabilities as floats.
+
+        Args:
+            counts: how many people have each value: a mapping from values to numbers (None for a null; values that are
+                not declared are treated as ``unmatched`` says); or, where values are declared, int64[d], in their
+                order (with ``unmatched="none"`` int64[d + 1]: the last one of people without a value).
+            seed: for the same tally again; default: the operating system's randomness.
+
+        Raises:
+            ParameterError: numbers of people that are none; no mapping where values are not declared.
+            DomainError, DtypeError: see `Domain.encode`.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(["ios", "android"], epsilon=1.0)
+        >>> m.estimate(m.simulate({"ios": 600_000_000, "android": 400_000_000}, seed=1))
+        Histogram of 1,000,000,000 reports, 95% intervals (per value)
+        value            count  frequency  std.error            low           high
+        ios      599,982,165.3    60.00 %   30,342.6  599,922,694.9  600,041,635.7
+        android  400,017,834.7    40.00 %   30,342.6  399,958,364.3  400,077,305.1
+        """
+        generator = generator_of(seed)
+        people, listed = (
+            check_people(list(counts.values()) if isinstance(counts, Mapping) else counts),
+            self.inputs.listed,
+        )
+        self.check_total(sum(people.tolist()))
+        if isinstance(counts, Mapping):
+            return self.simulate_values(list(counts), people, generator)
+        if listed is None:
+            raise ParameterError(
+                f"counts for {self.name} must map values to numbers of people: its values are not listed"
+            )
+        if len(people) != listed:
+            raise ParameterError(f"counts must be {listed} numbers of people, one a code, got {len(people)}")
+        counters = self.simulate_counters(np.arange(listed), people, generator)
+        return Tally(int(people.sum()), counters, self.fingerprint)
+
+    def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
+        """`simulate`, of values as `perturb` takes them, and how many people have each."""
+        codes = self.inputs.encode(values) if len(people) else np.zeros(0, np.uint64)
+        return Tally(int(people.sum()), self.simulate_counters(codes, people, generator), self.fingerprint)
+
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """The counters that the reports of so many people might have; not private.
+
+        Here the reports are made, a block of people at a time: right for every mechanism, and as slow as that is. One
+        that knows how its counters are distributed draws them; see `ldp_core.exact.simulation`.
+
+        Args:
+            codes: of values, as `inputs` encodes them; not necessarily distinct.
+            people: int64, how many have each.
+            generator: numpy's.
+
+        Returns:
+            int64[counters].
+        """
+        secret = Secret.from_seed(int.from_bytes(generator.bytes(16)))
+        counters = np.zeros(self.counters, np.int64)
+        ends = np.cumsum(people)
+        for start in range(0, int(ends[-1]) if len(ends) else 0, _PEOPLE):
+            ids = np.arange(start, min(start + _PEOPLE, int(ends[-1])))
+            of = codes[np.searchsorted(ends, ids, side="right")]
+            noise = Keyed(secret, ids, column="simulation").bind(self.digest, of)  # (memoised mechanisms take no other)
+            counters += self.count_reports(self.perturb_codes(of, noise), np.zeros(len(ids), np.int64), 1)[0]
+        return counters
+
     # ---- what clients that lie can do; see `ldp_core.poisoning`
 
     def influence(self) -> Influence:
@@ -520,6 +610,14 @@ or forged, leave it out
         """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""
         return ()
 
+    def _repr_html_(self) -> str:
+        """Parameters, and what reports are."""
+        shown = {"values": self.inputs.summary, "epsilon": self.epsilon, **self.parameters()}
+        rows = [(key, f"{value:.6g}" if isinstance(value, float) else f"{value}") for key, value in shown.items()]
+        return html(
+            [(self.title, ""), *rows, ("reports", str(self.reports.arrow_type())), ("fingerprint", self.fingerprint)]
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
         return {"mechanism": self.name, **self.parameters(), **self.inputs.to_dict()}
@@ -564,6 +662,31 @@ or forged, leave it out
     def fingerprint(self) -> str:
         """The first 16 digits of `digest`: they tell mechanisms apart that nobody has made in order to be alike."""
         return self.digest[:16]
+
+
+def _called_by_core(made: Mechanism) -> bool:
+    """Whether ``made`` is being constructed by code of this package that is not its own constructor."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_locals.get("self") is made:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", "")).startswith("ldp_core.")
+
+
+_PEOPLE = 1 << 16  # whose reports are made at a time
+
+
+def check_people(counts: npt.ArrayLike) -> I64:
+    """Numbers of people as int64[k].
+
+    Raises:
+        ParameterError: they are not a row of integers, at least 0.
+    """
+    array = np.asarray(counts)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu") or array.min(initial=0) < 0:
+        raise ParameterError(f"counts must be whole numbers of people, at least 0, got an array of {array.dtype}")
+    if array.max(initial=0) > MOST:
+        raise ParameterError("counts of people must be below 2**63")
+    return array.astype(np.int64)
 
 
 def _from_dict(data: dict[str, Any]) -> Mechanism:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ldp_core.errors import MechanismMismatchError, ReportError
 from ldp_core.parameters import Declared
+from ldp_core.tables import html
 
 _VERSION = 1
 MOST = (1 << 63) - 1
@@ -91,6 +92,12 @@ class Tally(Declared):
     def __repr__(self) -> str:
         counters = np.array2string(self.counters, threshold=8)
         return f"Tally(n={self.n}, counters={counters}, fingerprint={self.fingerprint!r})"
+
+    def _repr_html_(self) -> str:
+        shown = [f"{count:,}" for count in self.counters[:8].tolist()]
+        more = [f"... {len(self.counters):,} counters"] if len(self.counters) > len(shown) else []
+        rows = [("reports", f"{self.n:,}"), ("counters", ", ".join([*shown, *more])), ("mechanism", self.fingerprint)]
+        return html([("Tally", ""), *rows])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (self.to_bytes(),)

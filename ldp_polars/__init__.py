@@ -17,7 +17,7 @@ from ldp_polars.estimating import (
     histogram,
     mean,
 )
-from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, sink_parquet
+from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, simulate, sink_parquet
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
@@ -43,6 +43,7 @@ __all__ = [
     "perturb_frame",
     "randomized_response",
     "read_plan",
+    "simulate",
     "sink_parquet",
     "suspicious",
     "tally",

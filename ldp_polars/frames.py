@@ -14,14 +14,13 @@ from polars import selectors as cs
 
 from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS, Estimate
-from ldp_core.estimates.distribution import DistributionEstimate
-from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
-from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.exact.simulation import generator_of
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
-from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype
+from ldp_core.plans.simulation import Simulation, apportioned, simulated, usual_estimate
+from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
@@ -175,8 +174,9 @@ def estimates(
         plan: the plan that made them.
         by, window, event_time: see `histograms`.
         confidence: of the intervals, in (0, 1).
-        ask: by column, what to ask other than the usual. The usual is the first of these that the mechanism offers: a
-            `ldp_core.HistogramEstimate`, the 20 `HeavyHittersEstimate`, a `DistributionEstimate`, a `MeanEstimate`.
+        ask: by column, what to ask other than the usual. The usual is the first of these that the mechanism offers: 10
+            heavy hitters (`ldp_core.HeavyHittersEstimate`), a `DistributionEstimate`, a `MeanEstimate`, a
+            `HistogramEstimate`.
 
     Returns:
         By column of the plan: the ``by`` columns, ``window_start`` (where asked for), and the columns of the estimate,
@@ -201,7 +201,10 @@ def estimates(
         if name in asked:
             asked[name].check(mechanism)
         else:
-            asked[name] = _usual(name, mechanism, confidence)
+            usual = usual_estimate(mechanism, confidence)
+            if usual is None:
+                raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
+            asked[name] = usual
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
     lazy, keys = _by(reports, plan, by, window, event_time, {"entry", "n", *names})
     made: dict[str, Any] = {}
@@ -209,21 +212,6 @@ def estimates(
         table = _entries(lazy, keys, name, mechanism, asked[name])
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
-
-
-def _usual(name: str, mechanism: Mechanism, confidence: float) -> Estimate[Any]:
-    """The first estimate that the mechanism offers."""
-    usual = (
-        HistogramEstimate(confidence),
-        HeavyHittersEstimate(20, confidence),
-        DistributionEstimate(confidence),
-        MeanEstimate(confidence),
-    )
-    for how in usual:
-        with suppress(ParameterError):
-            how.check(mechanism)
-            return how
-    raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
 
 
 def _by(
@@ -311,6 +299,47 @@ def explain(
     text = _plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
     people = f"{len(each)} people; records of one person: {middle} in the middle, {most} at most"
     return f"{people}\n{text}"
+
+
+def simulate(
+    frame: pl.DataFrame | pl.LazyFrame,
+    plan: PrivacyPlan,
+    *,
+    n: int | None = None,
+    seed: int | None = None,
+    confidence: float = 0.95,
+) -> Simulation:
+    """What the estimates of a plan would look like for these data, without making reports; see `PrivacyPlan.simulate`.
+
+    Args:
+        frame: records; a lazy one is run.
+        plan: mechanisms by column.
+        n: people, with the shares of the data; default: as many as there are records.
+        seed: for the same again.
+        confidence: of the intervals.
+
+    Raises:
+        PlanError: a planned column is missing.
+        DomainError, DtypeError: see `Domain.encode`.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    >>> seen = pl.DataFrame({"crashed": [True, False, False, False]}).ldp.simulate(plan, n=1_000_000, seed=1)
+    >>> seen["crashed"].to_polars().select("value", pl.col("frequency").round(3)).rows()
+    [(False, 0.75), (True, 0.25)]
+    """
+    plan, generator, lazy = _plan(plan), generator_of(seed), frame.lazy()
+    missing = [name for name in plan.columns if name not in lazy.collect_schema()]
+    if missing:
+        raise PlanError(f"the plan names columns that the frame does not have: {missing}")
+    people = {}
+    for name in plan.columns:
+        counted = lazy.group_by(cs.by_name(name), maintain_order=True).agg(pl.len().alias("people" + name)).collect()
+        values, numbers = counted.get_columns()
+        weights = numbers.cast(pl.Int64).to_numpy()
+        people[name] = to_arrow(values), weights if n is None else apportioned(name, weights, n)
+    return simulated(plan.columns, people, generator, confidence)
 
 
 def sink_parquet(

@@ -85,6 +85,7 @@ class _LdpFrame(_Namespace[Frame]):
     histograms = _FrameMethod(frames.histograms)
     estimates = _FrameTables(frames.estimates)
     explain = _Method(frames.explain)
+    simulate = _Method(frames.simulate)
     sink_parquet = _Method(frames.sink_parquet)
 
 

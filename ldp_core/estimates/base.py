@@ -18,6 +18,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import Declared
+from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ class Result(ABC):
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # immutable
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:

@@ -16,6 +16,7 @@ from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
+from ldp_core.tables import aligned, html
 from ldp_core.tally import Tally
 
 
@@ -79,21 +80,29 @@ class Histogram(Result):
         numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
         return pa.table([self.domain.arrow_values, *numbers], entries_schema(self.domain.arrow_type))
 
-    def __repr__(self) -> str:
+    def _shown(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
+        """What is shown: a head, rows of cells, and notes."""
         kind = "simultaneous" if self.simultaneous else "per value"
         head = f"Histogram of {self.n:,} reports, {self.confidence:.0%} intervals ({kind})"
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
         order = np.argsort(-self.counts, kind="stable") if len(self) > 20 else np.arange(len(self))
-        rows = [("value", "count", "frequency", "std.error", "low", "high")]
+        rows: list[tuple[str, ...]] = [("value", "count", "frequency", "std.error", "low", "high")]
         for i in order[:20]:
             numbers = (self.counts[i], 100 * self.frequencies[i], self.standard_errors[i], self.low[i], self.high[i])
             c, f, s, lo, hi = numbers
             rows.append((self.domain.texts[i], f"{c:,.1f}", f"{f:.2f} %", f"{s:,.1f}", f"{lo:,.1f}", f"{hi:,.1f}"))
-        widths = [max(len(row[k]) for row in rows) for k in range(6)]
-        lines = ["  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, 6))]) for row in rows]
         more = [f"... {len(self) - 20} more values, in order of count"] if len(self) > 20 else []
-        return "\n".join([head, *lines, *more])
+        return head, rows, more
+
+    def __repr__(self) -> str:
+        head, rows, more = self._shown()
+        return "\n".join([head, *aligned(rows, numbers=range(1, 6)), *more])
+
+    @override
+    def _repr_html_(self) -> str:
+        head, rows, more = self._shown()
+        return html(rows, title=head, numbers=range(1, 6), notes=more)
 
 
 @runtime_checkable

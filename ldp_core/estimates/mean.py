@@ -14,6 +14,7 @@ from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
+from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
 
 
@@ -45,6 +46,9 @@ class Mean:
         return (
             f"Mean of {self.n:,} reports: {numbers}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}"
         )
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
 
     def to_arrow(self) -> pa.Table:
         """Table of columns mean, standard_error, low, high, n; one row."""

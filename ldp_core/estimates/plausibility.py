@@ -25,8 +25,6 @@ The one honest case that is not covered: many reports of one person under keyed 
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,7 +35,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ldp_core.accounting.binomials import divergence
-from ldp_core.errors import LdpWarning
+from ldp_core.errors import warn_user
 from ldp_core.exact.arrays import F64, I64
 
 FALSE_ALARMS = 1e-9
@@ -217,7 +215,4 @@ def _say(doubt: str) -> None:
     if heard is not None:
         heard.append(doubt)
         return
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ldp_"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(doubt, LdpWarning, level)
+    warn_user(doubt)

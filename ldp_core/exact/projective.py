@@ -203,6 +203,17 @@ class PointsAndZero:
         reports: U16 = self._report[head * np.uint32(self.buckets) + tail]
         return reports
 
+    def counted(self, drawn: I64) -> I64:
+        """int64[m, F^m, F], how often each tail was drawn with <report, (1, bucket)> less its head, to int64[m, size].
+
+        (What `draw` makes of the two, of many reports at once.)
+        """
+        tail, less = np.indices(drawn.shape[1:])
+        at = self._report[-less % self.field * self.buckets + tail]
+        out = np.zeros((len(drawn), self.size), np.int64)
+        np.add.at(out, (np.arange(len(drawn))[:, None, None], at), drawn)
+        return out
+
     def supporters(self, counts: I64) -> I64:
         """int64[m, size], how often each report occurs, to int64[m, buckets], how many support each bucket."""
         return self._space.supporters(counts[:, self._of_point], self.buckets) + counts[:, :1]

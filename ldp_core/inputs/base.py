@@ -25,6 +25,11 @@ class Inputs(ABC):
     """What becomes of values that are not among these, nulls included."""
 
     @property
+    def listed(self) -> int | None:
+        """How many codes there are, if they are 0, 1, ... of values that are listed; None if they are not."""
+        return None
+
+    @property
     @abstractmethod
     def summary(self) -> str:
         """A few characters for a table."""

@@ -127,6 +127,11 @@ class Domain(Declared, Inputs):
         return len(self.labels) + (self.unmatched == "other")
 
     @property
+    def listed(self) -> int:
+        """D, and one more if values may be none of these."""
+        return self.size + (self.unmatched == "none")
+
+    @property
     def summary(self) -> str:
         """A few characters for a table: d."""
         return str(self.size)

@@ -58,12 +58,13 @@ class Choice:
     """One way to make a mechanism from a domain size d and an epsilon, and what to expect of it.
 
     Attributes:
-        name: what to call it.
+        name: the mechanism's, as in TOML; `CHOICES` has it under this name, or with its variant: ``NAME:VARIANT``.
         probabilities: (p, q) in closed form.
         report_bytes: what a report takes in a column of many: its own bytes, without dictionary or offsets.
         server_operations: counters that a report adds to, or hashes to compute for it, in a tally.
         make: the mechanism for a domain and an epsilon.
         supported: the most values that one report supports.
+        variant: where there are several, that which is not the default: an option of the mechanism.
     """
 
     name: str
@@ -72,6 +73,12 @@ class Choice:
     server_operations: Callable[[int, float], int]
     make: Callable[[Domain, float], FrequencyOracle]
     supported: Callable[[int, float], int] = lambda d, _: d
+    variant: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in `CHOICES`."""
+        return self.name if self.variant is None else f"{self.name}:{self.variant}"
 
 
 @dataclass(frozen=True)
@@ -210,7 +217,7 @@ CATALOGUE: tuple[Entry, ...] = (
             "binary RR": RandomizedResponse(epsilon=1.0),
             "k-ary RR": RandomizedResponse(range(5), epsilon=1.0),
         },
-        (Choice("randomized response", _randomized_response, _code, _one, _make(RandomizedResponse), _one),),
+        (Choice("randomized_response", _randomized_response, _code, _one, _make(RandomizedResponse), _one),),
         sized=lambda d, e: {"randomized response": RandomizedResponse(range(d), epsilon=e)},
     ),
     Entry(
@@ -223,9 +230,14 @@ CATALOGUE: tuple[Entry, ...] = (
             "SUE wide": UnaryEncoding(range(40), epsilon=2.0, variant="symmetric"),
         },
         (
-            Choice("unary encoding, optimized", _optimized, _bits, _each_value, _make(UnaryEncoding)),
+            Choice("unary_encoding", _optimized, _bits, _each_value, _make(UnaryEncoding)),
             Choice(
-                "unary encoding, symmetric", _symmetric, _bits, _each_value, _make(UnaryEncoding, variant="symmetric")
+                "unary_encoding",
+                _symmetric,
+                _bits,
+                _each_value,
+                _make(UnaryEncoding, variant="symmetric"),
+                variant="symmetric",
             ),
         ),
         sized=lambda d, e: {
@@ -242,7 +254,7 @@ CATALOGUE: tuple[Entry, ...] = (
             "SS": SubsetSelection(range(5), epsilon=1.0),
             "SS wide": SubsetSelection(range(40), epsilon=1.0),
         },
-        (Choice("subset selection", _subset_selection, _bits, _each_value, _make(SubsetSelection), _subset),),
+        (Choice("subset_selection", _subset_selection, _bits, _each_value, _make(SubsetSelection), _subset),),
         sized=lambda d, e: {"subset selection": SubsetSelection(range(d), epsilon=e)},
     ),
     Entry(
@@ -264,8 +276,15 @@ CATALOGUE: tuple[Entry, ...] = (
             "FLH": LocalHashing(range(40), epsilon=1.0, variant="fast"),
         },
         (
-            Choice("local hashing, optimal", _local_hashing, _word, _each_value, _make(LocalHashing)),
-            Choice("local hashing, fast", _fast_local_hashing, _word, _one, _make(LocalHashing, variant="fast")),
+            Choice("local_hashing", _local_hashing, _word, _each_value, _make(LocalHashing)),
+            Choice(
+                "local_hashing",
+                _fast_local_hashing,
+                _word,
+                _one,
+                _make(LocalHashing, variant="fast"),
+                variant="fast",
+            ),
         ),
         sized=lambda d, e: {
             "OLH": LocalHashing(range(d), epsilon=e),
@@ -278,7 +297,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "mechanisms",
         _MANY,
         lambda: {"HR": HadamardResponse(range(40), epsilon=1.0)},
-        (Choice("Hadamard response", _hadamard, _word, _one, _make(HadamardResponse)),),
+        (Choice("hadamard_response", _hadamard, _word, _one, _make(HadamardResponse)),),
         sized=lambda d, e: {"Hadamard response": HadamardResponse(range(d), epsilon=e)},
     ),
     Entry(
@@ -308,7 +327,7 @@ CATALOGUE: tuple[Entry, ...] = (
         lambda: {"PGR": ProjectiveGeometryResponse(range(40), epsilon=1.0)},
         (
             Choice(
-                "projective geometry response", _projective, _word, _one, _make(ProjectiveGeometryResponse), _hyperplane
+                "projective_geometry_response", _projective, _word, _one, _make(ProjectiveGeometryResponse), _hyperplane
             ),
         ),
         sized=lambda d, e: {"PGR": ProjectiveGeometryResponse(range(d), epsilon=e)},
@@ -433,20 +452,20 @@ CATALOGUE: tuple[Entry, ...] = (
     ),
 )
 
-CHOICES: dict[str, Choice] = {choice.name: choice for entry in CATALOGUE for choice in entry.choices}
+CHOICES: dict[str, Choice] = {choice.key: choice for entry in CATALOGUE for choice in entry.choices}
 """What `ldp_core.recommend` knows, by name."""
 
 
-def choice_named(name: Any) -> Choice:
-    """The row of `CHOICES`; its name may have ``_`` for spaces, as names of mechanisms have.
+def choice_named(mechanism: Any) -> Choice:
+    """The row of `CHOICES`, by its name or by the mechanism's class.
 
     Raises:
         ParameterError: there is none of this name.
 
-    >>> choice_named("Hadamard response").report_bytes(1000, 1.0), choice_named("hadamard_response").name
-    (8, 'Hadamard response')
+    >>> choice_named("hadamard_response").report_bytes(1000, 1.0), choice_named(UnaryEncoding).key
+    (8, 'unary_encoding')
     """
-    named = {choice.casefold(): choice for choice in CHOICES}.get(str(name).casefold().replace("_", " "))
-    if not isinstance(name, str) or named is None:
+    name = getattr(mechanism, "name", None) if isinstance(mechanism, type) else mechanism
+    if not isinstance(name, str) or name not in CHOICES:
         raise ParameterError(f"mechanism must be one of {', '.join(map(repr, CHOICES))}, got {name!r}")
-    return CHOICES[named]
+    return CHOICES[name]

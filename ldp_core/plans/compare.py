@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from typing_extensions import override
 
 from ldp_core.parameters import check_integer
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.sharing import Column
+from ldp_core.tables import Row, Table
 
 Way: TypeAlias = Literal["split", "sampled", "fake"]
 """`PrivacyPlan.split` (SPL), `PrivacyPlan.sampled` (SMP), `PrivacyPlan.fake` (RS+FD)."""
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """One way, and what to expect of it. ``print`` shows a row of a table, `HEADER` its head.
+class Sharing(Row):
+    """One way, and what to expect of it: a row of the table that `compare` gives.
 
     Attributes:
         way: its name, which is that of the method of `PrivacyPlan`.
@@ -40,18 +43,29 @@ class Sharing:
         """The root of the mean of the columns' variances."""
         return math.sqrt(sum(e**2 for e in self.standard_errors.values()) / len(self.standard_errors))
 
-    def __str__(self) -> str:
-        worst = max(self.standard_errors, key=lambda name: self.standard_errors[name])
-        shares = (self.standard_error, self.standard_errors[worst])
-        return _ROW.format(self.way, *(f"{100 * share:.4g} %" for share in shares), worst)
+    @property
+    def worst(self) -> str:
+        """The column with the largest error."""
+        return max(self.standard_errors, key=lambda name: self.standard_errors[name])
+
+    @override
+    def values(self) -> dict[str, Any]:
+        return {
+            "way": self.way,
+            "n": self.n,
+            "standard_error": self.standard_error,
+            "worst": self.standard_errors[self.worst],
+            "worst_name": self.worst,
+        }
+
+    @override
+    def texts(self) -> dict[str, str]:
+        shares = (self.standard_error, self.standard_errors[self.worst])
+        average, worst = (f"{100 * share:.4g} %" for share in shares)
+        return {"plan": self.way, "std.error": average, "worst": worst, "in column": self.worst}
 
 
-_ROW = "{:<10}{:>12}{:>12}  {}"
-HEADER = _ROW.format("plan", "std.error", "worst", "in column")
-"""Names of the columns of a printed `Sharing`."""
-
-
-def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Sharing]:
+def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Sharing]:
     r"""The three ways to share an epsilon among columns, the one with the least average variance first.
 
     Args:
@@ -59,16 +73,19 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Shari
         epsilon: what a record spends over all of them.
         n: number of records.
 
+    Returns:
+        A table: a `Sharing` a row.
+
     Raises:
         PlanError: fewer than two columns, or a bad one.
         ParameterError: n is not an integer, at least 1.
 
     >>> columns = {"os": range(4), "version": range(40), "crashed": [False, True]}
-    >>> print(HEADER, *compare(columns, 1.0, 100_000), sep="\n")
-    plan         std.error       worst  in column
-    sampled       0.8121 %     1.024 %  version
-    fake           1.438 %     1.824 %  version
-    split          1.452 %     1.841 %  version
+    >>> compare(columns, 1.0, 100_000)
+    plan     std.error    worst  in column
+    sampled   0.8121 %  1.024 %  version
+    fake       1.438 %  1.824 %  version
+    split      1.452 %  1.841 %  version
     """
     n = check_integer("n", n, 1)
     plans: dict[Way, PrivacyPlan] = {
@@ -77,7 +94,7 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> list[Shari
         "fake": PrivacyPlan.fake(columns, epsilon=epsilon),
     }
     ways = [Sharing(way, plan, n, _standard_errors(plan, n)) for way, plan in plans.items()]
-    return sorted(ways, key=lambda sharing: sharing.standard_error)
+    return Table(tuple(sorted(ways, key=lambda sharing: sharing.standard_error)))
 
 
 def _standard_errors(plan: PrivacyPlan, n: int) -> dict[str, float]:

@@ -48,9 +48,10 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import Bools, Codes
+from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, dealt
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
@@ -150,6 +151,20 @@ class FakeDataColumn(DrawnColumn):
     def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         """The inner mechanism's."""
         return self.inner.count_reports(reports, groups, n_groups)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Who answers, and how many of the others draw each fake; then the inner mechanism's."""
+        d, answers = self.domain.size, generator.binomial(people, 1 / self.columns)
+        others = (people - answers).sum()
+        fakes = np.zeros(d + 1, np.int64)
+        if self.fake == "none":
+            fakes[d] = others
+        else:
+            ends = np.array([0, *map(int, self._ends), ONE] if self.prior is not None else range(d + 1), float)
+            fakes[:d] = dealt(others, np.diff(ends), generator)
+        drawn = np.append(codes.astype(np.int64), np.flatnonzero(fakes))
+        return self.inner.simulate_counters(drawn, np.append(answers, fakes[fakes > 0]), generator)
 
     # ---- the pure protocol
 

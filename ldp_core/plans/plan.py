@@ -13,9 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError
+from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
@@ -30,6 +31,8 @@ from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
 from ldp_core.plans.sharing import Column
+from ldp_core.plans.simulation import Data, Simulation, simulate
+from ldp_core.tables import aligned, html
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
@@ -136,7 +139,9 @@ class PrivacyPlan(Declared):
         crashed         randomized_response  2       0.5
         total a record                               2
         """
-        return cls(several_columns.split(columns, epsilon, weights), keep=keep, seed=seed)
+        made = cls(several_columns.split(columns, epsilon, weights), keep=keep, seed=seed)
+        warn_large(max(m.epsilon for m in made.columns.values()))
+        return made
 
     @classmethod
     def sampled(
@@ -160,7 +165,9 @@ class PrivacyPlan(Declared):
         crashed         randomized_response (1 of 3)  2       2
         total a record                                        2
         """
-        return cls(several_columns.sampled(columns, epsilon), keep=keep, seed=seed)
+        made = cls(several_columns.sampled(columns, epsilon), keep=keep, seed=seed)
+        warn_large(epsilon)
+        return made
 
     @classmethod
     def fake(
@@ -194,7 +201,9 @@ class PrivacyPlan(Declared):
         level           unary_encoding (1 of 2)       40      2
         total a record                                        2
         """
-        return cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
+        made = cls(several_columns.fake(columns, epsilon, priors), keep=keep, seed=seed)
+        warn_large(epsilon)
+        return made
 
     _items: tuple[tuple[str, Mechanism], ...]
 
@@ -234,11 +243,17 @@ class PrivacyPlan(Declared):
         raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
 
     def __repr__(self) -> str:
-        rows = [("column", "mechanism", "values", "epsilon")]
+        return "\n".join(aligned(self._rows()) + self._seed_warning())
+
+    def _repr_html_(self) -> str:
+        return html(self._rows(), numbers=[3], notes=self._seed_warning())
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("column", "mechanism", "values", "epsilon")]
         rows += [(c, m.title, m.inputs.summary, _spends(m)) for c, m in self.columns.items()]
         rows += [(c, "kept as it is", "", "unprotected") for c in self.keep]
         rows += [("total a record", "", "", f"{self.epsilon:.4g}")]
-        return "\n".join(_lines(rows) + self._seed_warning())
+        return rows
 
     def _seed_warning(self) -> list[str]:
         return [] if self.seed is None else [f"seeded with {self.seed}: repeatable, and therefore NOT private"]
@@ -322,7 +337,49 @@ class PrivacyPlan(Declared):
         rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
         if self.seed is None:
             warnings += promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
-        return "\n".join(_lines(rows) + self._of_a_person(reports, keyed) + warnings + self._seed_warning())
+        return "\n".join(aligned(rows) + self._of_a_person(reports, keyed) + warnings + self._seed_warning())
+
+    def simulate(
+        self,
+        data: Data,
+        *,
+        n: int | None = None,
+        seed: int | np.random.Generator | None = None,
+        confidence: float = 0.95,
+    ) -> Simulation:
+        """What the estimates would look like for such data, without making reports: see `Mechanism.simulate`.
+
+        Each column by itself: what the columns of one record have to do with each other does not show. **A simulation,
+        not a release**: it sees the data, and promises nothing.
+
+        Args:
+            data: an Arrow table or batch; or a mapping from columns to their values, or to a mapping from values to
+                numbers of people, or to shares. (Of a Polars frame: ``df.ldp.simulate(plan)``.)
+            n: people; they have the shares of the data, as near as whole numbers can be. Default: as many as there are.
+            seed: for the same again; default: the operating system's randomness.
+            confidence: of the intervals.
+
+        Returns:
+            A mapping from each column to a histogram; of numbers to a distribution where there is one, else to a mean;
+            of a sketch to a histogram of the 100 most frequent values of the data; of heavy hitters to what is found
+            of the first 10.
+
+        Raises:
+            PlanError: a column is missing.
+            ParameterError: shares without n; numbers that are none.
+            DomainError, DtypeError: see `Domain.encode`.
+
+        >>> from ldp_core import Hybrid, RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
+        >>> plan.simulate({"crashed": {True: 0.1, False: 0.9}, "minutes": [5, 10, 60]}, n=30_000, seed=1)
+        crashed: Histogram of 30,000 reports, 95% intervals (per value)
+        value     count  frequency  std.error       low      high
+        false  27,012.1    90.04 %      166.2  26,686.4  27,337.8
+        true    2,987.9     9.96 %      166.2   2,662.2   3,313.6
+        <BLANKLINE>
+        minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
+        """
+        return simulate(self.columns, data, n, seed, confidence)
 
     def _of_a_person(self, reports: Iterable[int], keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""
@@ -339,7 +396,7 @@ class PrivacyPlan(Declared):
             rows.append((name, *("no bound" if s == float("inf") else f"{s:.4g}" for s in spent)))
         fakes = [name for name, m in self.columns.items() if isinstance(m, FakeDataColumn)]
         shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
-        return _lines(rows) + ([shown] if fakes and (keyed or self.memoised) else [])
+        return aligned(rows) + ([shown] if fakes and (keyed or self.memoised) else [])
 
     def check_oracles(self) -> None:
         """Raise `PlanError` unless a histogram can be made of every perturbed column."""
@@ -696,12 +753,6 @@ def _spends(mechanism: Mechanism) -> str:
     """What a report spends; and all reports about one value together, where the mechanism remembers."""
     in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
     return f"{mechanism.epsilon:.4g}" + ("" if in_all is None else f" ({in_all:.4g} in all)")
-
-
-def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of cells as aligned lines."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _toml(value: Any) -> str:

@@ -1,12 +1,15 @@
 """Which mechanism, how many reports, what epsilon: planning before any data exist, from closed forms.
 
-All of it follows from the two probabilities of a pure protocol (Wang, Blocki, Li, Jha, USENIX Security 2017): with
+Most of it follows from the two probabilities of a pure protocol (Wang, Blocki, Li, Jha, USENIX Security 2017): with
 n reports, a value of true frequency f is estimated with variance (ibid., Theorem 2)
 
     variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)
 
-and with an error below sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding). What can be
-recommended is a table, `ldp_core.mechanisms.catalogue`.
+and so is nearly normal: 1 - beta of all estimates are within z standard errors, z the normal quantile of 1 - beta / 2,
+which is what an interval around an estimate is made of. For every n and whatever the frequency is, the error is below
+sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding): that takes two to five times the reports.
+Of numbers the error is the mean's, in their own unit, see `Numeric.variance`; of heavy hitters it is
+`HeavyHitters.reports_to_find`. What can be recommended is a table, `ldp_core.mechanisms.catalogue`.
 """
 
 from __future__ import annotations
@@ -16,135 +19,249 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.errors import ParameterError
+from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalogue import CHOICES, Choice, choice_named
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core.mechanisms.numbers.base import Numeric
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
+from ldp_core.mechanisms.sketches.base import Sketch
+from ldp_core.parameters import check_epsilon, check_integer, check_probability
 from ldp_core.poisoning import Influence
+from ldp_core.tables import Row, Table
 
-Bound: TypeAlias = Literal["hoeffding", "normal"]
-"""``"hoeffding"``: `FrequencyOracle.accuracy`, holds for every n and every frequency. ``"normal"``: the half width of a
-normal interval around a value of the given frequency, which is narrower and holds for large n."""
+Bound: TypeAlias = Literal["normal", "hoeffding"]
+"""``"normal"``: half a normal interval around a value of the given frequency, which is what estimates show.
+``"hoeffding"``: `FrequencyOracle.accuracy`, which holds for every n and every frequency, and is wider."""
+
+Values: TypeAlias = int | Domain | Iterable[Label] | Interval | Prefixes
+"""What is asked about: declared values, or how many; the mean of numbers in an `Interval`; the most frequent of
+`Prefixes`."""
 
 
 @dataclass(frozen=True)
-class Recommendation:
-    """One mechanism, and what to expect of it. ``print`` shows a row of a table, `HEADER` its head.
+class Recommendation(Row):
+    """One mechanism, and what to expect of it: a row of the table that `recommend` gives.
 
     Attributes:
-        choice: its row in `CHOICES`.
-        domain_size, epsilon, n: what was asked for.
-        frequency: true share of the value that the standard error is for.
-        standard_error: of that value's estimated frequency; times ``n`` for a count.
-        margin: alpha with Pr[|error of a frequency| >= alpha] <= 0.05 for any one value: `FrequencyOracle.accuracy`.
+        name: the mechanism's, as in TOML.
+        variant: an option of it, where it is not the default.
+        values: what is asked about.
+        epsilon, n: what was asked for; n of all people.
+        frequency: true share of the value that the standard error is for; None of numbers.
+        standard_error: of that value's estimated frequency, times ``n`` for a count; of a mean in the numbers' unit.
+        margin: with a probability of 95 % the error is less, see `Bound`; of heavy hitters, the share that is found.
         bytes_per_report: see `Choice`.
         server_operations: per report, see `Choice`.
         influence: what one report moves at most, if clients may lie: `FrequencyOracle.influence`.
     """
 
-    choice: Choice
-    domain_size: int
+    name: str
+    variant: str | None
+    domain: Inputs | int
     epsilon: float
     n: int
-    frequency: float
+    frequency: float | None
     standard_error: float
     margin: float
     bytes_per_report: int
     server_operations: int
     influence: Influence
 
-    def mechanism(self, domain: Domain | Iterable[Label]) -> FrequencyOracle:
+    def mechanism(self, domain: Domain | Iterable[Label] | None = None) -> Mechanism:
         """The mechanism itself.
 
-        Raises:
-            ParameterError: the domain is of another size than was asked for.
-        """
-        made = Domain.of(domain)
-        if made.size != self.domain_size:
-            raise ParameterError(f"the recommendation is for {self.domain_size} values, the domain has {made.size}")
-        return self.choice.make(made, self.epsilon)
+        Args:
+            domain: the declared values, if only their number was asked for.
 
-    def __str__(self) -> str:
-        return _ROW.format(
-            self.choice.name,
-            f"{100 * self.standard_error:.4g} %",
-            f"{100 * self.margin:.4g} %",
-            f"{self.bytes_per_report:,}",
-            f"{self.server_operations:,}",
-            *(f"{x:,.1f}" if x < _LONG else f"{x:.2e}" for x in (self.influence.one, self.influence.all)),
-        )
+        Raises:
+            ParameterError: the domain is of another size than was asked for, or missing.
+        """
+        if isinstance(self.domain, (Interval, Prefixes)):
+            return _NUMBERS[self.name](self.domain, self.epsilon)
+        size = self.domain if isinstance(self.domain, int) else self.domain.listed
+        if domain is None and isinstance(self.domain, Domain):
+            domain = self.domain
+        if domain is None:
+            raise ParameterError(f"the recommendation is for {size} values: give them, mechanism([...])")
+        made = Domain.of(domain)
+        if made.size != size:
+            raise ParameterError(f"the recommendation is for {size} values, the domain has {made.size}")
+        return CHOICES[self.key].make(made, self.epsilon)
+
+    @property
+    def key(self) -> str:
+        """Its name in `required_n` and its kin."""
+        return self.name if self.variant is None else f"{self.name}:{self.variant}"
+
+    @override
+    def values(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.name,
+            "variant": self.variant or "",
+            "epsilon": self.epsilon,
+            "n": self.n,
+            "standard_error": self.standard_error,
+            "margin": self.margin,
+            "bytes_per_report": self.bytes_per_report,
+            "server_operations": self.server_operations,
+            "influence_one": self.influence.one,
+            "influence_all": self.influence.all,
+        }
+
+    @override
+    def texts(self) -> dict[str, str]:
+        unit = str if isinstance(self.domain, Interval) else _percent
+        return {
+            "mechanism": self.key,
+            "std.error": unit(float(f"{self.standard_error:.4g}")),
+            "found from" if isinstance(self.domain, Prefixes) else "95% within": unit(float(f"{self.margin:.4g}")),
+            "bytes/report": f"{self.bytes_per_report:,}",
+            "ops/report": f"{self.server_operations:,}",
+            "a lie: one": _moved(self.influence.one),
+            "all counts": _moved(self.influence.all),
+        }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g} %"
+
+
+def _moved(x: float) -> str:
+    return "no bound" if math.isinf(x) else f"{x:,.1f}" if x < _LONG else f"{x:.2e}"
 
 
 _LONG = 1e6
 
-_ROW = "{:<28}{:>12}{:>12}{:>14}{:>12}{:>13}{:>13}"
-HEADER = _ROW.format("mechanism", "std.error", "95% within", "bytes/report", "ops/report", "a lie: one", "all counts")
-"""Names of the columns of a printed `Recommendation`."""
-
 
 def recommend(
-    domain_size: int,
+    values: Values,
     epsilon: float,
     n: int,
     *,
     bytes_per_report: float | None = None,
     frequency: float | None = None,
-) -> list[Recommendation]:
-    r"""The mechanisms for so many values, such an epsilon and n reports, the best first.
+    group: float = 1.0,
+    bound: Bound = "normal",
+) -> Table[Recommendation]:
+    r"""The mechanisms for such values, such an epsilon and n people, the best first.
 
     In order of the standard error of a typical value, to two digits; where these agree, of bytes per report, then of
     operations per report on the server. The last two columns are what a report that lies moves at most: one count, and
     all of them together (an honest one adds 1 to its value on average); see `FrequencyOracle.influence`.
 
     Args:
-        domain_size: number of values, d >= 2.
+        values: the declared values, or how many, d >= 2; an `Interval`, to estimate a mean; or `Prefixes`, to find the
+            most frequent strings.
         epsilon: of a report.
-        n: number of reports.
+        n: number of people, each of whom sends one report.
         bytes_per_report: leave out mechanisms whose reports are larger.
         frequency: true share of the typical value; default 1 / d.
+        group: the share of the people who are in the group that is asked about, if the groups are known (a column that
+            is kept) and each has estimates of its own.
+        bound: what the margin is.
+
+    Returns:
+        A table: a `Recommendation` a row.
 
     Raises:
         ParameterError: an argument outside its interval, or no mechanism with reports this small.
 
-    >>> print(HEADER, *recommend(16, 1.0, 100_000), sep="\n")
-    mechanism                      std.error  95% within  bytes/report  ops/report   a lie: one   all counts
-    subset selection                0.5644 %     1.787 %             2          16          3.2         24.5
-    projective geometry response    0.6032 %     2.065 %             8           1          3.9         29.4
-    unary encoding, optimized        0.612 %     1.859 %             2          16          3.2         50.6
-    local hashing, optimal          0.6138 %     1.906 %             8          16          3.3         53.2
-    local hashing, fast             0.6159 %     1.769 %             8           1          2.7         43.9
-    unary encoding, symmetric       0.6259 %     1.754 %             2          16          2.5         40.7
-    Hadamard response               0.6797 %     1.859 %             8           1          2.2         34.6
-    randomized response             0.7856 %     4.429 %             1           1          9.7         18.5
+    >>> recommend(16, 1.0, 100_000)
+    mechanism                     std.error  95% within  bytes/report  ops/report  a lie: one  all counts
+    subset_selection               0.5644 %     1.106 %             2          16         3.2        24.5
+    projective_geometry_response   0.6032 %     1.182 %             8           1         3.9        29.4
+    unary_encoding                  0.612 %     1.199 %             2          16         3.2        50.6
+    local_hashing                  0.6138 %     1.203 %             8          16         3.3        53.2
+    local_hashing:fast             0.6159 %     1.207 %             8           1         2.7        43.9
+    unary_encoding:symmetric       0.6259 %     1.227 %             2          16         2.5        40.7
+    hadamard_response              0.6797 %     1.332 %             8           1         2.2        34.6
+    randomized_response            0.7856 %      1.54 %             1           1         9.7        18.5
+    >>> from ldp_core import Interval
+    >>> recommend(Interval(0, 100), 2.0, 10_000)  # of the mean
+    mechanism     std.error  95% within  bytes/report  ops/report  a lie: one  all counts
+    hybrid           0.5106       1.001             1           1       157.8       157.8
+    piecewise        0.5541       1.086             1           1       157.8       157.8
+    one_bit_mean     0.6565       1.287             1           1       115.7       115.7
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
-    d, e, f = _check_size(domain_size), check_epsilon("epsilon", epsilon), _check_frequency(frequency, domain_size)
-    made = [_recommendation(choice, d, e, check_integer("n", n, 1), f) for choice in CHOICES.values()]
+    domain, e = _values(values), check_epsilon("epsilon", epsilon)
+    people = check_integer("n", n, 1)
+    reports = people * check_group(group)
+    if isinstance(domain, int | Domain):
+        d = domain if isinstance(domain, int) else domain.size
+        f = _check_frequency(frequency, d)
+        made = [_recommendation(choice, domain, d, e, people, reports, f, bound) for choice in CHOICES.values()]
+    else:
+        _refuse_frequency(frequency)
+        kinds = [_NUMBERS[name](domain, e) for name in _KINDS[type(domain)]]
+        made = [_of_mechanism(m, domain, e, people, reports, bound) for m in kinds]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
         raise ParameterError(f"bytes_per_report must be at least {least}, got {bytes_per_report!r}")
-    return sorted(fitting, key=_rank)
+    return Table(tuple(sorted(fitting, key=_rank)))
 
 
-def _recommendation(choice: Choice, d: int, epsilon: float, n: int, f: float) -> Recommendation:
+_NUMBERS: dict[str, Callable[[Any, float], Mechanism]] = {
+    m.name: partial(lambda kind, domain, epsilon: kind(domain, epsilon=epsilon), m)
+    for m in (Hybrid, Piecewise, OneBitMean, HeavyHitters)
+}
+_KINDS: dict[type[Inputs], tuple[str, ...]] = {
+    Interval: (Hybrid.name, Piecewise.name, OneBitMean.name),
+    Prefixes: (HeavyHitters.name,),
+}
+
+
+def _recommendation(
+    choice: Choice, domain: Domain | int, d: int, epsilon: float, n: int, reports: float, f: float, bound: Bound
+) -> Recommendation:
     p, q = choice.probabilities(d, epsilon)
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
+    error = Error.of(p, q, d)
     return Recommendation(
-        choice,
-        d,
+        choice.name,
+        choice.variant,
+        domain,
         epsilon,
         n,
         f,
-        math.sqrt(_n_variance(p, q, f) / n),
-        _hoeffding(0.05) / (math.sqrt(n) * (p - q)),
+        math.sqrt(error.n_variance(f) / reports),
+        math.sqrt(error.needed(0.05, bound, f) / reports),
         choice.report_bytes(d, epsilon),
         choice.server_operations(d, epsilon),
         Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q)),
+    )
+
+
+def _of_mechanism(m: Mechanism, domain: Inputs, epsilon: float, n: int, reports: float, bound: Bound) -> Recommendation:
+    error = error_of(m)
+    kind = m.reports.arrow_type()
+    return Recommendation(
+        m.name,
+        None,
+        domain,
+        epsilon,
+        n,
+        None,
+        math.sqrt(error.n_variance(0.0) / reports),
+        error.margin(reports, 0.05, bound, 0.0),
+        1 if pa.types.is_boolean(kind) else kind.bit_width // 8,
+        1,
+        m.influence(),
     )
 
 
@@ -153,152 +270,147 @@ def _rank(r: Recommendation) -> tuple[float, int, int, float]:
 
 
 def expected_error(
-    mechanism: FrequencyOracle | str,
+    mechanism: Mechanism | str | type[Mechanism],
     n: int,
     frequency: float | None = None,
     *,
-    domain_size: int | None = None,
+    domain: Values | None = None,
     epsilon: float | None = None,
+    group: float = 1.0,
 ) -> float:
-    """Standard error (root mean squared error: there is no bias) of an estimated frequency.
+    """Standard error (root mean squared error: there is no bias) of an estimated frequency, or of a mean.
+
+    Of a mean in the numbers' own unit, that of the noise, in the worst case.
 
     Args:
-        mechanism: a mechanism, or a name in `CHOICES` with ``domain_size`` and ``epsilon``.
-        n: number of reports.
+        mechanism: a mechanism; or a name in `CHOICES`, or a class, with ``domain`` and ``epsilon``.
+        n: number of people.
         frequency: true share of the value; default 1 / d.
+        domain: the values, or how many declared ones; see `recommend`.
+        epsilon: of a report.
+        group: the share of the people who are in the group that is asked about, see `recommend`.
 
     Raises:
         ParameterError: an argument outside its interval, missing or superfluous.
 
-    >>> round(expected_error("randomized response", 10_000, domain_size=2, epsilon=1.0), 6)
+    >>> round(expected_error("randomized_response", 10_000, domain=2, epsilon=1.0), 6)
     0.009595
-    >>> from ldp_core import RandomizedResponse
+    >>> from ldp_core import Hybrid, RandomizedResponse
     >>> round(expected_error(RandomizedResponse(epsilon=1.0), 10_000), 6)
     0.009595
+    >>> round(expected_error(Hybrid((0, 100), epsilon=1.0), 10_000), 3)
+    1.036
     """
-    error = _resolve(mechanism, domain_size, epsilon)
-    return math.sqrt(error.n_variance(_check_frequency(frequency, error.domain_size)) / check_integer("n", n, 1))
+    error = resolve(mechanism, domain, epsilon)
+    return math.sqrt(error.n_variance(error.share(frequency)) / (check_integer("n", n, 1) * check_group(group)))
 
 
-def required_n(
-    mechanism: FrequencyOracle | str,
-    margin: float,
-    beta: float = 0.05,
-    *,
-    domain_size: int | None = None,
-    epsilon: float | None = None,
-    bound: Bound = "hoeffding",
-    frequency: float | None = None,
-) -> int:
-    """The least number of reports with which a frequency is within ``margin`` of the truth, but for probability beta.
-
-    ``"hoeffding"``: ln(2 / beta) / (2 margin^2 (p - q)^2), the inverse of `FrequencyOracle.accuracy`; ``"normal"``:
-    z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2. For all
-    d values together, beta / d.
-
-    Args:
-        mechanism: a mechanism, or a name in `CHOICES` with ``domain_size`` and ``epsilon``.
-        margin: of a frequency, in (0, 1).
-        beta: probability of a larger error, in (0, 1).
-        bound: see `Bound`.
-        frequency: true share of the value, for ``"normal"``; default 1 / d.
-
-    Raises:
-        ParameterError: an argument outside its interval, missing or superfluous.
-
-    >>> from ldp_core import RandomizedResponse
-    >>> required_n(RandomizedResponse(epsilon=1.0), 0.01)
-    86370
-    >>> required_n("unary encoding, optimized", 0.01, domain_size=16, epsilon=1.0, bound="normal")
-    143871
-    """
-    error = _resolve(mechanism, domain_size, epsilon)
-    exact = _needed(error, check_open("beta", beta), bound, frequency) / check_open("margin", margin) ** 2
-    # An n that was computed from a margin comes back as itself, not as one more.
-    return max(math.ceil(exact * (1 - 1e-12)), 1)
+# ---- what is known of an error
 
 
-def required_epsilon(
-    mechanism: str,
-    margin: float,
-    n: int,
-    beta: float = 0.05,
-    *,
-    domain_size: int,
-    bound: Bound = "hoeffding",
-    frequency: float | None = None,
-) -> float:
-    """The epsilon with which n reports suffice for a margin: the inverse of `required_n`.
-
-    By bisection below the first of a grid of epsilons that suffices. Where an integer parameter of a mechanism makes
-    the error jump upwards now and then, a smaller epsilon within a step of the grid (0.3 %) of a jump can suffice too.
-
-    Args:
-        mechanism: a name in `CHOICES`.
-        margin, beta, bound, frequency: see `required_n`.
-        n: number of reports.
-        domain_size: number of values.
-
-    Returns:
-        The least epsilon, to twelve digits and rounded up, in (0, 50].
-
-    Raises:
-        ParameterError: an argument outside its interval, or no epsilon up to 50 does: more reports or a wider margin.
-
-    >>> round(required_epsilon("randomized response", 0.01, 86370, domain_size=2), 5)
-    1.0
-    """
-    d, reports = _check_size(domain_size), check_integer("n", n, 1)
-    target = reports * check_open("margin", margin) ** 2
-    probabilities = choice_named(mechanism).probabilities
-
-    def misses(epsilon: float) -> bool:
-        p, q = probabilities(d, epsilon)
-        return not p > q or _needed(_Error.of(p, q, d), check_open("beta", beta), bound, frequency) > target
-
-    sufficient = (k for k, epsilon in enumerate(_GRID) if not misses(epsilon))
-    first = next(sufficient, None)
-    if first is None:
-        least = required_n(mechanism, margin, beta, domain_size=d, epsilon=_LARGEST, bound=bound, frequency=frequency)
-        raise ParameterError(f"no epsilon suffices: {mechanism} needs at least {least:,} reports for margin {margin!r}")
-    low, high = [0.0, *_GRID][first : first + 2]
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if misses(middle) else (low, middle)
-    return min(high * (1 + 1e-12), _LARGEST)
-
-
-_LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
-_GRID = [_LARGEST * 1.003 ** (k - 4400) for k in range(4401)]  # from 1e-4
-
-
-class _Error(NamedTuple):
-    """What is known of the error of an estimated frequency.
+class Error(NamedTuple):
+    """What is known of the error of an estimate.
 
     Attributes:
         n_variance: n times its variance, from the true frequency.
         hoeffding: from beta, the alpha sqrt(n) with Pr[|error| >= alpha] <= beta.
-        domain_size: d.
+        together: how many estimates there are: d.
+        to_find: of heavy hitters, from a share and beta, the reports that it takes to find it.
+        numeric: whether it is that of a mean, which has no frequency.
     """
 
     n_variance: Callable[[float], float]
     hoeffding: Callable[[float], float]
-    domain_size: int
+    together: int
+    to_find: Callable[[float, float], float] | None = None
+    numeric: bool = False
 
     @classmethod
-    def of(cls, p: float, q: float, d: int) -> _Error:
+    def of(cls, p: float, q: float, d: int) -> Error:
         """That of a pure protocol."""
         return cls(partial(_n_variance, p, q), lambda beta: _hoeffding(beta) / (p - q), d)
 
+    def share(self, frequency: float | None) -> float:
+        """The frequency, checked; by default that of one value in d."""
+        if self.numeric:
+            _refuse_frequency(frequency)
+        return _check_frequency(frequency, self.together)
 
-def _needed(error: _Error, beta: float, bound: Bound, frequency: float | None) -> float:
-    """N margin^2."""
-    f = _check_frequency(frequency, error.domain_size)
-    if bound == "hoeffding":
-        return error.hoeffding(beta) ** 2
-    if bound == "normal":
-        return NormalDist().inv_cdf(beta / 2) ** 2 * error.n_variance(f)
-    raise ParameterError(f'bound must be "hoeffding" or "normal", got {bound!r}')
+    def needed(self, beta: float, bound: Bound, f: float) -> float:
+        """N margin^2."""
+        if bound == "hoeffding":
+            return self.hoeffding(beta) ** 2
+        if bound == "normal":
+            return NormalDist().inv_cdf(beta / 2) ** 2 * self.n_variance(f)
+        raise ParameterError(f'bound must be "normal" or "hoeffding", got {bound!r}')
+
+    def reports(self, margin: float, beta: float, bound: Bound, f: float) -> float:
+        """How many reports a margin takes."""
+        needed = self.needed(beta, bound, f)
+        return needed / margin**2 if self.to_find is None else self.to_find(margin, beta)
+
+    def margin(self, reports: float, beta: float, bound: Bound, f: float) -> float:
+        """The inverse of `reports`."""
+        if self.to_find is None:
+            return math.sqrt(self.needed(beta, bound, f) / reports)
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.to_find(middle, beta) > reports else (low, middle)
+        return high
+
+
+def error_of(m: Mechanism) -> Error:
+    """The error of a mechanism, which knows it best."""
+    n = _MANY
+    if isinstance(m, FrequencyOracle):
+        return Error(
+            lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size
+        )
+    if isinstance(m, Numeric):
+        low, high = m.value_bounds()
+        length = (high - low) * (m.domain.high - m.domain.low)
+        return Error(lambda _: m.variance(1), lambda beta: _hoeffding(beta) * length, 1, numeric=True)
+    if isinstance(m, HeavyHitters):
+        levels = len(m.levels)
+        c = float(m.hashes.collision)
+        one = Error.of(m.p, m.q + c * (m.p - m.q), 2)
+        return Error(
+            lambda f: levels * one.n_variance(f) + (levels - 1) * f * (1 - f),
+            lambda beta: math.sqrt(levels) * one.hoeffding(beta),
+            m.searched.least_candidates(),
+            m.reports_to_find,
+        )
+    if isinstance(m, Sketch):
+        p, q = (float(x) for x in m.support_probability())
+        return Error.of(p, q, 1)._replace(together=_FEW)
+    raise ParameterError(f"the error of {m.name} is not known before there are reports")
+
+
+_FEW = 100  # candidates, for the frequency of a typical one: a sketch has no list
+_MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's
+
+
+def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Error:
+    """The error of a mechanism, or of a choice."""
+    if isinstance(mechanism, Mechanism):
+        if domain is not None or epsilon is not None:
+            raise ParameterError("a mechanism has its domain and epsilon: give them with a name or a class only")
+        return error_of(mechanism)
+    name = getattr(mechanism, "name", None) if isinstance(mechanism, type) else mechanism
+    if isinstance(name, str) and name in _NUMBERS:
+        if not isinstance(domain, Interval | Prefixes) or epsilon is None:
+            kind = "Prefixes" if name == HeavyHitters.name else "an Interval"
+            raise ParameterError(f"{name} needs domain, {kind}, and epsilon")
+        return error_of(_NUMBERS[name](domain, check_epsilon("epsilon", epsilon)))
+    choice = choice_named(name)
+    if domain is None or epsilon is None:
+        raise ParameterError(f"{choice.name} needs domain (the values, or how many) and epsilon")
+    d = _values(domain)
+    if not isinstance(d, int | Domain):
+        raise ParameterError(f"{choice.name} is for declared values, got {type(d).__name__}")
+    d = d if isinstance(d, int) else d.size
+    return Error.of(*choice.probabilities(d, check_epsilon("epsilon", epsilon)), d)
 
 
 def _hoeffding(beta: float) -> float:
@@ -310,29 +422,26 @@ def _n_variance(p: float, q: float, f: float) -> float:
     return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2
 
 
-def _resolve(mechanism: FrequencyOracle | str, d: int | None, epsilon: float | None) -> _Error:
-    """The error of a mechanism, which knows it best, or of a choice."""
-    if isinstance(mechanism, FrequencyOracle):
-        if d is not None or epsilon is not None:
-            raise ParameterError(
-                "a mechanism has its domain_size and epsilon: give them with the name of a choice only"
-            )
-        m, n = mechanism, _MANY
-        return _Error(
-            lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size
-        )
-    choice = choice_named(mechanism)
-    if d is None or epsilon is None:
-        raise ParameterError(f"{choice.name} needs domain_size and epsilon")
-    return _Error.of(*choice.probabilities(_check_size(d), check_epsilon("epsilon", epsilon)), d)
-
-
-_MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's
-
-
-def _check_size(d: int) -> int:
-    return check_integer("domain_size", d, 2, 2**31 - 1)
+def _values(values: Any) -> int | Domain | Interval | Prefixes:
+    if isinstance(values, Domain | Interval | Prefixes):
+        return values
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        return Domain.of(values)
+    return check_integer("values", values, 2, 2**31 - 1)
 
 
 def _check_frequency(f: float | None, d: int) -> float:
     return 1 / d if f is None else float(check_probability("frequency", f))
+
+
+def _refuse_frequency(f: float | None) -> None:
+    if f is not None:
+        raise ParameterError("frequency is that of a declared value: leave it out")
+
+
+def check_group(group: float) -> float:
+    """Return ``group``, a share of the people that is not 0."""
+    share = float(check_probability("group", group))
+    if not share:
+        raise ParameterError("group must be a share of the people in (0, 1], got 0")
+    return share

@@ -29,6 +29,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
+from ldp_core.exact.simulation import Generator
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
@@ -88,6 +89,12 @@ class SampledColumn(DrawnColumn):
         counts[:, 0] = np.bincount(of_answer, minlength=n_groups)
         counts[:, 1:] = self.inner.count_reports(answers, of_answer, n_groups)
         return counts
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many answer; then the inner mechanism's."""
+        answers = generator.binomial(people, 1 / self.columns)
+        return np.append(answers.sum(), self.inner.simulate_counters(codes, answers, generator))
 
     # ---- estimates
 

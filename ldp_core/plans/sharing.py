@@ -23,6 +23,7 @@ from typing import TypeAlias
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.catalogue import CHOICES
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
@@ -115,7 +116,7 @@ def _best(domain: Domain, epsilon: float) -> FrequencyOracle:
     """The first of `recommend` that takes the domain; n moves the order by rounding at most."""
     for recommendation in recommend(domain.size, epsilon, 1):
         try:
-            return recommendation.mechanism(domain)
+            return CHOICES[recommendation.key].make(domain, epsilon)
         except DomainError:  # it has no report of no value
             continue
     raise ParameterError("no mechanism takes this domain")

@@ -66,3 +66,11 @@ def keyed(n: int, seed: int = 1) -> Keyed:
 def noise_for(m: Mechanism, n: int) -> Keyed | None:
     """Keyed noise where a mechanism takes no other."""
     return Keyed(Secret.generate(), np.arange(n), column="x") if m.memoised else None
+
+
+def people_of(m: Mechanism) -> dict:
+    """Four values that a mechanism takes, of unequal numbers of people; None is one where it may be."""
+    values = list(dict.fromkeys(some_values(m, 4).to_pylist()))
+    if m.inputs.unmatched == "none":
+        values[-1] = None
+    return dict(zip(values, (70, 20, 8, 2), strict=False))

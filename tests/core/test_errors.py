@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import pytest
 
 import ldp_core
-from ldp_core import LdpError
+from ldp_core import (
+    DBitFlip,
+    Hybrid,
+    LdpError,
+    LdpWarning,
+    LongitudinalUnaryEncoding,
+    Mechanism,
+    PrivacyPlan,
+    RandomizedResponse,
+    Rappor,
+    StochasticRounding,
+    UnaryEncoding,
+)
 
 ERRORS = [e for e in vars(ldp_core).values() if isinstance(e, type) and issubclass(e, LdpError)]
 
@@ -24,3 +37,46 @@ def test_errors_can_be_made_from_one_string_and_pickled(error):
     assert type(made)(str(made)).args == made.args
     if error is not LdpError:
         assert issubclass(error, (ValueError, TypeError))
+
+
+# ---- an epsilon that hides nothing
+
+
+def warned(call):
+    """What a call gives, and the warnings that it shows."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        return call(), shown
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RandomizedResponse(epsilon=20.5),
+        lambda: UnaryEncoding(range(3), epsilon=50.0, variant="symmetric"),
+        lambda: Hybrid((0, 1), epsilon=30.0),
+        lambda: StochasticRounding((0, 1), epsilon=30.0),
+        lambda: LongitudinalUnaryEncoding(range(4), epsilon_infinity=40.0, epsilon_1=30.0),
+        lambda: DBitFlip(range(4), epsilon_infinity=30.0, bits=2),
+        lambda: Rappor(bits=16, hashes=4, cohorts=4, f=0.0, p=0.001, q=0.999),
+        lambda: PrivacyPlan.split({"a": range(3), "b": range(3)}, epsilon=50.0),
+        lambda: PrivacyPlan.sampled({"a": range(3), "b": range(3)}, epsilon=50.0),
+        lambda: PrivacyPlan.fake({"a": range(3), "b": range(3)}, epsilon=50.0),
+    ],
+)
+def test_an_epsilon_above_twenty_warns_once_and_where_it_was_given(make):
+    made, shown = warned(make)
+    (warning,) = shown
+    assert issubclass(warning.category, LdpWarning)
+    assert str(warning.message).startswith("epsilon ")
+    assert warning.filename == __file__
+    again = [lambda: pickle.loads(pickle.dumps(made)), lambda: type(made).from_dict(made.to_dict())]
+    assert [warned(read)[1] for read in again] == [[], []]
+
+
+def test_usual_epsilons_do_not_warn():
+    assert not warned(lambda: RandomizedResponse(epsilon=20.0))[1]
+    assert not warned(lambda: PrivacyPlan.split({"a": range(3), "b": range(3)}, epsilon=8.0))[1]
+    assert not warned(
+        lambda: Mechanism.from_dict({"mechanism": "randomized_response", "epsilon": 99.0, "domain": [1, 2]})
+    )[1]

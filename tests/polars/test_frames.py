@@ -473,3 +473,16 @@ def test_a_large_plan_of_one_s_own_has_no_limits():
     assert reports.select(pl.col("page").ldp.tally(m)).item()["n"] == tally.n
     with pytest.raises(MechanismMismatchError, match="already"):
         reports.ldp.perturb(plan)
+
+
+def test_simulate_as_in_the_core():
+    plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=1.0), "n": Hybrid((0, 9), epsilon=1.0)})
+    df = pl.DataFrame({"os": ["web", "ios", "web"], "n": [1, 1, 9], "other": [0, 0, 0]})
+    kinds = [df, df.lazy(), df.with_columns(pl.col("os").cast(pl.Enum(["web", "ios"]))), df.cast({"n": pl.Int128})]
+    for frame in kinds:
+        seen = frame.ldp.simulate(plan, n=3000, seed=1)
+        assert seen.people == {"os": (("web", 2000), ("ios", 1000)), "n": ((1, 2000), (9, 1000))}
+        assert seen.tallies == plan.simulate(df.to_dict(as_series=False), n=3000, seed=1).tallies
+    assert df.ldp.simulate(plan)["os"].n == 3
+    with pytest.raises(PlanError, match=r"the frame does not have: \['os'\]"):
+        df.drop("os").ldp.simulate(plan)

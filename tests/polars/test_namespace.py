@@ -26,7 +26,7 @@ X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
 
-FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "sink_parquet")
+FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "simulate", "sink_parquet")
 
 
 ON_FRAMES = {

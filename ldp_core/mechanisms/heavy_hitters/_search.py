@@ -239,7 +239,7 @@ class Search:
         for number, steps in enumerate(np.diff(lengths).tolist()):
             # Twice as many as are wanted: with more, those that only the next level's noise lifts cost more than is
             # gained.
-            kept = max(min(max(2 * k, _LEAST_KEPT // 2), MOST_CANDIDATES // domain.extensions(steps)), k)
+            kept = self._kept(k, steps)
             found = Level(self, number, counts[number]).estimates(candidates, kept)
             candidates = domain.extended(candidates[found.at], steps)
         level = Level(self, len(lengths) - 1, counts[-1])
@@ -253,6 +253,17 @@ class Search:
         top = found.counts[enough]
         errors = scale * np.sqrt(self._variances(level.n, n, top, found.error))
         return Survivors(candidates[found.at[enough]], top * scale, errors, threshold, len(candidates))
+
+    def _kept(self, k: int, steps: int) -> int:
+        """How many prefixes are extended by so many characters, in a search for k values."""
+        return max(min(max(2 * k, _LEAST_KEPT // 2), MOST_CANDIDATES // self.domain.extensions(steps)), k)
+
+    def least_candidates(self) -> int:
+        """About how many are looked up at the last level, in a search for few values."""
+        first, *steps = np.diff((0, *self.levels)).tolist()
+        if not steps:
+            return self.domain.extensions(first)
+        return self._kept(1, steps[-1]) * self.domain.extensions(steps[-1])
 
     def least_improbable(self, n: int, tail: float) -> float:
         """The least count that a prefix of none of ``n`` reports has with a probability of at most ``tail``.

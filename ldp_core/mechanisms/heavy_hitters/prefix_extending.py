@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,12 +42,13 @@ from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, best_symbols, check_resolved, fraction
 from ldp_core.exact.projective import PointsAndZero
+from ldp_core.exact.simulation import Generator, inner_products, spread
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters._search import Search, check_levels
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability, converted, parameter
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Word
 from ldp_core.tally import Tally
@@ -187,6 +189,25 @@ class HeavyHitters(Mechanism):
         return count_numbers(reports, groups, n_groups, self.counters)
 
     @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many people are at each level and row and have each bucket there; who agrees; and a point for each."""
+        points, buckets, lengths = self.points, self.points.buckets, np.array(self.levels)
+        rows = len(lengths) * self.rows
+        table = np.zeros(rows * buckets, np.int64)
+
+        def cell(values: I64, row: I64) -> I64:
+            prefixes = self.domain.prefix(codes[values], lengths[row // self.rows])
+            at: I64 = row * buckets + self.hashes.at(row, prefixes)
+            return at
+
+        spread(people, rows, cell, table, generator)
+        agree = generator.binomial(table, self.p)
+        start = np.zeros((rows, buckets, self.g), np.int64)
+        start[..., 0], start[..., -1] = agree.reshape(rows, -1), (table - agree).reshape(rows, -1)
+        counters: I64 = points.counted(inner_products(start, generator)).reshape(-1)
+        return counters
+
+    @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report counts once."""
         possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
@@ -260,6 +281,31 @@ class HeavyHitters(Mechanism):
             found.threshold,
             found.candidates,
         )
+
+    def reports_to_find(self, frequency: float, beta: float = 0.05) -> float:
+        """About how many reports it takes to `find` a value that this share of people has, but for a chance of beta.
+
+        n f^2 = (z(beta / c) s(0) + z(beta) s(f))^2: the estimate at the last level is above what the noise of none of
+        its c candidates exceeds, with n s(f)^2 = L (f p (1 - p) + (1 - f) q' (1 - q')) / (p - q')^2 + (L - 1) f (1 - f)
+        and q' = c' p + (1 - c') q, c' the probability of a collision. An approximation by normal distributions, of a
+        search for a few values; what others are frequent adds noise of its own.
+
+        >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=4.0)
+        >>> round(m.reports_to_find(0.01), -2)
+        65400.0
+        """
+        f, levels = float(check_probability("frequency", frequency)), len(self.levels)
+        tail = check_open("beta", beta) / self.searched.least_candidates()
+        collision = float(self.hashes.collision)
+        p, q = self.p, self.q + collision * (self.p - self.q)
+
+        def variance(share: float) -> float:
+            noise = (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+            return levels * noise + (levels - 1) * share * (1 - share)
+
+        z = [-NormalDist().inv_cdf(probability) for probability in (tail, beta)]
+        root = z[0] * math.sqrt(variance(0)) + max(z[1], 0) * math.sqrt(variance(f))
+        return root**2 / f**2 if f else math.inf
 
     @cached_property
     def searched(self) -> Search:

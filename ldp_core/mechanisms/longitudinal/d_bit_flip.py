@@ -33,6 +33,7 @@ from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent, memoryless
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code, subset_sums
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
@@ -243,6 +244,19 @@ class DBitFlip(CountsOnes, Longitudinal):
         cells = reports if n_groups == 1 else groups[:, None] * self.counters + reports
         counts = np.bincount(cells.reshape(-1), minlength=n_groups * self.counters)
         return counts.reshape(n_groups, self.counters)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many people answer for each bucket, of those who are in it and of all others; and what they say."""
+        b, d = self.domain.size, self.bits
+        have, p = by_code(codes, people, b + 1), float(fraction(self._keep))
+        nowhere = np.append(np.zeros(b, np.int64), have[b])  # in none, which is one more value here
+        there = generator.binomial(have[:b], float(self._rate))
+        others = subset_sums(d - 1, there, generator) + subset_sums(d, nowhere, generator)[:b]
+        if d < b:
+            others += subset_sums(d, have[:b] - there, generator)
+        ones = generator.binomial(there, p) + generator.binomial(others, 1 - p)
+        return np.stack([there + others - ones, ones], axis=1).reshape(-1)
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:

@@ -30,6 +30,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below
+from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import TwoRounds, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
@@ -173,3 +174,10 @@ class Loloha(TwoRounds):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values that its function hashes to its bucket."""
         return self.family.support_counts(reports, groups, n_groups, self.domain.size)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """See `LocalHashing.simulate_counters`: the two rounds are one randomized response over the buckets."""
+        own, other = (rates[0] for rates in self._rounds.expected_parts())
+        have = by_code(codes, people, codes_of(self.domain))
+        return self.family.simulate(have, float(own - other), self.domain.size, generator)

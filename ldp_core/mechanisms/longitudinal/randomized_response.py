@@ -9,11 +9,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import Codes
+from ldp_core.exact.arrays import I64, Codes
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below, log_above
+from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
@@ -92,3 +94,9 @@ class LongitudinalRandomizedResponse(Chain):
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         """Codes in, codes out."""
         return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """The second round's, of the people that have each permanent answer."""
+        permanent = self.permanent.simulate_counters(codes, people, generator)
+        return self.instantaneous.simulate_counters(np.arange(len(permanent)), permanent, generator)

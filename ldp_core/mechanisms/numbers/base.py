@@ -30,6 +30,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
+from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Mechanism, Outlook
@@ -264,6 +265,14 @@ class Symbols(Numeric):
         return count_numbers(reports, groups, n_groups, self.symbols)
 
     @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many numbers become each point, and how many of these each symbol."""
+        rounded = simulate_points(codes, people, self.points, generator)
+        channel = np.array([self.channel(point) for point in range(self.points)], float)
+        counters: I64 = dealt(rounded, channel, generator).sum(axis=0)
+        return counters
+
+    @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report counts once."""
         possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
@@ -304,6 +313,13 @@ def round_to_points(codes: Codes, points: int, noise: Noise) -> Codes:
     [0, 10]
     """
     return raised(codes, points, noise.uniform_below(STEPS, len(codes), LANE_ROUND))
+
+
+def simulate_points(codes: Codes, people: I64, points: int, generator: Generator) -> I64:
+    """int64[points]: how many people's numbers `round_to_points` might make each point."""
+    at, rest = np.divmod(codes.astype(np.int64) * (points - 1), STEPS)
+    up = generator.binomial(people, rest / STEPS)
+    return by_code(np.append(at, at + 1), np.append(people - up, up), points + 1)[:points]
 
 
 def raised(codes: Codes, points: int, below: Codes) -> Codes:

@@ -21,9 +21,10 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, Codes, select
+from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers.base import LANE_ROUND, Symbols, raised
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
@@ -147,6 +148,15 @@ class Hybrid(Symbols):
             return bits
         bits += dtype.type(self._cells)
         return select(coins(noise, self.coin, n, _COIN), cells, bits)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Each part's own, of the people whose coin chose it."""
+        if self.piecewise is None:
+            return self.one_bit.simulate_counters(codes, people, generator)
+        first = generator.binomial(people, self.alpha)
+        cells = self.piecewise.simulate_counters(codes, first, generator)
+        return np.concatenate((cells, self.one_bit.simulate_counters(codes, people - first, generator)))
 
 
 _FLIP, _COIN = 10, 11  # lanes of noise, besides those of `Piecewise`

@@ -21,9 +21,11 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, Codes, select
+from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
-from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points
+from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, dealt, spread
+from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points, simulate_points
 from ldp_core.noise.base import Noise, coins
 
 
@@ -123,6 +125,20 @@ class Window(Symbols):
         inside: Codes = first.astype(dtype)
         inside += noise.uniform_below(w, n, _INSIDE).astype(dtype, copy=False)
         return select(keep, inside, noise.uniform_below(m, n, _ANYWHERE))
+
+    def simulate_beginnings(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """int64[points]: how many people's windows might begin at each cell; see `begin`."""
+        return simulate_points(codes, people, self.points, generator)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many reports are uniform over each window, and over all cells."""
+        m, w = self.cells
+        begun = self.simulate_beginnings(codes, people, generator)
+        kept = generator.binomial(begun, self.keep / ONE)
+        counters = dealt((begun - kept).sum(), m, generator).copy()
+        spread(kept, w, np.add, counters, generator)
+        return counters
 
 
 _INSIDE, _ANYWHERE = 12, 13  # lanes of noise; the pair shares a block of keyed noise

@@ -27,6 +27,7 @@ from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import exp_below
+from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanisms.numbers.piecewise import Window
 from ldp_core.noise.base import Noise
@@ -89,11 +90,18 @@ class SquareWave(Window):
 
     @override
     def begin(self, codes: Codes, noise: Noise) -> Codes:
+        return self._bucket(codes)
+
+    def _bucket(self, codes: Codes) -> Codes:
         """A number's bucket, which is the first cell of its window; high is in the last one."""
         first: Codes = codes.astype(np.uint64)
         first *= np.uint64(self.buckets)
         first >>= np.uint64(STEPS.bit_length() - 1)
         return np.minimum(first, np.uint64(self.buckets - 1))
+
+    @override
+    def simulate_beginnings(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        return by_code(self._bucket(codes), people, self.points)
 
     @override
     def place(self, point: int) -> Fraction:

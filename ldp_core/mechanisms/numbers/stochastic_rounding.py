@@ -23,10 +23,11 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
+from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points
+from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points, simulate_points
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, derived, parameter
@@ -88,6 +89,7 @@ class StochasticRounding(Numeric):
                 f"as unary_encoding; got {made.name}"
             )
         self._declare(oracle=made)
+        self._warn_of(epsilon)
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
@@ -232,6 +234,12 @@ class StochasticRounding(Numeric):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         return self.oracle.count_reports(reports, groups, n_groups)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """The oracle's, of the people whose numbers become each point."""
+        points = simulate_points(codes, people, self.buckets, generator)
+        return self.oracle.simulate_counters(np.arange(self.buckets), points, generator)
 
     @override
     def parameters(self) -> dict[str, Any]:

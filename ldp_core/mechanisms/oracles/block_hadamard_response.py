@@ -33,6 +33,8 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, fraction, keeping
+from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code, dealt, inner_products
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
@@ -139,14 +141,29 @@ class BlockHadamardResponse(BlockReports):
 
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """int64[n_groups, d + B]: supporters of each value, then reports in each block."""
-        d = self.domain.size
         out = np.empty((n_groups, self.counters), np.int64)
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.points):
-            sums = walsh_hadamard(counts.reshape(-1, self.columns)).reshape(last - first, self.blocks, self.columns)
-            supporters = (sums[..., :1] + sums[..., 1:]) >> 1
-            out[first:last, :d] = supporters.transpose(0, 2, 1).reshape(last - first, -1)[:, :d]
-            out[first:last, d:] = sums[..., 0]
+            out[first:last] = self._supporters(counts)
         return out
+
+    def _supporters(self, counts: I64) -> I64:
+        """int64[m, K], how often each column was reported, to int64[m, d + B]."""
+        sums = walsh_hadamard(counts.reshape(-1, self.columns)).reshape(len(counts), self.blocks, self.columns)
+        supporters = ((sums[..., :1] + sums[..., 1:]) >> 1).transpose(0, 2, 1).reshape(len(counts), -1)
+        return np.concatenate((supporters[:, : self.domain.size], sums[..., 0]), axis=1)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Whose column is forced into the value's block; and a column for each."""
+        d = self.domain.size
+        forced = generator.binomial(by_code(codes, people, d + 1)[:d], self._force / ONE)
+        rows = np.zeros((self.blocks, self.columns, 2), np.int64)
+        of = np.arange(d)
+        rows[of % self.blocks, of // self.blocks + 1, 0] = forced
+        anywhere = dealt(people.sum() - forced.sum(), self.points, generator).copy()
+        anywhere += inner_products(rows, generator, zero=True)[..., 0].reshape(-1)
+        counters: I64 = self._supporters(anywhere[None])[0]
+        return counters
 
 
 _FORCE, _COLUMN = 0, 1  # lanes of noise

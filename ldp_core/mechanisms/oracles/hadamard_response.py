@@ -27,6 +27,7 @@ from ldp_core.accounting.shuffling import Levels
 from ldp_core.exact.arrays import F64, I64, U64, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code, inner_products
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -125,12 +126,27 @@ class HadamardResponse(FrequencyOracle):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """The transform of the counts of columns is, for each row, supporters less the others."""
-        d = self.domain.size
-        out = np.empty((n_groups, d), np.int64)
+        out = np.empty((n_groups, self.domain.size), np.int64)
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.columns):
-            sums = walsh_hadamard(counts)
-            out[first:last] = (sums[:, :1] + sums[:, 1 : d + 1]) >> 1
+            out[first:last] = self._supporters(counts)
         return out
+
+    def _supporters(self, counts: I64) -> I64:
+        """int64[m, K], how often each column was reported, to int64[m, d]."""
+        sums = walsh_hadamard(counts)
+        return (sums[:, :1] + sums[:, 1 : self.domain.size + 1]) >> 1
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Who agrees; and a column for each, of those that do or do not support the value."""
+        d = self.domain.size
+        have = by_code(codes, people, d + 1)
+        rows = np.zeros((self.columns, 2), np.int64)
+        rows[1 : d + 1, 0] = generator.binomial(have[:d], self.p)
+        rows[1 : d + 1, 1] = have[:d] - rows[1 : d + 1, 0]
+        rows[0, 0] = have[d]  # a row without bits, with which all columns agree
+        counters: I64 = self._supporters(inner_products(rows, generator, zero=True)[None, :, 0])[0]
+        return counters
 
     knows_sums: ClassVar[bool] = True
 

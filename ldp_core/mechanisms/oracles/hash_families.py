@@ -17,6 +17,7 @@ from ldp_core.errors import ReportError
 from ldp_core.exact import bits, kernels
 from ldp_core.exact.arrays import I64, U32, U64, Bools, Codes
 from ldp_core.exact.primes import primes_to
+from ldp_core.exact.simulation import Generator, dealt, inner_products
 from ldp_core.noise.base import Noise
 from ldp_core.reports import Word
 from ldp_core.reports.bits import row_bytes
@@ -55,6 +56,14 @@ class HashFamily(Protocol):
 
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
         """int64[n_groups, d]: in each group, how many reports support each code below d."""
+        ...
+
+    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
+        """int64[d]: how many reports might support each code below d.
+
+        Of people with each code, int64[codes], who report the hash under a random function with probability ``keep``,
+        else a uniform bucket.
+        """
         ...
 
 
@@ -110,6 +119,18 @@ class AffineFamily(HashFamily):
         if kernels.affine_support(reports, of_each, self._low, self._width, PRIME, out):
             return out
         return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+
+    @override
+    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
+        """Each by itself: two binomial numbers a code, of those who have it, and of all others.
+
+        So each counter has exactly its distribution. All together they are independent here, as under independent hash
+        functions; these are independent in pairs only, and P^2 of them are too many to count with.
+        """
+        have, rest = people[:d], (1 - keep) / self.g
+        counts: I64 = generator.binomial(have, keep + rest)
+        counts += generator.binomial(people.sum() - have, keep * float(self.collision) + rest)
+        return counts
 
     def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
         """A residue is in the bucket if, counted from the bucket's first one, it is below the bucket's width."""
@@ -187,6 +208,15 @@ class LinearFamily(HashFamily):
             counts = np.bincount(some, minlength=(last - first) * cells)
             out[first:last] = self._transform(counts.reshape(-1, self.size, self.g))[:, :d]
         return out
+
+    @override
+    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
+        """From how many people report each function and bucket; all counters together have their distribution."""
+        values = np.zeros((self.size, self.g), np.int64)
+        values[: len(people), 0] = generator.binomial(people, keep)
+        cells = inner_products(values, generator)
+        cells += dealt(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
+        return self._transform(cells[None])[0, :d]
 
     def _transform(self, counts: I64) -> I64:
         """int64[groups, a, bucket] to int64[groups, v]: the sum over a of counts[a, <a, v>].

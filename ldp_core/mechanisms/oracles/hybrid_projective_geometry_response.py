@@ -25,6 +25,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace
+from ldp_core.exact.simulation import Generator, by_code, dealt, spread
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
@@ -137,14 +138,33 @@ class HybridProjectiveGeometryResponse(BlockReports):
 
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """int64[n_groups, d + h]: supporters of each value, then reports in each block."""
-        d = self.domain.size
         out = np.empty((n_groups, self.counters), np.int64)
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.points):
-            blocks = counts.reshape(-1, self.space.points)
-            supporters = self.space.supporters(blocks, self._in_block)
-            out[first:last, :d] = supporters.reshape(last - first, -1)[:, :d]
-            out[first:last, d:] = blocks.sum(axis=1).reshape(last - first, -1)
+            out[first:last] = self._supporters(counts)
         return out
+
+    def _supporters(self, counts: I64) -> I64:
+        """int64[m, h b], how often each point was reported, to int64[m, d + h]."""
+        blocks = counts.reshape(-1, self.space.points)
+        supporters = self.space.supporters(blocks, self._in_block).reshape(len(counts), -1)
+        in_block = blocks.sum(axis=1).reshape(len(counts), -1)
+        return np.concatenate((supporters[:, : self.domain.size], in_block), axis=1)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """A mixture: a uniform point of those that support the value, or of all."""
+        space, share = self.space, Fraction(self.space.support, self.points)
+        have = by_code(codes, people, codes_of(self.domain))
+        chosen = generator.binomial(have, float((self.own - share) / (1 - share)))
+        points = dealt((have - chosen).sum(), self.points, generator).copy()
+
+        def cell(values: I64, inside: I64) -> I64:
+            block, code = np.divmod(values, self._in_block)
+            return block * space.points + space.draw(code, code >= 0, inside, np.zeros_like(inside)).astype(np.int64)
+
+        spread(chosen, space.support, cell, points, generator)
+        counters: I64 = self._supporters(points[None])[0]
+        return counters
 
 
 _AGREE, _INSIDE, _REST = 0, 1, 2  # lanes of noise

@@ -16,6 +16,7 @@ from ldp_core.estimates.plausibility import Part
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
+from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.poisoning import CountsOnes, chances_of_ones
@@ -30,6 +31,13 @@ class BitVectors(CountsOnes, FrequencyOracle):
     @override
     def total_part(self) -> Part:
         return total_of_bits(self)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Two binomial numbers a value: of those who have it, and of all others."""
+        have = by_code(codes, people, self.domain.size + 1)[:-1]  # the last ones have no value
+        counters: I64 = generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
+        return counters
 
     @override
     def ones(self, reports: Native) -> I64:

@@ -27,6 +27,8 @@ from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
+from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
@@ -153,6 +155,15 @@ class LocalHashing(FrequencyOracle):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values that its function hashes to its bucket."""
         return self.family.support_counts(reports, groups, n_groups, self.domain.size)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """As the family of the functions knows: if it is affine, each counter is right by itself, but not all together.
+
+        (See `AffineFamily.simulate`: sums of estimates, as of a group of values, vary more or less than here.)
+        """
+        have = by_code(codes, people, codes_of(self.domain))
+        return self.family.simulate(have, self._keep / ONE, self.domain.size, generator)
 
 
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from

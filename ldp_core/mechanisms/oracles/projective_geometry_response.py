@@ -30,6 +30,7 @@ from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace
+from ldp_core.exact.simulation import Generator, by_code, dealt, spread
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
@@ -139,6 +140,17 @@ class ProjectiveGeometryResponse(FrequencyOracle):
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, space.points):
             out[first:last] = space.supporters(counts, d)
         return out
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """A mixture: a uniform point of those that support the value, or of all."""
+        space = self.space
+        have, share = by_code(codes, people, codes_of(self.domain)), Fraction(space.support, space.points)
+        chosen = generator.binomial(have, float((fraction(self._agree) - share) / (1 - share)))
+        points = dealt((have - chosen).sum(), space.points, generator).copy()
+        spread(chosen, space.support, lambda v, i: space.draw(v, v >= 0, i, np.zeros_like(i)), points, generator)
+        counters: I64 = space.supporters(points[None], self.domain.size)[0]
+        return counters
 
 
 _AGREE, _INSIDE, _OUTSIDE = 0, 1, 2  # lanes of noise

@@ -30,6 +30,7 @@ from ldp_core.exact.probability import (
     log_above,
 )
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
@@ -192,6 +193,17 @@ class RandomizedResponse(FrequencyOracle):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the value that it names."""
         return count_numbers(reports, groups, n_groups, self.domain.size)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Who keeps the value, and of the others a multinomial number a value; of two values, who says the second."""
+        d = self.domain.size
+        have = by_code(codes, people, d)
+        if d == 2:
+            yes = generator.binomial(have, [t / ONE for t in reversed(self._yes)]).sum()
+            return np.array([have.sum() - yes, yes])
+        kept = generator.binomial(have, self._keep / ONE)
+        return kept + dealt((have - kept).sum(), d, generator)
 
     knows_sums: ClassVar[bool] = True
 

@@ -27,6 +27,7 @@ from ldp_core.accounting.shuffling import Levels
 from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
+from ldp_core.exact.simulation import Generator, by_code, subset_sums
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
@@ -197,6 +198,15 @@ class SubsetSelection(FrequencyOracle):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Whose set holds the value; and what else is in the sets."""
+        have = by_code(codes, people, self.domain.size)
+        included = generator.binomial(have, self.p)
+        others = subset_sums(self.k - 1, included, generator) + subset_sums(self.k, have - included, generator)
+        counters: I64 = included + others
+        return counters
 
     knows_sums: ClassVar[bool] = True
 

@@ -41,6 +41,7 @@ from ldp_core.exact import kernels
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
@@ -250,6 +251,15 @@ class SummationHistogramEncoding(FrequencyOracle):
                 first = np.flatnonzero(np.diff(of, prepend=-1))
                 out[of[first]] += np.add.reduceat(np.ascontiguousarray(block.T), first, axis=1, dtype=np.int64).T
         return out
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many of the people with and without a value draw each entry, and the sum of these."""
+        have = by_code(codes, people, self.domain.size + 1)[:-1]
+        drawn = dealt(np.array([have, people.sum() - have]), np.array(self._weights[1], float), generator)
+        true, others = drawn @ np.arange(self.entries[0], self.entries[1] + 1)
+        counters: I64 = self.unit * have - true + others
+        return counters
 
     @property
     @override

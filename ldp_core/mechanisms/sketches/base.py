@@ -24,6 +24,7 @@ from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums
 from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent
+from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
@@ -33,6 +34,7 @@ from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_integer, parameter
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, ReportFormat
+from ldp_core.tally import Tally
 
 
 class Sketch(Mechanism):
@@ -275,6 +277,10 @@ class Candidates(FrequencyOracle):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         return self.sketch.count_reports(reports, groups, n_groups)
+
+    @override
+    def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
+        return self.sketch.simulate_values(values, people, generator)
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:

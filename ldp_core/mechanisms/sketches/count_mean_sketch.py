@@ -36,6 +36,7 @@ from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
+from ldp_core.exact.simulation import Generator, spread
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Outlook
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
@@ -93,6 +94,16 @@ class CountMean(Sketch):
     def functions(self) -> RandomFunctions:
         """The k public hash functions."""
         return RandomFunctions(self.hashes, self.width, self.salt)
+
+    def simulate_buckets(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """int64[k, m]: how many people might draw each function, and have each bucket under it."""
+        table, m = np.zeros(self.hashes * self.width, np.int64), self.width
+
+        def cell(values: I64, functions: I64) -> I64:
+            return functions * m + self.functions.at(functions.astype(np.uint32), codes[values])
+
+        spread(people, self.hashes, cell, table, generator)
+        return table.reshape(self.hashes, m)
 
     @override
     def support_probability(self) -> tuple[Fraction, Fraction]:
@@ -261,6 +272,15 @@ class CountMeanSketch(CountsOnes, CountMean):
         """The sums of the bits, for each function."""
         cells = self.reports.cells(reports, groups)
         return self.reports.sums(reports, cells, n_groups * self.hashes).reshape(n_groups, self.counters)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Of each function and bit, of the people whose bucket it is and of all others."""
+        table = self.simulate_buckets(codes, people, generator)
+        p, q = (float(x) for x in self.bucket_probability)
+        others = table.sum(axis=1, keepdims=True) - table
+        counters: I64 = generator.binomial(table, p) + generator.binomial(others, q)
+        return counters.reshape(-1)
 
     @override
     def ones(self, reports: Native) -> I64:

@@ -27,6 +27,7 @@ from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, inner_products
 from ldp_core.exact.transforms import count_numbers, walsh_hadamard
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanisms.sketches.count_mean_sketch import MOST_SALT, CountMean, check_width
@@ -136,6 +137,13 @@ class HadamardCountMeanSketch(CountMean):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         return count_numbers(reports, groups, n_groups, self.counters)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Who has each function and bucket and agrees; and a column for each."""
+        table = self.simulate_buckets(codes, people, generator)
+        agree = generator.binomial(table, float(fraction(self._agree)))
+        return inner_products(np.stack([table - agree, agree], axis=-1), generator).reshape(-1)
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:

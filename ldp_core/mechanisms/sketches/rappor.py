@@ -38,6 +38,7 @@ from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.composition import Bits, History, Spent, memoised, memoryless
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
+from ldp_core.exact.simulation import Generator, by_code, spread
 from ldp_core.inputs.domain import Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
@@ -48,6 +49,7 @@ from ldp_core.parameters import check_choice, check_integer, check_share, conver
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
+from ldp_core.tally import Tally
 
 Hashing = Literal["aes", "md5"]
 
@@ -312,6 +314,50 @@ class Rappor(CountsOnes, FilterSketch):
         out[:, 0] = np.bincount(cells, minlength=n_cells)
         out[:, 1:] = form.sums(reports, cells, n_cells)
         return out.reshape(n_groups, self.counters)
+
+    @override
+    def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
+        codes = self.inputs.encode(values) if len(people) else np.zeros(0, np.uint64)
+        texts = []
+        if self.hashing == "md5" and len(people):
+            texts = as_arrow(values, "str", column="values").to_pylist()
+        counters = self._simulated_counters(codes, texts, people, generator)
+        return Tally(int(people.sum()), counters, self.fingerprint)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """How many people are in each cohort; and of each bit two binomial numbers, of those who set it and who do not.
+
+        Raises:
+            ParameterError: by MD5 of codes; see `simulate`.
+        """
+        if self.hashing == "md5" and len(codes):
+            raise ParameterError('hashing="md5" needs texts, not codes')
+        return self._simulated_counters(codes, (), people, generator)
+
+    def _simulated_counters(self, codes: Codes, texts: Sequence[str], people: I64, generator: Generator) -> I64:
+        m, k = self.cohorts, self.bits
+        sizes, set_by = np.zeros(m, np.int64), np.zeros(m * k, np.int64)
+        step = max(_MAX_COUNTERS // m, 1)
+        for start in range(0, len(people), step):  # values at a time
+            some = people[start : start + step]
+            pairs = np.zeros(len(some) * m, np.int64)
+            spread(some, m, lambda v, cohort: v * m + cohort, pairs, generator)
+            there = np.flatnonzero(pairs)
+            v, cohort = np.divmod(there, m)
+            if self.hashing == "md5":
+                words = (texts[start + i].encode() for i in v.tolist())
+                where = bloom.md5_positions(words, cohort.tolist(), k, self.hashes)
+            else:
+                where = bloom.positions(codes[start + v], cohort, k, self.hashes)
+            where = np.sort(where, axis=1)
+            first = np.diff(where, axis=1, prepend=np.uint32(k)) != 0  # a bit may be set by two hash functions
+            cells = cohort[:, None] * k + where
+            set_by += by_code(cells[first], np.broadcast_to(pairs[there, None], cells.shape)[first], m * k)
+            sizes += pairs.reshape(-1, m).sum(axis=0)
+        ones_of = set_by.reshape(m, k)
+        ones = generator.binomial(ones_of, self.q_star) + generator.binomial(sizes[:, None] - ones_of, self.p_star)
+        return np.concatenate((sizes[:, None], ones), axis=1).reshape(-1)
 
     @override
     def ones(self, reports: Native) -> I64:

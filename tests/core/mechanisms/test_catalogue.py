@@ -42,6 +42,6 @@ def test_bytes_are_those_of_a_column_of_reports(name, d):
 def test_probabilities_of_another_epsilon(monkeypatch):
     kind = CHOICES[NAMES["SUE"]]
     wrong = Choice(kind.name, lambda d, e: kind.probabilities(d, 2 * e), *list(vars(kind).values())[2:])
-    monkeypatch.setitem(CHOICES, kind.name, wrong)
+    monkeypatch.setitem(CHOICES, kind.key, wrong)
     fails(test_closed_forms_are_the_mechanisms)
     fails(test_published_probabilities, ACCEPTANCE["mechanism_parameters"][0])

@@ -14,14 +14,15 @@ from ldp_core.exact import sampling
 from ldp_core.mechanisms import catalogue
 from ldp_core.mechanisms.catalogue import CHOICES
 from ldp_core.plans import recommend as module
+from ldp_core.plans import required
 
 from ..checks import by_numpy
 from ..enumeration import Branching, Table, worst_ratio
 
 NAMES = {
-    "GRR": "randomized response",
-    "OUE": "unary encoding, optimized",
-    "SUE": "unary encoding, symmetric",
+    "GRR": "randomized_response",
+    "OUE": "unary_encoding",
+    "SUE": "unary_encoding:symmetric",
 }
 close = pytest.approx
 names = st.sampled_from(sorted(CHOICES))
@@ -32,7 +33,7 @@ epsilons = st.floats(0.01, 10)
 def only(monkeypatch, *some):
     """Only these rows of the table, until the test ends."""
     table = {name: CHOICES[name] for name in some}
-    for user in (catalogue, module):
+    for user in (catalogue, module, required):
         monkeypatch.setattr(user, "CHOICES", table)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core.plans.compare import HEADER, compare
+from ldp_core.plans.compare import compare
 
 from .helpers import AB
 
@@ -36,5 +36,3 @@ def test_the_comparison_agrees_with_the_reports():
 
 def test_a_large_epsilon_is_better_split():
     assert [s.way for s in compare({"x": AB, "y": AB}, 5.0, 1000)] == ["split", "sampled", "fake"]
-    table = [HEADER, *map(str, compare({"x": AB, "y": AB}, 5.0, 1000))]
-    assert len({line.index(word) for line, word in zip(table, ("in", "x", "x", "x"), strict=True)}) == 1

@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 from scipy import signal, stats
 
 from ldp_core import (
+    Domain,
+    HeavyHitters,
+    Hybrid,
+    Interval,
+    OneBitMean,
     ParameterError,
+    Prefixes,
+    PrivacyPlan,
     RandomizedResponse,
+    SampledColumn,
     UnaryEncoding,
+    compare_plans,
     expected_error,
     recommend,
     required_epsilon,
@@ -21,7 +30,6 @@ from ldp_core import (
 )
 from ldp_core.mechanisms.catalogue import CHOICES, Choice
 from ldp_core.plans import recommend as module
-from ldp_core.plans.recommend import HEADER
 
 from ..acceptance import ACCEPTANCE
 from ..checks import FALSE_ALARM
@@ -36,7 +44,7 @@ def test_published_variances(row):
     for short, name in NAMES.items():
         table = row[short] if short == "GRR" else {"2": row[short], "2048": row[short]}
         for d, n_var in table.items():
-            error = expected_error(name, 10_000, 0, domain_size=int(d), epsilon=row["epsilon"])
+            error = expected_error(name, 10_000, 0, domain=int(d), epsilon=row["epsilon"])
             assert error**2 * 10_000 == exactly(n_var)
 
 
@@ -44,18 +52,18 @@ def test_published_variances(row):
 def test_the_adaptive_rule(epsilon):
     """GRR has the smaller variance at f = 0 if and only if d < 3 e^epsilon + 2."""
     for d in range(2, 300):
-        errors = {r.choice.name: r.standard_error for r in recommend(d, epsilon, 1000, frequency=0)}
+        errors = {r.key: r.standard_error for r in recommend(d, epsilon, 1000, frequency=0)}
         assert (errors[NAMES["GRR"]] < errors[NAMES["OUE"]]) == (d < 3 * math.exp(epsilon) + 2)
 
 
 @given(names, sizes, epsilons, st.integers(1, 10**9), st.floats(0, 1))
 def test_errors_and_margins_are_the_mechanisms(name, d, epsilon, n, f):
     m = mechanism(name, d, epsilon)
-    (r,) = (r for r in recommend(d, epsilon, n, frequency=f) if r.choice.name == name)
+    (r,) = (r for r in recommend(d, epsilon, n, frequency=f, bound="hoeffding") if r.key == name)
     assert r.standard_error == close(math.sqrt(m.variance(n, f * n)) / n, rel=precision(name))
     assert r.standard_error == close(expected_error(m, n, f), rel=precision(name))
     assert r.margin == close(m.accuracy(n, 0.05), rel=precision(name))
-    typical = expected_error(name, n, domain_size=d, epsilon=epsilon)
+    typical = expected_error(name, n, domain=d, epsilon=epsilon)
     assert typical == close(math.sqrt(m.variance(n, n / d)) / n, rel=precision(name))
     assert r.mechanism(range(d)) == m
 
@@ -63,10 +71,10 @@ def test_errors_and_margins_are_the_mechanisms(name, d, epsilon, n, f):
 @given(names, sizes, epsilons, st.floats(1e-4, 0.5), st.floats(1e-6, 0.5))
 def test_required_n_is_the_inverse_of_accuracy(name, d, epsilon, margin, beta):
     m = mechanism(name, d, epsilon)
-    n = required_n(m, margin, beta)
+    n = required_n(m, margin, beta, bound="hoeffding").n
     assert m.accuracy(n, beta) <= margin * (1 + 1e-9)
     assert n == 1 or m.accuracy(n - 1, beta) > margin * (1 - 1e-9)
-    of_kind = required_n(name, margin, beta, domain_size=d, epsilon=epsilon)
+    of_kind = required_n(name, margin, beta, domain=d, epsilon=epsilon, bound="hoeffding").n
     assert of_kind == close(n, rel=precision(name), abs=1)
 
 
@@ -80,12 +88,12 @@ def test_required_n_is_the_inverse_of_accuracy(name, d, epsilon, margin, beta):
     st.sampled_from(["hoeffding", "normal"]),
 )
 def test_required_epsilon_is_the_inverse_of_required_n(name, d, epsilon, margin, beta, bound):
-    n = required_n(name, margin, beta, domain_size=d, epsilon=epsilon, bound=bound)
+    n = required_n(name, margin, beta, domain=d, epsilon=epsilon, bound=bound).n
     if n < 1000:  # n is an integer: many epsilons have it
         return
-    found = required_epsilon(name, margin, n, beta, domain_size=d, bound=bound)
-    assert required_n(name, margin, beta, domain_size=d, epsilon=found, bound=bound) <= n
-    assert required_n(name, margin, beta, domain_size=d, epsilon=0.99 * found, bound=bound) > n
+    found = required_epsilon(name, margin, n, beta, domain=d, bound=bound).epsilon
+    assert required_n(name, margin, beta, domain=d, epsilon=found, bound=bound).n <= n
+    assert required_n(name, margin, beta, domain=d, epsilon=0.99 * found, bound=bound).n > n
     if name in NAMES.values():  # the others may have integer parameters, and an error that jumps
         assert found <= epsilon * (1 + 1e-9)
     if bound == "hoeffding":
@@ -103,7 +111,7 @@ def test_required_epsilon_is_the_closed_form(n, margin):
         "OUE": math.log((0.5 + delta) / (0.5 - delta)),
     }
     for short, expected in by_hand.items():
-        assert required_epsilon(NAMES[short], margin, n, domain_size=16) == exactly(expected)
+        assert float(required_epsilon(NAMES[short], margin, n, domain=16, bound="hoeffding")) == exactly(expected)
 
 
 # ---- simulation and exact distributions
@@ -113,7 +121,7 @@ def test_required_epsilon_is_the_closed_form(n, margin):
 @pytest.mark.parametrize("name", sorted(CHOICES))
 def test_the_expected_error_is_that_of_perturbed_records(name, f):
     """The squared errors of 3000 piles of 500 records; nearly normal, so nearly a chi-square."""
-    check_error(name, f, expected_error(name, 500, f, domain_size=8, epsilon=1.0))
+    check_error(name, f, expected_error(name, 500, f, domain=8, epsilon=1.0))
 
 
 def check_error(name, f, claimed):
@@ -144,13 +152,14 @@ def miss_probability(p, q, n, f, margin):
 def test_that_many_reports_keep_the_margin(name, beta):
     d, epsilon, margin = 16, 1.0, 0.05
     p, q = CHOICES[name].probabilities(d, epsilon)
-    arguments = {"domain_size": d, "epsilon": epsilon}
+    arguments = {"domain": d, "epsilon": epsilon}
     for f in (1 / d, 0, 0.3):
-        n = required_n(name, margin, beta, **arguments)
+        n = int(required_n(name, margin, beta, **arguments, bound="hoeffding"))
         assert miss_probability(p, q, n, f, margin) <= beta
-        n = required_n(name, margin, beta, **arguments, bound="normal", frequency=f)
+        n = required_n(name, margin, beta, **arguments, frequency=f).n
         assert 0.9 * beta <= miss_probability(p, q, n, f, margin) <= 1.1 * beta
-    assert required_n(name, margin, beta, **arguments, bound="normal") < required_n(name, margin, beta, **arguments)
+    hoeffding = required_n(name, margin, beta, **arguments, bound="hoeffding")
+    assert required_n(name, margin, beta, **arguments).n < hoeffding.n
 
 
 # ---- the table
@@ -160,31 +169,29 @@ def test_in_order_and_complete():
     for d in (2, 3, 16, 1000, 10**6):
         for epsilon in (0.1, 1.0, 5.0):
             made = recommend(d, epsilon, 10_000)
-            assert {r.choice.name for r in made} == set(CHOICES)
+            assert {r.key for r in made} == set(CHOICES)
             rounded = [float(f"{r.standard_error:.1e}") for r in made]
             assert rounded == sorted(rounded)
-    assert recommend(2, 1.0, 100)[0].choice.name == NAMES["GRR"]
-    assert recommend(3, 5.0, 100)[0].choice.name == NAMES["GRR"]
+    assert recommend(2, 1.0, 100)[0].key == NAMES["GRR"]
+    assert recommend(3, 5.0, 100)[0].key == NAMES["GRR"]
 
 
 def test_known_order_without_other_mechanisms(monkeypatch):
     only(monkeypatch, *NAMES.values())
-    assert [r.choice.name for r in recommend(1000, 1.0, 100)] == [NAMES["OUE"], NAMES["SUE"], NAMES["GRR"]]
-    assert [r.choice.name for r in recommend(1000, 1.0, 100, bytes_per_report=2)] == [NAMES["GRR"]]
+    assert [r.key for r in recommend(1000, 1.0, 100)] == [NAMES["OUE"], NAMES["SUE"], NAMES["GRR"]]
+    assert [r.key for r in recommend(1000, 1.0, 100, bytes_per_report=2)] == [NAMES["GRR"]]
     with pytest.raises(ParameterError, match="at least 2"):
         recommend(1000, 1.0, 100, bytes_per_report=1)
 
 
 def test_rows_are_aligned():
-    for r in recommend(10**6, 1.0, 10**6):
-        assert len(str(r)) == len(HEADER)
-    shown = "\n".join([HEADER, *map(str, recommend(16, 1.0, 10_000))])
-    ends = {len(line.rstrip()) for line in shown.splitlines()}
-    assert len(ends) == 1
+    lines = repr(recommend(10**6, 1.0, 10**6)).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == 1 + len(CHOICES)
 
 
 def joins(monkeypatch, choice):
-    monkeypatch.setitem(module.CHOICES, choice.name, choice)
+    monkeypatch.setitem(module.CHOICES, choice.key, choice)
 
 
 def test_another_mechanism_joins(monkeypatch):
@@ -197,13 +204,13 @@ def test_another_mechanism_joins(monkeypatch):
     def make(domain, epsilon):
         return UnaryEncoding.from_probabilities(domain, p=hadamard(2, epsilon)[0], q=0.5)
 
-    joins(monkeypatch, Choice("a one-word mechanism", hadamard, lambda d, e: 8, lambda d, e: 1, make))
+    joins(monkeypatch, Choice("another", hadamard, lambda d, e: 8, lambda d, e: 1, make))
     published = {0.5: 16.67079235613105, 1.0: 4.682694376831169, 2.0: 1.7240616609663106}
     for epsilon, n_var in published.items():
-        error = expected_error("a one-word mechanism", 1, 0, domain_size=128, epsilon=epsilon)
+        error = expected_error("another", 1, 0, domain=128, epsilon=epsilon)
         assert error**2 == exactly(n_var)
-    order = [r.choice.name for r in recommend(1024, 1.0, 1000)]
-    assert order == [NAMES["OUE"], NAMES["SUE"], "a one-word mechanism", NAMES["GRR"]]
+    order = [r.key for r in recommend(1024, 1.0, 1000)]
+    assert order == [NAMES["OUE"], NAMES["SUE"], "another", NAMES["GRR"]]
 
 
 def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
@@ -215,10 +222,10 @@ def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
         return math.exp(epsilon) / (math.exp(epsilon) + g - 1), 1 / g
 
     joins(monkeypatch, Choice("local", hashing, lambda d, e: 8, lambda d, e: d, CHOICES[NAMES["OUE"]].make))
-    error = expected_error("local", 1, 0, domain_size=128, epsilon=1.0)
+    error = expected_error("local", 1, 0, domain=128, epsilon=1.0)
     assert error**2 == exactly(3.6916546174566887)
-    assert recommend(128, 1.0, 1000)[0].choice.name == "local"  # 8 bytes instead of 16
-    assert recommend(32, 1.0, 1000)[0].choice.name == NAMES["OUE"]  # 4 bytes
+    assert recommend(128, 1.0, 1000)[0].key == "local"  # 8 bytes instead of 16
+    assert recommend(32, 1.0, 1000)[0].key == NAMES["OUE"]  # 4 bytes
 
 
 def test_a_variance_without_the_frequency(monkeypatch):
@@ -231,7 +238,7 @@ def test_a_variance_without_the_frequency(monkeypatch):
 
 
 def test_a_simulated_error_that_is_a_fifth_off():
-    claimed = expected_error(NAMES["OUE"], 500, 0.3, domain_size=8, epsilon=1.0)
+    claimed = expected_error(NAMES["OUE"], 500, 0.3, domain=8, epsilon=1.0)
     fails(check_error, NAMES["OUE"], 0.3, 1.2 * claimed)
     fails(check_error, NAMES["OUE"], 0.3, claimed / 1.2)
 
@@ -242,9 +249,119 @@ def test_one_sided_hoeffding(monkeypatch):
     fails(test_required_epsilon_is_the_closed_form, 10_000, 0.1)
 
 
+# ---- tables, and what else is asked for
+
+PLAN = PrivacyPlan({"os": UnaryEncoding(range(12), epsilon=2.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
+
+
+def test_the_default_is_the_interval_that_people_see():
+    """A histogram of so many people has intervals of that half width; Hoeffding's bound asks for more."""
+    m, margin = UnaryEncoding(range(12), epsilon=2.0), 0.02
+    n = int(required_n(m, margin))
+    assert (n, int(required_n(m, margin, bound="hoeffding"))) == (7754, 31_800)
+    histogram = m.estimate(m.simulate(np.full(12, n // 12), seed=1))
+    half = (histogram.high - histogram.low) / 2 / histogram.n
+    assert half == pytest.approx(np.full(12, margin), rel=0.1)
+    together = m.estimate(m.simulate(np.full(12, n // 12), seed=1), simultaneous=True)
+    wider = required_n(m, margin * ((together.high - together.low) / 2 / n).mean() / half.mean(), simultaneous=True)
+    assert wider.n == pytest.approx(n, rel=0.01)
+
+
+def test_tables_for_people_and_programs():
+    for table in (
+        recommend(16, 1.0, 1000),
+        recommend(Interval(0, 9), 1.0, 1000),
+        recommend(Prefixes("abc", 6), 2.0, 10**5),
+        required_n(None, 0.1, domain=16, epsilon=1.0),
+        required_n(PLAN, {"os": 0.1, "minutes": 3.0}),
+        required_epsilon(None, 0.1, 10_000, domain=16),
+        compare_plans({"os": range(4), "crashed": [False, True]}, 1.0, 1000),
+    ):
+        lines = repr(table).splitlines()
+        assert len(lines) >= 1 + len(table)
+        page = table._repr_html_()
+        assert page.count("<tr>") == 1 + len(table)
+        assert page.startswith("<table>")
+        arrow, frame = table.to_arrow(), table.to_polars()
+        assert arrow.num_rows == frame.height == len(table)
+        assert frame.columns == arrow.column_names == list(table[0].values())
+
+
+@pytest.mark.parametrize("key", sorted(CHOICES))
+def test_names_are_those_of_toml_and_of_the_classes(key):
+    r = next(r for r in recommend(16, 1.0, 1000) if r.key == key)
+    m = r.mechanism(range(16))
+    assert m.to_dict()["mechanism"] == m.name == r.name == r.values()["mechanism"]
+    assert m.to_dict().get("variant", r.variant) == (r.variant or m.to_dict().get("variant"))
+    assert required_n(key, 0.1, domain=16, epsilon=1.0).n == required_n(m, 0.1).n
+    if r.variant is None:
+        assert required_n(type(m), 0.1, domain=range(16), epsilon=1.0).n == required_n(m, 0.1).n
+
+
+def test_of_all_choices_the_best_is_first():
+    table = required_n(None, 0.01, domain=1000, epsilon=1.0)
+    assert len(table) == len(CHOICES)
+    assert table.n == table[0].n == min(need.n for need in table)
+    cheapest = required_epsilon(None, 0.01, 10**6, domain=1000)
+    assert [need.epsilon for need in cheapest] == sorted(need.epsilon for need in cheapest)
+    assert cheapest.epsilon == cheapest[0].epsilon
+
+
+@pytest.mark.parametrize("name", ["hybrid", "one_bit_mean", "piecewise"])
+def test_means(name):
+    """The standard error of a mean of so many numbers, the worst: simulated."""
+    (r,) = (r for r in recommend(Interval(0, 60), 1.0, 20_000) if r.name == name)
+    m = r.mechanism()
+    assert (m.domain, m.name) == (Interval(0, 60), name)
+    n = required_n(name, 3.0, domain=Interval(0, 60), epsilon=1.0).n
+    assert n == required_n(m, 3.0).n == pytest.approx(stats.norm.isf(0.025) ** 2 * m.variance(1) / 9, abs=1)
+    number = max((0.0, 30.0), key=lambda x: m.variance(1, x))
+    means = np.array([m.mean(m.simulate({number: 20_000}, seed=seed)).mean for seed in range(200)])
+    assert means.std() == pytest.approx(r.standard_error, rel=0.2)  # 4 standard errors
+    assert required_epsilon(name, 3.0, n, domain=Interval(0, 60)).epsilon == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_group_is_a_share_of_the_people():
+    m = OneBitMean((0, 1), epsilon=1.0)
+    assert required_n(m, 0.01, group=0.1).n == pytest.approx(10 * required_n(m, 0.01).n, abs=10)
+    assert expected_error(m, 1000, group=0.1) == pytest.approx(expected_error(m, 100))
+    assert recommend(16, 1.0, 1000, group=0.5)[0].margin == recommend(16, 1.0, 500)[0].margin
+    assert required_epsilon("unary_encoding", 0.05, 10_000, domain=9, group=0.1).epsilon == pytest.approx(
+        required_epsilon("unary_encoding", 0.05, 1000, domain=9).epsilon
+    )
+
+
+def test_plans_and_columns_of_which_one_is_answered():
+    table = required_n(PLAN, {"os": 0.02, "minutes": 1.0})
+    assert [(need.name, need.n) for need in table] == [
+        ("os", required_n(PLAN["os"], 0.02).n),
+        ("minutes", required_n(PLAN["minutes"], 1.0).n),
+    ]
+    assert (table.n, table.epsilon) == (max(need.n for need in table), 3.0)
+    sampled = SampledColumn(UnaryEncoding(Domain(range(4)), epsilon=1.0), columns=5)
+    assert required_n(sampled, 0.02).n > 5 * required_n(sampled.inner, 0.02).n
+
+
+def test_heavy_hitters_are_found_by_so_many_people():
+    """A value that a share f of the people has is found in 95 % of searches; with too few people in fewer."""
+    m = HeavyHitters(Prefixes("abcd", 6), epsilon=3.0, rows=8, width=512)
+    share, found = 0.05, {}
+    n = required_n(m, share).n
+    others = [a + b + c for a in "abcd" for b in "abcd" for c in "abcd"]
+    for scale in (1.0, 0.4):
+        people = int(scale * n)
+        counts = {"cab": 0} | dict.fromkeys(others, int(people * (1 - share) / 64)) | {"dad": int(share * people)}
+        tallies = (m.simulate(counts, seed=seed) for seed in range(30))
+        found[scale] = sum("dad" in m.find(tally, 5).values for tally in tallies)
+    assert found[1.0] >= 24
+    assert found[0.4] < 24
+    (r,) = recommend(m.domain, 3.0, n)
+    assert r.mechanism().domain == m.domain
+
+
 # ---- errors
 
-COMPLETE = {"domain_size": 16, "epsilon": 1.0}
+COMPLETE = {"domain": 16, "epsilon": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -262,6 +379,16 @@ COMPLETE = {"domain_size": 16, "epsilon": 1.0}
         lambda: recommend(16, 1.0, 100, frequency=math.nan),
         lambda: recommend(16, 1.0, 100, bytes_per_report=0),
         lambda: recommend(16, 1.0, 100)[0].mechanism(range(15)),
+        recommend(16, 1.0, 100)[0].mechanism,
+        lambda: recommend(16, 1.0, 100, group=0),
+        lambda: recommend(Interval(0, 1), 1.0, 100, frequency=0.5),
+        lambda: required_n(Hybrid, 1.0, domain=16, epsilon=1.0),
+        lambda: required_n(Hybrid, 0, domain=Interval(0, 1), epsilon=1.0),
+        lambda: required_n(UnaryEncoding, 0.1, domain=Interval(0, 1), epsilon=1.0),
+        lambda: required_n(PLAN, 0.1, epsilon=1.0),
+        lambda: required_n(PLAN, {"os": 0.1}),
+        lambda: required_n("unary_encoding", {"os": 0.1}, domain=4, epsilon=1.0),
+        lambda: required_n("unary encoding, optimized", 0.1, domain=4, epsilon=1.0),
         lambda: required_n("olh?", 0.01, **COMPLETE),
         lambda: required_n(3, 0.01, **COMPLETE),
         lambda: required_n(NAMES["OUE"], 0.01),
@@ -273,8 +400,8 @@ COMPLETE = {"domain_size": 16, "epsilon": 1.0}
         lambda: required_n(NAMES["OUE"], 0.01, **COMPLETE, bound="exact"),
         lambda: expected_error(NAMES["OUE"], 0, **COMPLETE),
         lambda: expected_error(NAMES["OUE"], 10, -0.1, **COMPLETE),
-        lambda: required_epsilon("olh?", 0.01, 10**6, domain_size=4),
-        lambda: required_epsilon(NAMES["OUE"], 0.01, 0, domain_size=4),
+        lambda: required_epsilon("olh?", 0.01, 10**6, domain=4),
+        lambda: required_epsilon(NAMES["OUE"], 0.01, 0, domain=4),
     ],
 )
 def test_refused(call):
@@ -284,5 +411,5 @@ def test_refused(call):
 
 def test_an_impossible_margin_says_how_many_reports_it_takes():
     with pytest.raises(ParameterError, match="73,778"):  # p - q < 1 / 2: 4 ln(2 / 0.05) / (2 margin^2) reports
-        required_epsilon(NAMES["OUE"], 0.01, 10_000, domain_size=4)
+        required_epsilon(NAMES["OUE"], 0.01, 10_000, domain=4, bound="hoeffding")
     assert math.ceil(2 * math.log(40) / 0.01**2) == 73_778

@@ -1,0 +1,244 @@
+"""How many of many people draw what, all at once: the counts that their reports would have, without the reports.
+
+What is drawn here is *not private* and need not be: numpy's generator, and probabilities as floats, which are off by
+one part in 10^15 (in `subset_sums` in 10^12). The counts are integers, and have the joint distribution that they would
+have if each person drew alone. So n people cost no more than a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.parameters import check_integer
+
+Generator: TypeAlias = np.random.Generator
+"""numpy's, which is fast, and not cryptographic."""
+
+
+def generator_of(seed: int | Generator | None) -> Generator:
+    """A generator as it is, or one from a seed, or from the operating system's randomness.
+
+    Raises:
+        ParameterError: a seed that is no integer, at least 0.
+    """
+    if seed is None or isinstance(seed, Generator):
+        return np.random.default_rng(seed)
+    return np.random.default_rng(check_integer("seed", seed, low=0))
+
+
+def by_code(codes: Codes, people: I64, size: int) -> I64:
+    """int64[size]: how many people have each code, where codes may be named twice.
+
+    >>> by_code(np.array([2, 0, 2]), np.array([5, 1, 3]), 4).tolist()
+    [1, 0, 8, 0]
+    """
+    out = np.zeros(size, np.int64)
+    np.add.at(out, codes.astype(np.int64), people)
+    return out
+
+
+def dealt(people: I64, weights: int | F64, generator: Generator) -> I64:
+    """Deal people out at random: multinomial numbers, by halving the choices again and again.
+
+    (Halves keep the precision, where one choice after the other loses it: what is left of 1 after many subtractions.)
+
+    Args:
+        people: int64[...].
+        weights: float64[k] or float64[..., k], of k choices; or k, of equally likely ones.
+        generator: numpy's.
+
+    Returns:
+        int64[..., k]: how many take each choice.
+
+    >>> dealt(np.array([3, 10**9]), 5, np.random.default_rng(1)).sum(axis=-1).tolist()
+    [3, 1000000000]
+    """
+    w = np.ones(weights) if isinstance(weights, int) else weights
+    out, cuts = people[..., None], np.array([0, w.shape[-1]])
+    while len(cuts) <= w.shape[-1]:
+        low, high = cuts[:-1], cuts[1:]
+        middle = (low + high + 1) // 2  # (beyond a single choice there is none)
+        finer = np.unique(np.append(cuts, middle))
+        left = np.add.reduceat(w, low, axis=-1)
+        right = np.zeros_like(left)
+        apart = middle < high
+        sums = np.add.reduceat(w, finer[:-1], axis=-1)
+        left[..., apart] = sums[..., np.searchsorted(finer, low[apart])]
+        right[..., apart] = sums[..., np.searchsorted(finer, middle[apart])]
+        total = left + right
+        first = generator.binomial(out, left / np.where(total > 0, total, 1))
+        both = np.stack([first, out - first], axis=-1).reshape(*first.shape[:-1], -1)
+        out, cuts = both[..., np.stack([middle > low, apart], axis=-1).reshape(-1)], finer
+    return np.broadcast_to(out, (*out.shape[:-1], w.shape[-1]))
+
+
+def spread(people: I64, choices: int, cell: Callable[[I64, I64], Codes], out: I64, generator: Generator) -> None:
+    """Let each person take one of some equally likely choices, and count where that leads.
+
+    Args:
+        people: int64[r], of r kinds.
+        choices: how many there are.
+        cell: from kinds and choices, int64[m] each, to places in ``out``.
+        out: int64[cells], what is added to.
+        generator: numpy's.
+    """
+    every = np.arange(choices)
+    many = np.flatnonzero(people >= _FEW * choices)
+    step = max(_BLOCK // choices, 1)
+    for start in range(0, len(many), step):
+        kinds = many[start : start + step]
+        times = dealt(people[kinds], choices, generator)
+        np.add.at(out, cell(np.repeat(kinds, choices), np.tile(every, len(kinds))), times.reshape(-1))
+    few = np.flatnonzero((people > 0) & (people < _FEW * choices))  # one by one is cheaper
+    step = max(_BLOCK // (_FEW * choices), 1)
+    for start in range(0, len(few), step):
+        kinds = np.repeat(few[start : start + step], people[few[start : start + step]])
+        np.add.at(out, cell(kinds, generator.integers(choices, size=len(kinds))), 1)
+
+
+_FEW = 4  # people for each choice, up to which they are drawn one by one
+_BLOCK = 1 << 18  # numbers at a time
+
+
+def inner_products(counts: I64, generator: Generator, *, zero: bool = False) -> I64:
+    """Let each person, who has a vector v and a number s over a prime field, draw a vector y, and see s + <v, y>.
+
+    A digit of y at a time, from the highest: who has v and s has the rest of v and s + (digit of v) (digit of y) then,
+    and those who have the same go on together, as in a fast transform. About K F^2 log_F K binomial numbers, or as many
+    as there are people.
+
+    Args:
+        counts: int64[..., K, F]: how many people have each v, a number of digits to the base F, and s.
+        generator: numpy's.
+        zero: whether y is uniform only among those with s + <v, y> = 0; s is 0 where v is.
+
+    Returns:
+        int64[..., K, F]: how many people have each y and s + <v, y>.
+
+    >>> inner_products(np.array([[0, 0], [9, 0]]), np.random.default_rng(1), zero=True).tolist()  # v = 1: y is 0
+    [[9, 0], [0, 0]]
+    """
+    k, f = counts.shape[-2:]
+    state = counts.reshape(-1, k, f)
+    while k > 1:
+        k //= f
+        parts = state.reshape(-1, f, k, f)
+        state = np.zeros_like(parts)
+        at = np.nonzero(parts)
+        settled = zero & (at[1] != 0) & (at[2] == 0)  # by the last digit of v that is not 0
+        here, digit, rest, s = (i[settled] for i in at)
+        inverse = np.array([pow(v, -1, f) if v else 0 for v in range(f)])
+        np.add.at(state, (here, -s * inverse[digit] % f, rest, 0), parts[at][settled])
+        here, digit, rest, s = (i[~settled] for i in at)
+        flat = state.reshape(-1)
+
+        def cell(kinds: I64, y: I64) -> I64:
+            at: I64 = (here[kinds] * f + y) * k + rest[kinds]  # noqa: B023 (used at once)
+            at *= f
+            at += (s[kinds] + digit[kinds] * y) % f  # noqa: B023
+            return at
+
+        spread(parts[here, digit, rest, s], f, cell, flat, generator)
+        state = flat.reshape(-1, k, f)
+    return state.reshape(counts.shape)
+
+
+def subset_sums(size: int, people: I64, generator: Generator) -> I64:
+    """Let each person draw a set of some of the values other than their own, all such sets being equally likely.
+
+    By halving the values: how many of j elements fall left is hypergeometric, and given that, the two parts are uniform
+    sets again, of which nothing counts but how many people have how many elements there. Those whose own value is in
+    the part have one element less to choose from: how many of them have how many elements is kept apart, and since
+    that does not depend on which value is theirs, a random draw without replacement says who goes left.
+
+    Args:
+        size: elements of a set, from 0 to d - 1.
+        people: int64[d], of each value.
+        generator: numpy's.
+
+    Returns:
+        int64[d]: how many sets hold each value.
+
+    >>> subset_sums(2, np.array([0, 5, 0]), np.random.default_rng(1)).tolist()  # there is one such set
+    [5, 0, 5]
+    """
+    if int(people.sum()) > _MOST_DRAWN:
+        half = people // 2
+        return subset_sums(size, half, generator) + subset_sums(size, people - half, generator)
+    lengths, starts = np.array([len(people)]), np.array([0])
+    free = np.zeros((1, size + 1), np.int64)  # [part, j]: people who have j elements there and their value elsewhere
+    own = np.zeros((1, size + 1), np.int64)  # ... and their value there
+    own[0, size] = people.sum()
+    before = np.concatenate(([0], np.cumsum(people)))
+    while lengths.max() > 1:
+        left = (lengths + 1) // 2
+        right, middle = lengths - left, starts + left
+        lefts = before[middle] - before[starts]
+        own_left = np.array(
+            [
+                generator.multivariate_hypergeometric(of, int(n), method="marginals") if of.any() else of
+                for of, n in zip(own, lefts, strict=True)
+            ]
+        )
+        free_left, free_right = _split(free, left, right, generator)
+        stay_left, to_right = _split(own_left, left - 1, right, generator)
+        to_left, stay_right = _split(own - own_left, left, right - 1, generator)
+        there = np.stack([left > 0, right > 0], axis=1).reshape(-1)
+
+        def both(one: I64, other: I64, there: I64 = there) -> I64:
+            joined: I64 = np.stack([one, other], axis=1)
+            return joined.reshape(-1, *joined.shape[2:])[there]
+
+        most = int(left.max()) + 1
+        free = both(free_left + to_left, free_right + to_right)[:, :most]
+        own = both(stay_left, stay_right)[:, :most]
+        lengths, starts = both(left, right), both(starts, middle)
+    return free[:, 1] if free.shape[1] > 1 else np.zeros(len(people), np.int64)
+
+
+_MOST_DRAWN = 1 << 29  # numpy draws from fewer than 10^9
+
+
+def _split(parts: I64, left: I64, right: I64, generator: Generator) -> tuple[I64, I64]:
+    """Of people with j elements among left + right places, how many have how many left, and right.
+
+    Args:
+        parts: int64[m, J], of each part and j.
+        left, right: int64[m], of few different pairs.
+        generator: numpy's.
+
+    Returns:
+        int64[m, J] each.
+    """
+    one, other = np.zeros_like(parts), np.zeros_like(parts)
+    for a, b in {*zip(left.tolist(), right.tolist(), strict=True)}:
+        at, j = np.nonzero(parts * ((left == a) & (right == b))[:, None])
+        if not len(at):
+            continue
+        i = np.arange(min(a, int(j.max())) + 1)
+        weights, step = _hypergeometric(a, b, int(j.max()))[:, : len(i)], max(_BLOCK // len(i), 1)
+        for start in range(0, len(at), step):
+            p, k = at[start : start + step], j[start : start + step]
+            drawn = dealt(parts[p, k], weights[k], generator)
+            row, to = np.nonzero(drawn)
+            np.add.at(one, (p[row], to), drawn[row, to])
+            np.add.at(other, (p[row], k[row] - to), drawn[row, to])
+    return one, other
+
+
+def _hypergeometric(a: int, b: int, most: int) -> F64:
+    """float64[most + 1, most + 1]: [j, i], how likely i of j elements are among a, the others among b; not scaled."""
+    logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, max(a, b, most) + 1)))))
+    j, i = np.arange(most + 1)[:, None], np.arange(most + 1)
+    inside = (i <= np.minimum(j, a)) & (j - i <= b)
+    x, y = np.where(inside, i, 0), np.where(inside, j - i, 0)
+    x, y = np.minimum(x, a), np.minimum(y, b)
+    values = -(logs[x] + logs[a - x] + logs[y] + logs[b - y])
+    values[~inside] = -np.inf
+    top = values.max(axis=1, keepdims=True)
+    out: F64 = np.exp(values - np.where(np.isfinite(top), top, 0))
+    return out

@@ -1,0 +1,158 @@
+"""What a plan's estimates would look like, without reports: one simulated tally a column, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldp_core.errors import ParameterError, PlanError
+from ldp_core.estimates.base import Estimate
+from ldp_core.estimates.distribution import Distributing, DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
+from ldp_core.estimates.histogram import Counting, HistogramEstimate
+from ldp_core.estimates.mean import Averaging, MeanEstimate
+from ldp_core.exact.arrays import I64
+from ldp_core.exact.arrow import as_arrow
+from ldp_core.exact.simulation import generator_of
+from ldp_core.mechanism import Mechanism, check_people
+from ldp_core.mechanisms.sketches.base import Sketch
+from ldp_core.parameters import check_integer
+from ldp_core.tables import preformatted
+from ldp_core.tally import Tally
+
+Data: TypeAlias = Any
+"""An Arrow table or batch; or a mapping of columns to values, or to a mapping from values to numbers or shares."""
+
+
+@dataclass(frozen=True)
+class Simulation(Mapping[str, Any]):
+    """What one would see of each column of a plan; see `PrivacyPlan.simulate`.
+
+    A mapping from a column's name to its estimate: a `Histogram`, a `Mean`, a `Distribution`, or what was found.
+
+    Attributes:
+        estimates: by column.
+        tallies: from which they were made.
+        people: how many people had each value, as they were simulated: by column (value, number) pairs.
+    """
+
+    estimates: Mapping[str, Any]
+    tallies: Mapping[str, Tally]
+    people: Mapping[str, tuple[tuple[Any, int], ...]]
+
+    def __getitem__(self, column: str) -> Any:
+        return self.estimates[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.estimates)
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"{name}: {estimate!r}" for name, estimate in self.estimates.items())
+
+    def _repr_html_(self) -> str:
+        return "".join(preformatted(name) + estimate._repr_html_() for name, estimate in self.estimates.items())
+
+
+def simulate(
+    columns: Mapping[str, Mechanism],
+    data: Data,
+    n: int | None,
+    seed: int | np.random.Generator | None,
+    confidence: float,
+) -> Simulation:
+    """See `PrivacyPlan.simulate`."""
+    generator = generator_of(seed)
+    people = {name: _people(name, m, _column(data, name), n) for name, m in columns.items()}
+    return simulated(columns, people, generator, confidence)
+
+
+def simulated(
+    columns: Mapping[str, Mechanism],
+    people: Mapping[str, tuple[pa.Array, I64]],
+    generator: np.random.Generator,
+    confidence: float,
+) -> Simulation:
+    """Of each column the values, and how many people have each."""
+    estimates, tallies, pairs = {}, {}, {}
+    for name, m in columns.items():
+        values, numbers = people[name]
+        m.check_total(sum(numbers.tolist()))
+        tallies[name] = m.simulate_values(values, numbers, generator)
+        asked, how = _question(m, values, numbers, confidence)
+        estimates[name] = how.result(asked, tallies[name])
+        pairs[name] = tuple(zip(values.to_pylist(), numbers.tolist(), strict=True))
+    return Simulation(estimates, tallies, pairs)
+
+
+def _question(m: Mechanism, values: pa.Array, people: I64, confidence: float) -> tuple[Mechanism, Estimate[Any]]:
+    """What to ask of a mechanism; of a sketch, of its most frequent values."""
+    if isinstance(m, Sketch):
+        order = np.argsort(-people, kind="stable")[:_CANDIDATES]
+        m = m.over(values.take(pa.array(order)).to_pylist())
+    return m, usual_estimate(m, confidence) or HistogramEstimate(confidence)
+
+
+def usual_estimate(m: Mechanism, confidence: float) -> Estimate[Any] | None:
+    """What tells the most of a mechanism's reports; None if there is nothing to ask, as of a sketch without candidates.
+
+    Heavy hitters, a distribution, a mean, or a histogram: the first of these that it offers.
+    """
+    kinds: list[tuple[type, Estimate[Any]]] = [
+        (Searching, HeavyHittersEstimate(_FOUND, confidence)),
+        (Distributing, DistributionEstimate(confidence)),
+        (Averaging, MeanEstimate(confidence)),
+        (Counting, HistogramEstimate(confidence)),
+    ]
+    return next((how for kind, how in kinds if isinstance(m, kind)), None)
+
+
+_CANDIDATES = 100
+_FOUND = 10
+
+
+def _column(data: Data, name: str) -> Any:
+    named = set(data.schema.names) if isinstance(data, (pa.Table, pa.RecordBatch)) else data
+    if not isinstance(data, (pa.Table, pa.RecordBatch, Mapping)):
+        raise PlanError(
+            f"data to simulate are an Arrow table or a mapping of columns, got {type(data).__name__}; of a frame "
+            "take df.ldp.simulate(plan)"
+        )
+    if name not in named:
+        raise PlanError(f"the plan names column {name!r}, which the data do not have; they have {sorted(named)}")
+    return data[name] if isinstance(data, Mapping) else data.column(name)
+
+
+def _people(name: str, m: Mechanism, column: Any, n: int | None) -> tuple[pa.Array, I64]:
+    """Values, and how many people have each: as many as there are, or n with the same shares."""
+    if isinstance(column, Mapping):
+        values = as_arrow(list(column), m.inputs.kind, column=name)
+        weights = np.array(list(column.values()))
+    else:
+        counted = pc.value_counts(as_arrow(column, m.inputs.kind, column=name))
+        values, weights = counted.field("values"), counted.field("counts").to_numpy()
+    if n is not None:
+        return values, apportioned(name, weights, n)
+    if weights.dtype.kind not in "iu":
+        raise ParameterError(f"column {name!r} has shares: say of how many people, n=")
+    return values, check_people(weights)
+
+
+def apportioned(name: str, weights: Any, n: int) -> I64:
+    """N people in these proportions, as near as whole numbers can be (largest remainders)."""
+    check_integer("n", n, 0)
+    shares = np.asarray(weights, float)
+    if shares.ndim != 1 or not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or not shares.sum():
+        raise ParameterError(f"column {name!r}: shares must be numbers, at least 0, and not all 0")
+    exact = shares / shares.sum() * n
+    people: I64 = np.floor(exact).astype(np.int64)
+    left = n - int(people.sum())
+    people[np.argsort(people - exact, kind="stable")[: max(left, 0)]] += 1
+    return people

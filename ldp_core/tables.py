@@ -1,0 +1,135 @@
+"""Rows of cells for people to read: as aligned text, and as HTML for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import polars as pl
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> list[str]:
+    """Rows of cells as lines; the columns ``numbers`` to the right.
+
+    >>> aligned([("a", "n"), ("bcd", "10")], numbers=[1])
+    ['a     n', 'bcd  10']
+    """
+    right = set(numbers)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = (
+        [c.rjust(w) if k in right else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    )
+    return ["  ".join(row).rstrip() for row in cells]
+
+
+def html(
+    rows: Sequence[Sequence[str]], *, title: str = "", numbers: Iterable[int] = (), notes: Iterable[str] = ()
+) -> str:
+    """Rows of cells, the first of which are the heads, as an HTML table; everything in it escaped.
+
+    >>> html([("a", "n"), ("<b>", "1")], numbers=[1])
+    '<table><thead><tr><th>a</th><th style="text-align:right">n</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
+<td style="text-align:right">1</td></tr></tbody></table>'
+    """
+    right = set(numbers)
+
+    def line(row: Sequence[str], tag: str) -> str:
+        style = (' style="text-align:right"' if k in right else "" for k in range(len(row)))
+        cells = (f"<{tag}{s}>{escape(cell)}</{tag}>" for cell, s in zip(row, style, strict=True))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head, *body = rows
+    caption = f'<caption style="text-align:left">{escape(title)}</caption>' if title else ""
+    below = "".join(f"<div>{escape(note)}</div>" for note in notes)
+    return (
+        f"<table>{caption}<thead>{line(head, 'th')}</thead><tbody>{''.join(line(row, 'td') for row in body)}</tbody>"
+        f"</table>{below}"
+    )
+
+
+def preformatted(text: str) -> str:
+    """Aligned text as HTML.
+
+    >>> preformatted("a < b")
+    '<pre>a &lt; b</pre>'
+    """
+    return f"<pre>{escape(text)}</pre>"
+
+
+class Row:
+    """Base of one answer of a `Table`: what it says, for programs and for people."""
+
+    def values(self) -> dict[str, Any]:
+        """The cells for programs, by name: numbers, text, None."""
+        raise NotImplementedError
+
+    def texts(self) -> dict[str, str]:
+        """The cells for people, by head."""
+        raise NotImplementedError
+
+
+T_co = TypeVar("T_co", bound=Row, covariant=True)
+
+
+@dataclass(frozen=True)
+class Table(Sequence[T_co], Generic[T_co]):
+    """Answers in order, as a table: ``print`` and notebooks show it; `to_arrow` and `to_polars` give it to programs.
+
+    Attributes:
+        rows: one an answer; also by iteration and by index.
+        title: what is shown above.
+    """
+
+    rows: tuple[T_co, ...]
+    title: str = ""
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(self.rows)
+
+    def _cells(self) -> tuple[list[list[str]], list[int]]:
+        """Heads and rows of cells; which columns are numbers."""
+        shown = [row.texts() for row in self.rows]
+        heads = list(shown[0]) if shown else []
+        body = [list(row.values()) for row in shown]
+        right = [k for k, column in enumerate(zip(*body, strict=True)) if all(c[:1] in _DIGITS for c in column)]
+        return [heads, *body], right
+
+    def __repr__(self) -> str:
+        rows, right = self._cells()
+        title = [self.title] if self.title else []
+        return "\n".join(title + aligned(rows, numbers=right))
+
+    def _repr_html_(self) -> str:
+        rows, right = self._cells()
+        return html(rows, title=self.title, numbers=right)
+
+    def to_arrow(self) -> pa.Table:
+        """One row an answer."""
+        return pa.Table.from_pylist([row.values() for row in self.rows])
+
+    def to_polars(self) -> pl.DataFrame:
+        """`to_arrow` as a Polars frame; needs Polars."""
+        import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
+
+        return pl.DataFrame(self.to_arrow())
+
+
+_DIGITS = ("", *"0123456789-<")

@@ -1,0 +1,111 @@
+"""What a plan's estimates would look like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import (
+    CountMeanSketch,
+    Distribution,
+    Domain,
+    DomainError,
+    HeavyHitters,
+    Histogram,
+    Hybrid,
+    Mean,
+    ParameterError,
+    PlanError,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    SquareWave,
+    UnaryEncoding,
+)
+from ldp_core.plans.simulation import apportioned
+
+PLAN = PrivacyPlan(
+    {
+        "os": UnaryEncoding(Domain(["ios", "android"], unmatched="other"), epsilon=1.0),
+        "crashed": RandomizedResponse(epsilon=1.0),
+        "minutes": Hybrid((0, 60), epsilon=1.0),
+        "age": SquareWave((0, 100), epsilon=2.0, buckets=16),
+        "word": CountMeanSketch(epsilon=2.0, hashes=16, width=64),
+        "page": HeavyHitters(Prefixes("abcd", 4), epsilon=3.0, rows=4, width=256),
+    },
+    keep=["day"],
+)
+DATA = {
+    "os": ["ios", "ios", None, "symbian"],
+    "crashed": [True, False, False, False],
+    "minutes": [0, 60, 60, 60],
+    "age": [20.0, 20.0, 70.0, 70.0],
+    "word": ["new", "york", "york", "york"],
+    "page": ["a", "a", "b", "cab"],
+}
+N = 10**6
+
+
+def test_a_mixed_plan_shows_all_its_columns():
+    seen = PLAN.simulate(pa.table(DATA), n=N, seed=1)
+    assert list(seen) == list(PLAN.columns)
+    assert [type(estimate) for estimate in seen.values()][:5] == [Histogram, Histogram, Mean, Distribution, Histogram]
+    assert {tally.n for tally in seen.tallies.values()} == {N}
+    assert seen["os"].frequencies == pytest.approx([0.5, 0, 0.5], abs=0.02)  # 6 standard errors and more
+    assert seen["crashed"].frequencies == pytest.approx([0.75, 0.25], abs=0.006)
+    assert seen["minutes"].mean == pytest.approx(45, abs=0.4)
+    assert seen["age"].mean == pytest.approx(45, abs=4)  # smoothed, by buckets of 6.25
+    assert dict(zip(seen["word"].values, seen["word"].frequencies, strict=True)) == {
+        "york": pytest.approx(0.75, abs=0.15),
+        "new": pytest.approx(0.25, abs=0.15),
+    }
+    assert set(seen["page"].values) == {"a", "b", "cab"}
+    assert seen.people["crashed"] == ((True, N // 4), (False, 3 * N // 4))
+    assert all(name in repr(seen) for name in PLAN.columns)
+    assert seen._repr_html_().count("<table>") == 3
+
+
+def test_the_same_from_lists_shares_and_counts():
+    again = PLAN.simulate(DATA, n=N, seed=1)
+    assert again.tallies == PLAN.simulate(pa.table(DATA), n=N, seed=1).tallies
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    counts = {"crashed": {True: 250, False: 750}}
+    tally = plan.simulate(counts, seed=2).tallies["crashed"]
+    assert tally == plan["crashed"].simulate(counts["crashed"], seed=2)
+    assert tally == plan.simulate({"crashed": {True: 0.25, False: 0.75}}, n=1000, seed=2).tallies["crashed"]
+    assert tally == plan.simulate({"crashed": [True] * 250 + [False] * 750}, seed=2).tallies["crashed"]
+
+
+def test_columns_of_which_a_record_answers_one():
+    plan = PrivacyPlan.sampled({"os": ["ios", "android"], "crashed": [False, True]}, epsilon=1.0)
+    seen = plan.simulate({"os": {"ios": 0.9, "android": 0.1}, "crashed": [True]}, n=N, seed=1)
+    assert seen["os"].frequencies == pytest.approx([0.9, 0.1], abs=0.02)
+    fake = PrivacyPlan.fake({"os": ["ios", "android"], "crashed": [False, True]}, epsilon=1.0)
+    assert fake.simulate({"os": ["ios"], "crashed": [True]}, n=N, seed=1)["crashed"].n == N
+
+
+@pytest.mark.parametrize(("weights", "n"), [([1, 1, 1], 10), ([0.1, 0.2, 0.7], 3), ([1e-9, 1, 0], 10**9), ([5, 5], 0)])
+def test_people_add_up(weights, n):
+    people = apportioned("x", weights, n)
+    assert people.sum() == n
+    assert np.abs(people - np.array(weights) / np.sum(weights) * n).max() < 1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("data", "n", "error", "words"),
+    [
+        ({"os": ["ios"]}, None, PlanError, "names column 'crashed'"),
+        ([1, 2], None, PlanError, "df.ldp.simulate"),
+        ({"crashed": {True: 0.5}}, None, ParameterError, "say of how many people"),
+        ({"crashed": {True: -1}}, None, ParameterError, "at least 0"),
+        ({"crashed": {True: -0.5}}, 10, ParameterError, "at least 0"),
+        ({"crashed": {True: 0}}, 10, ParameterError, "not all 0"),
+        ({"crashed": {True: 1}}, -1, ParameterError, "n must be an integer"),
+        ({"crashed": [None]}, None, DomainError, "1 of 1 values are not in the domain"),
+    ],
+)
+def test_refusals(data, n, error, words):
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    with pytest.raises(error, match=words):
+        plan.simulate(data, n=n)
