@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.timing import HEADING, Row
@@ -82,6 +83,10 @@ def main() -> int:
 
 def _markdown(cells: list[list[str]], scale: float) -> str:
     versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("polars", "apache-beam", "numpy", "pyarrow"))
+    with suppress(importlib.metadata.PackageNotFoundError):
+        versions += f", numba {importlib.metadata.version('numba')}"
+    if "LDP_KERNELS" in os.environ:
+        versions += f", LDP_KERNELS={os.environ['LDP_KERNELS']}"
     lines = [
         "# Benchmarks",
         "",

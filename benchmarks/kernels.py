@@ -1,17 +1,43 @@
-"""What everything random is made of: AES in each of OpenSSL's modes that give the same bits."""
+"""AES in OpenSSL's modes that give the same bits, and compiled loops against numpy, on the same values.
+
+``LDP_KERNELS=numpy python -m benchmarks`` measures all other suites without compiled loops.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from threading import Thread
 
 import numpy as np
 
-from benchmarks.timing import Row, compare
-from ldp_core.exact import aes
+from benchmarks.columns import EPSILON
+from benchmarks.timing import Job, Row, compare
+from ldp_core import (
+    CountMeanSketch,
+    Keyed,
+    Keystream,
+    LocalHashing,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
+from ldp_core.exact import aes, compiled
 
 
 def rows(scale: float) -> Iterator[Row]:
+    yield from _modes(scale)
+    before = os.environ.get("LDP_KERNELS")
+    try:
+        yield from _against_the_floor(scale)
+        if importlib.util.find_spec("numba") is not None:
+            yield from _against_numpy(scale)
+    finally:
+        _choose(before)
+
+
+def _modes(scale: float) -> Iterator[Row]:
     key, n, times = os.urandom(32), 1 << 20, max(int(64 * scale), 1)
     out, blocks = np.empty(n + aes.SPARE, np.uint8), np.random.default_rng(0).integers(0, 1 << 60, n // 8)
     for label, modes, given in (
@@ -28,3 +54,101 @@ def rows(scale: float) -> Iterator[Row]:
             n=n * times,
             unit="ns/byte",
         )
+
+
+def _against_the_floor(scale: float) -> Iterator[Row]:
+    """What the randomness alone costs, and a second thread."""
+    mode = "numpy" if os.environ.get("LDP_KERNELS") == "numpy" else "numba"
+    _choose(mode)
+    rng = np.random.default_rng(0)
+    for d, bar in ((16, 1 / 3.5), (128, 1 / 2.5)):
+        n = max(int(2e7 * scale) // d, 1)
+        m, codes = UnaryEncoding(range(d), epsilon=EPSILON), rng.integers(0, d, n).astype(np.uint8)
+        ours = _perturbed(m, codes)
+        step = m.block_size
+
+        def floor() -> None:
+            stream = Keystream()
+            for start in range(0, n, step):
+                stream.bytes(d * min(step, n - start))
+
+        yield compare(f"OUE d={d}, codes to rows of bits", "its keystream alone", ours, floor, n=n, bar=round(bar, 3))
+        yield compare(
+            f"the same, two threads, each n = {n:.0e}",
+            "one thread, one after the other",
+            lambda: _both(ours),
+            lambda: (ours(), ours()),
+            n=2 * n,
+            bar=1.75,
+        )
+    n = int(1e6 * scale)
+    ids, cipher, blocks = np.arange(n), aes.aes(bytes(32)), np.zeros((1 << 15, 2), np.uint64)
+    for label, d in (("binary", 2), ("k-ary d=16", 16)):
+        m, codes = RandomizedResponse(range(d), epsilon=EPSILON), rng.integers(0, d, n).astype(np.uint8)
+        yield compare(
+            f"{label} RR with keyed noise, codes to codes",
+            "one block of AES a record",
+            _keyed(m, codes, ids),
+            lambda: [aes.encrypt(cipher, blocks) for _ in range(max(n >> 15, 1))],
+            n=n,
+            their_n=max(n >> 15, 1) << 15,
+            bar=0.5,
+        )
+
+
+def _against_numpy(scale: float) -> Iterator[Row]:
+    rng, n = np.random.default_rng(0), int(1e6 * scale)
+    for label, job, count in _jobs(rng, n):
+        yield compare(f"{label}: compiled", "numpy", _by("numba", job), _by("numpy", job), n=count)
+
+
+def _jobs(rng: np.random.Generator, n: int) -> Iterator[tuple[str, Job, int]]:
+    ids = np.arange(n)
+    for d in (16, 128):
+        some = n * 16 // d
+        codes, hours = rng.integers(0, d, some).astype(np.uint8), rng.integers(0, 24, some)
+        bits, hashing = UnaryEncoding(range(d), epsilon=EPSILON), LocalHashing(range(d), epsilon=EPSILON)
+        vectors, hashed = bits.perturb_codes(codes, Keystream()), hashing.perturb_codes(codes, Keystream())
+        yield f"OUE d={d}", _perturbed(bits, codes), some
+        yield f"OUE d={d}, sums by 24 groups", lambda v=vectors, h=hours: bits.count_reports(v, h, 24), some
+        yield f"OLH d={d}, tally", lambda: hashing.tally(hashed), some
+    for label, d in (("binary", 2), ("k-ary d=16", 16), ("k-ary d=100", 100)):
+        m, codes = RandomizedResponse(range(d), epsilon=EPSILON), rng.integers(0, d, n).astype(np.uint8)
+        yield f"{label} RR", _perturbed(m, codes), n
+        yield f"{label} RR, keyed noise", _keyed(m, codes, ids), n
+    sketch = CountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256)
+    reports = sketch.perturb(rng.integers(0, 1000, n // 4))
+    yield "CMS 256 x 256, tally", lambda: sketch.tally(reports), n // 4
+
+
+def _perturbed(m: UnaryEncoding | RandomizedResponse, codes: np.ndarray) -> Job:
+    return lambda: m.perturb_codes(codes, Keystream())
+
+
+def _keyed(m: RandomizedResponse, codes: np.ndarray, ids: np.ndarray) -> Job:
+    noise = Keyed(Secret.generate(), ids, column="x")
+    return lambda: m.perturb_codes(codes, noise.bind(m.digest, codes))
+
+
+def _by(mode: str, job: Callable[[], object]) -> Job:
+    def run() -> object:
+        _choose(mode)
+        return job()
+
+    return run
+
+
+def _choose(mode: str | None) -> None:
+    if mode is None:
+        os.environ.pop("LDP_KERNELS", None)
+    else:
+        os.environ["LDP_KERNELS"] = mode
+    compiled._mode.cache_clear()
+
+
+def _both(job: Job) -> None:
+    threads = [Thread(target=job) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -266,6 +266,8 @@ class Mechanism(Declared, ABC):
     def perturb_codes(self, codes: Codes, noise: Noise) -> Native:
         """One report for each code, in the working layout: `perturb_block`, a block at a time."""
         n, step = len(codes), self.block_size
+        if 0 < n <= step:  # no copy, if it is of the right type
+            return np.ascontiguousarray(self.perturb_block(codes, noise.rows(0, n)), self.reports.empty(0).dtype)
         reports = self.reports.empty(n)
         for start in range(0, n, step):
             stop = min(start + step, n)

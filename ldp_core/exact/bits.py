@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.exact import kernels
 from ldp_core.exact.arrays import I64, U8
 
 
@@ -65,8 +66,7 @@ def _unpacked_sum(rows: U8) -> I64:
 
 def row_weights(rows: U8) -> npt.NDArray[np.int32]:
     """The number of ones in each row, by its widest words; few words add up faster column by column."""
-    width = rows.shape[1]
-    ones = np.bitwise_count(rows.view(f"u{next(size for size in (8, 4, 2, 1) if width % size == 0)}"))
+    ones = np.bitwise_count(rows.view(f"u{_word_bytes(rows.shape[1])}"))
     if ones.shape[1] > _FEW_WORDS:
         wide: npt.NDArray[np.int32] = ones.sum(axis=1, dtype=np.int32)
         return wide
@@ -79,12 +79,19 @@ def row_weights(rows: U8) -> npt.NDArray[np.int32]:
 _FEW_WORDS = 16
 
 
+def _word_bytes(width: int) -> int:
+    """Bytes of the widest words that make up a row."""
+    return next(size for size in (8, 4, 2, 1) if width % size == 0)
+
+
 def grouped_column_sums(rows: U8, d: int, groups: I64, n_groups: int) -> I64:
     """Column sums of each group of rows: int64[n_groups, d]; ``groups`` gives each row's group."""
     if n_groups == 1:
         return column_sums(rows, d)[None]
-    if not len(rows):
-        return np.zeros((n_groups, d), np.int64)
+    out = np.zeros((n_groups, 8 * rows.shape[1]), np.int64)
+    words = rows.reshape(-1).view(f"u{_word_bytes(rows.shape[1])}")
+    if not len(rows) or kernels.grouped_column_sums(words, 0, groups, out):
+        return out[:, :d]
     if rows.shape[1] <= _NARROW and n_groups <= len(rows) // 8:
         return _sums_by_byte(rows, groups, n_groups)[:, :d]
     if np.any(groups[1:] < groups[:-1]):

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import U8
+from ldp_core.exact.arrays import U8, Codes, select
 
 
 class Noise(Protocol):
@@ -49,6 +49,13 @@ class Noise(Protocol):
 
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
         """``n`` unsigned integers, one a record, uniform over ``range(d)``."""
+        ...
+
+    def kept_or_drawn(self, keep: int, codes: npt.NDArray[Any], d: int, lane: int) -> npt.NDArray[Any]:
+        """Each of the codes, one a record, with probability ``keep / 2**64``; else one uniform over ``range(d)``.
+
+        From this lane, which is even, and the next one.
+        """
         ...
 
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
@@ -100,3 +107,9 @@ class Randomness(Protocol):
 def coins(noise: Noise, threshold: int, n: int, lane: int) -> U8:
     """``n`` bytes 0 or 1, one a record, each 1 with probability ``threshold / 2**64``."""
     return np.unpackbits(noise.bernoulli(threshold, n, lane), count=n, bitorder="little")
+
+
+def kept_or_drawn(noise: Noise, keep: int, codes: Codes, d: int, lane: int) -> Codes:
+    """`Noise.kept_or_drawn` by the other methods."""
+    n = len(codes)
+    return select(coins(noise, keep, n, lane), codes, noise.uniform_below(d, n, lane + 1))

@@ -82,6 +82,10 @@ class Keystream(Noise, Randomness):
         return sampling.uniform_below(d, n, self)
 
     @override
+    def kept_or_drawn(self, keep: int, codes: npt.NDArray[Any], d: int, lane: int = 0) -> npt.NDArray[Any]:
+        return sampling.kept_or_drawn(keep, codes, d, self)
+
+    @override
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int = 0, lane: int = 0) -> npt.NDArray[Any]:
         return sampling.uniform_below(d, len(rows), self)
 

@@ -49,10 +49,11 @@ from cryptography.hazmat.primitives.ciphers import CipherContext
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
+from ldp_core.exact import kernels
 from ldp_core.exact.aes import BLOCK, SPARE, aes, encrypt
 from ldp_core.exact.arrays import U8, U64
 from ldp_core.exact.hashing import id_words
-from ldp_core.noise.base import Noise, Randomness
+from ldp_core.noise.base import Noise, Randomness, kept_or_drawn
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.secret import Secret
 
@@ -199,7 +200,11 @@ class KeyedRows(Noise):
         return self._seeds
 
     def _words(self, lane: int) -> U64:
-        """A 64-bit word a record. The block that two lanes share is drawn once, for whichever is asked first."""
+        """A 64-bit word a record."""
+        return self._pairs(lane)[:, lane & 1]
+
+    def _pairs(self, lane: int) -> U64:
+        """uint64[n, 2]: the words of two lanes. They share a block, drawn once, for whichever is asked first."""
         pair = lane & ~1
         if self._drawn is None or self._drawn[0] != pair:
             n = len(self._codes)
@@ -208,10 +213,18 @@ class KeyedRows(Noise):
             for start in range(0, n, _CHUNK):
                 chunk = slice(start, min(start + _CHUNK, n))
                 part = blocks[: chunk.stop - start]
-                part[:, 0], part[:, 1] = self._places(_place(pair), chunk)
+                self._fill(part, _place(pair), chunk)
                 self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[BLOCK * start :].data)
             self._drawn = pair, drawn[: BLOCK * n].view(np.uint64).reshape(n, 2)
-        return self._drawn[1][:, lane & 1]
+        return self._drawn[1]
+
+    def _fill(self, blocks: U64, place: int, rows: slice) -> None:
+        """The blocks of some rows at one place."""
+        if self._codes.dtype.itemsize <= _SHORT:
+            low = self._high[:0] if self._low is None else self._low[rows]
+            if kernels.keyed_blocks(self._high[rows], low, self._codes[rows], np.uint64(place), blocks.reshape(-1)):
+                return
+        blocks[:, 0], blocks[:, 1] = self._places(place, rows)
 
     @override
     def words(self, n: int, lane: int) -> U64:
@@ -235,7 +248,17 @@ class KeyedRows(Noise):
     @override
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
         """A word of 64 bits, compared exactly."""
-        return np.packbits(self._words(lane) < np.uint64(threshold), bitorder="little")
+        words, out = self._pairs(lane), np.empty(-(-n // 8), np.uint8)
+        if kernels.less(words.reshape(-1), lane & 1, np.uint64(threshold), out):
+            return out
+        return np.packbits(words[:, lane & 1] < np.uint64(threshold), bitorder="little")
+
+    @override
+    def kept_or_drawn(self, keep: int, codes: npt.NDArray[Any], d: int, lane: int) -> npt.NDArray[Any]:
+        words, out = self._pairs(lane), np.empty(len(codes), codes.dtype)
+        if kernels.kept_or_drawn_by_words(words.reshape(-1), np.uint64(keep), codes, np.uint64(d), out):
+            return out
+        return kept_or_drawn(self, keep, codes, d, lane)
 
     @override
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> U8:

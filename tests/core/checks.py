@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ldp_core.exact import compiled
 from ldp_core.exact.sampling import ONE
 
 FALSE_ALARM = 1e-8
@@ -150,63 +151,61 @@ class Scripted:
         return data.copy()
 
 
-def almost_tied(threshold: int, seed: int, agree: float) -> Scripted:
-    """Bytes whose bits of U agree with those of the threshold with probability ``agree``, so that ties run deep."""
+def almost_tied(threshold: int, seed: int, agree: float, n_bytes: int) -> Scripted:
+    """Bytes for so many of decisions, whose bits of U agree with those of the threshold with probability ``agree``."""
     rng = np.random.default_rng(seed)
+    words, planes = layout(threshold, n_bytes)
 
     def source(call: int, n: int) -> np.ndarray:
-        head = threshold >> (56 - 8 * call) & 255
-        rest = threshold & ((1 << (56 - 8 * call)) - 1)
-        depth = 8 if rest else 8 - ((head & -head).bit_length() - 1)
-        m = n // depth
-        bits = rng.random((depth, m, 8)) < agree
-        for i in range(depth):
-            if head >> (7 - i) & 1:  # a set bit of a plane means a 0 in U: agreeing with a 1 is a 0 there
+        first = 8 * planes * words if call == 0 else 0
+        bits = rng.random((first // 8 // max(words, 1), 8 * words, 8)) < agree
+        for i in range(len(bits)):
+            if threshold >> (63 - i) & 1:  # a set bit of a plane means a 0 in U: agreeing with a 1 is a 0 there
                 bits[i] = ~bits[i]
-        return np.packbits(bits, axis=-1, bitorder="little").reshape(-1)
+        tails = rng.random(((n - first) // 8, 64)) < agree
+        tails ^= np.array([not threshold << 8 >> i & 1 for i in range(64)])  # bit i of each word
+        parts = (np.packbits(part, axis=-1, bitorder="little").reshape(-1) for part in (bits, tails))
+        return np.concatenate(list(parts))
 
     return Scripted(source)
 
 
-def decisions_from_planes(threshold: int, given: list[np.ndarray], n_bytes: int) -> Iterator[tuple[int, int, int]]:
+def layout(threshold: int, n_bytes: int) -> tuple[int, int]:
+    """Words of decisions, and planes of leading bits: one of them decides where the threshold is one half."""
+    return -(-n_bytes // 8), 1 if threshold == ONE // 2 else 8
+
+
+def intervals_of_decisions(threshold: int, given: list[np.ndarray], n_bytes: int) -> Iterator[tuple[int, int, int]]:
     """(decision number, least U, greatest U) of each decision, from the bytes that one block of decisions consumed.
 
-    A request for more bytes is for those words of output (four bytes if their number is a multiple of four, else
-    one) in which some decision agrees with the threshold in all the bits of the last request (not: of all
-    requests, so that a few are drawn needlessly).
+    Eight planes of leading bits, then a word for each decision whose leading bits are those of the threshold.
     """
-    prefixes = [0] * (8 * n_bytes)
-    lengths = [0] * (8 * n_bytes)
-    active = list(range(n_bytes))
-    for data in given:
-        depth, rest = divmod(len(data), len(active))
-        assert rest == 0
-        planes = data.reshape(depth, len(active))
-        for k, byte in enumerate(active):
-            for bit in range(8):
-                at = 8 * byte + bit
-                for plane in planes[:, k]:
-                    prefixes[at] = prefixes[at] << 1 | (1 - (int(plane) >> bit & 1))
-                    lengths[at] += 1
-        last = (1 << depth) - 1
-        tied = [
-            any((prefixes[at] ^ threshold >> (64 - lengths[at])) & last == 0 for at in range(8 * byte, 8 * byte + 8))
-            for byte in active
-        ]
-        word = 1 if len(active) % 4 else 4
-        active = [byte for k, byte in enumerate(active) if any(tied[k - k % word : k - k % word + word])]
-    for at, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
-        assert length <= 64
-        low = prefix << (64 - length)
-        yield at, low, low + (1 << (64 - length)) - 1
+    words, planes = layout(threshold, n_bytes)
+    data = np.concatenate(given)
+    leading = data[: 8 * planes * words].reshape(planes, 8 * words)
+    tails = iter(data[8 * planes * words :].view("<u8").tolist())
+    for at in range(64 * words):
+        low = sum((1 - (int(plane[at // 8]) >> at % 8 & 1)) << 63 - i for i, plane in enumerate(leading))
+        if planes == 8 and low >> 56 == threshold >> 56 and threshold % (1 << 56):
+            low |= next(tails) >> 8
+            yield at, low, low
+        else:
+            yield at, low, low + (1 << 64 - planes) - 1
 
 
 def check_exact_decisions(threshold: int, packed: np.ndarray, given: list[np.ndarray]) -> None:
     """Every decision is U < threshold, whatever the bits of U that were not drawn."""
     assert 0 < threshold < ONE
-    for at, low, high in decisions_from_planes(threshold, given, len(packed)):
+    bits = np.unpackbits(packed, bitorder="little").tolist()
+    for at, low, high in intervals_of_decisions(threshold, given, len(packed)):
         assert (low < threshold) == (high < threshold), "decided before it was settled"
-        assert bool(packed[at // 8] >> (at % 8) & 1) == (low < threshold)
+        if at < len(bits):
+            assert bool(bits[at]) == (low < threshold)
+
+
+def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that puts something in the place of numpy code: no compiled loop does the same."""
+    monkeypatch.setattr(compiled, "_mode", lambda: "numpy")
 
 
 def fails(check, *arguments) -> None:

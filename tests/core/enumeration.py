@@ -18,6 +18,7 @@ import numpy as np
 
 from ldp_core import FrequencyOracle
 from ldp_core.exact.sampling import ONE
+from ldp_core.noise.base import kept_or_drawn
 
 from .checks import exact_ln
 
@@ -121,6 +122,9 @@ class _Lanes:
     def uniform_below(self, d: int, n: int, lane: int) -> Any:
         return self._decide(lane, d, Fraction(1, d), n).astype(np.uint32)
 
+    def kept_or_drawn(self, keep: int, codes: Any, d: int, lane: int) -> Any:
+        return kept_or_drawn(self, keep, codes, d, lane)
+
     def one_hot_rows(self, p: int, q: int, position: Any, width: int, lane: int) -> Any:
         seen = self.every.seen
         assert width == 1, "rows of a byte"
@@ -202,6 +206,9 @@ class Branching:
 
     def uniform_again(self, d: int, rows: Any, step: int, lane: int) -> Any:
         return self.uniform_below(d, 1, lane)
+
+    def kept_or_drawn(self, keep: int, codes: Any, d: int, lane: int) -> Any:
+        return kept_or_drawn(self, keep, codes, d, lane)
 
     def one_hot_rows(self, p: int, q: int, position: Any, width: int, lane: int) -> Any:
         row = [self.bit(p if v == position[0] else q) for v in range(self._seen)]

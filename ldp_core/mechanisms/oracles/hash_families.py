@@ -14,7 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ReportError
-from ldp_core.exact import bits
+from ldp_core.exact import bits, kernels
 from ldp_core.exact.arrays import I64, U32, U64, Bools, Codes
 from ldp_core.exact.primes import primes_to
 from ldp_core.noise.base import Noise
@@ -104,6 +104,11 @@ class AffineFamily(HashFamily):
 
     @override
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        reports, groups = _by_group(reports, groups, n_groups)
+        out = np.zeros((n_groups, d), np.int64)
+        of_each = groups if n_groups > 1 else groups[:0]
+        if kernels.affine_support(reports, of_each, self._low, self._width, PRIME, out):
+            return out
         return _counts_of_rows(reports, groups, n_groups, d, self._supported)
 
     def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
@@ -221,9 +226,7 @@ _ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
 def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported: Any) -> I64:
     """Support counts from one column of Booleans a value, for a block of reports at a time."""
     out = np.zeros((n_groups, d), np.int64)
-    if n_groups > 1 and np.any(groups[1:] < groups[:-1]):
-        order = np.argsort(groups, kind="stable")
-        reports, groups = reports[order], groups[order]
+    reports, groups = _by_group(reports, groups, n_groups)
     for start in range(0, len(reports), _ROWS):
         block, of_row = reports[start : start + _ROWS], groups[start : start + _ROWS]
         first, last = int(of_row[0]), int(of_row[-1]) + 1
@@ -240,6 +243,13 @@ def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported:
                 rows[:, v // 8] = byte
         out[first:last] += bits.grouped_column_sums(rows, d, of_row - first, last - first)
     return out
+
+
+def _by_group(reports: U64, groups: I64, n_groups: int) -> tuple[U64, I64]:
+    if n_groups > 1 and np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        return reports[order], groups[order]
+    return reports, groups
 
 
 class HashedWord(Word):

@@ -21,12 +21,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U64, Codes, select
+from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
@@ -40,7 +39,7 @@ from ldp_core.mechanisms.oracles.hash_families import (
     HashFamily,
     LinearFamily,
 )
-from ldp_core.noise.base import Noise, coins
+from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
 from ldp_core.reports import Native
 
@@ -140,12 +139,9 @@ class LocalHashing(FrequencyOracle):
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""
-        n = len(codes)
-        keep = coins(noise, self._keep, n, _KEEP)
-        buckets = noise.uniform_below(self.g, n, _BUCKET).astype(np.uint64)
-        functions = self.family.draw(n, noise)
+        functions = self.family.draw(len(codes), noise)
         own = self.family.hash(functions, codes)
-        return select(keep, own, buckets) << BUCKET_SHIFT | functions
+        return noise.kept_or_drawn(self._keep, own, self.g, _BUCKET) << BUCKET_SHIFT | functions
 
     @property
     @override
@@ -161,4 +157,4 @@ class LocalHashing(FrequencyOracle):
 
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from
 
-_KEEP, _BUCKET = 0, 1  # lanes of noise, beside those that draw functions
+_BUCKET = 0  # lane of noise, with the next one, beside those that draw functions

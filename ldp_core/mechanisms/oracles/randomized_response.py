@@ -163,8 +163,7 @@ class RandomizedResponse(FrequencyOracle):
             if p0 == ONE - p1:  # symmetric: one probability of a flip
                 return flips ^ codes
             return select(codes, coins(noise, p1, n, _SECOND), flips)
-        keep = coins(noise, self._keep, n, _FIRST)
-        return select(keep, codes, noise.uniform_below(d, n, _SECOND))
+        return noise.kept_or_drawn(self._keep, codes, d, _FIRST)
 
     @override
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ReportError
 from ldp_core.exact import bits as packing
+from ldp_core.exact import kernels
 from ldp_core.exact.arrays import I64, U8, U64
 from ldp_core.reports import Native, Row
 from ldp_core.reports.bits import clear_padding, row_bytes, row_words
@@ -70,6 +71,10 @@ class NumberedBits(Row):
     def sums(self, reports: Native, cells: I64, n_cells: int) -> I64:
         """How many of the reports in each cell have each bit, int64[n_cells, bits]."""
         vectors = reports[:, 1:]
+        if len(reports):
+            made = np.zeros((n_cells, _WORD * vectors.shape[1]), np.int64)
+            if kernels.grouped_column_sums(reports.reshape(-1), 1, cells, made):
+                return made[:, : self.bits]
         if self.bits <= _NARROW or n_cells <= _FEW_CELLS or n_cells * vectors.shape[1] > _LONG:
             return self._sums_by_cell(vectors, cells, n_cells)
         out = np.zeros((n_cells, self.bits), np.int64)

@@ -15,6 +15,7 @@ from ldp_core.exact.sampling import ONE, bernoulli_bits
 from ..checks import (
     Scripted,
     almost_tied,
+    by_numpy,
     check_binomial,
     check_bits,
     check_exact_decisions,
@@ -33,35 +34,37 @@ def test_a_threshold_that_is_off_by_a_thousandth(p):
     fails(check_bits, bernoulli_bits(off, N, Keystream()), p)
 
 
-def ignoring_ties(threshold, bits, out, randomness):
-    sampling_head = threshold >> (bits - 8) << (bits - 8)
-    if sampling_head:
-        _REAL_LESS_THAN(sampling_head, bits, out, randomness)
+def without_ties(draw, src, source, out):
+    head = draw.threshold >> 56 << 56
+    if head:
+        _REAL(draw._replace(threshold=head), src, source, out)
     else:
         out[:] = 0
 
 
-_REAL_LESS_THAN = sampling._less_than
+_REAL = sampling._decide
 
 
 @pytest.mark.parametrize("p", [Fraction(3, 10), Fraction(1, 2**20), 1 - Fraction(1, 2**20)])
 def test_ties_that_are_ignored(monkeypatch, p):
     threshold = floor_threshold(p)
-    monkeypatch.setattr(sampling, "_less_than", ignoring_ties)
+    by_numpy(monkeypatch)
+    monkeypatch.setattr(sampling, "_decide", without_ties)
     fails(check_bits, bernoulli_bits(threshold, N // 8, Keystream()), p)
-    source = almost_tied(threshold, 0, 0.5)
+    source = almost_tied(threshold, 0, 0.9, 2000)
     fails(check_exact_decisions, threshold, bernoulli_bits(threshold, 2000, source), source.given)
 
 
 def test_ties_that_count_as_below(monkeypatch):
     """U <= T instead of U < T: one part in 2^64, which no statistics can see but the exact reference does."""
 
-    def less_or_equal(threshold, bits, out, randomness):
-        _REAL_LESS_THAN(threshold + 1, bits, out, randomness)
+    def less_or_equal(draw, src, source, out):
+        _REAL(draw._replace(threshold=draw.threshold + 1), src, source, out)
 
-    monkeypatch.setattr(sampling, "_less_than", less_or_equal)
-    source = almost_tied(THIRD, 0, 1.0)
-    fails(check_exact_decisions, THIRD, bernoulli_bits(THIRD, 1, source), source.given)
+    by_numpy(monkeypatch)
+    monkeypatch.setattr(sampling, "_decide", less_or_equal)
+    source = almost_tied(THIRD, 0, 1.0, 8)
+    fails(check_exact_decisions, THIRD, bernoulli_bits(THIRD, 8, source), source.given)
 
 
 class Reused:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ldp_core import Keystream
 from ldp_core.exact import sampling
 from ldp_core.exact.probability import floor_threshold
-from ldp_core.exact.sampling import ONE, bernoulli_bits, uniform_below
+from ldp_core.exact.sampling import ONE, bernoulli_bits, one_hot_rows, uniform_below
 
 from ..checks import Scripted, almost_tied, check_binomial, check_bits, check_exact_decisions, check_uniform, exact_exp
 
@@ -49,16 +49,55 @@ def test_bernoulli_bits_at_two_hundred_times_as_many_decisions(name):
 
 @given(thresholds, st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([0.5, 0.9, 0.97, 1.0]))
 def test_every_decision_is_u_below_the_threshold(threshold, n_bytes, seed, agree):
-    source = almost_tied(threshold, seed, agree)
+    source = almost_tied(threshold, seed, agree, n_bytes)
     check_exact_decisions(threshold, bernoulli_bits(threshold, n_bytes, source), source.given)
 
 
-@given(thresholds, st.integers(0, 2**32))
-def test_ties_run_down_to_the_last_set_bit(threshold, seed):
-    source = almost_tied(threshold, seed, 1.0)
-    assert not bernoulli_bits(threshold, 3, source).any()  # U agrees with the threshold all the way: not below it
-    bits_drawn = sum(len(data) for data in source.given) // 3
-    assert bits_drawn == 64 - ((threshold & -threshold).bit_length() - 1)
+@given(thresholds, st.integers(0, 2**32), st.integers(1, 300))
+def test_ties_run_down_to_the_last_bit(threshold, seed, n_bytes):
+    """U agrees with the threshold all the way: it is not below it. There are more ties than words drawn for them."""
+    source = almost_tied(threshold, seed, 1.0, n_bytes)
+    assert not bernoulli_bits(threshold, n_bytes, source).any()
+    words = -(-n_bytes // 8)
+    first, more = 8 * words * (1 if threshold == ONE // 2 else 8), 64 * 8 * words if threshold % (1 << 56) else 0
+    assert sum(len(data) for data in source.given) == max(first + more, len(source.given[0]))
+
+
+class Given:
+    """A source of these bytes."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def bytes(self, n):
+        first, self.data = self.data[:n], self.data[n:]
+        return first.copy()
+
+
+class Reusing:
+    """A source that writes to one buffer, as a keystream does."""
+
+    def __init__(self, source):
+        self.source, self.buffer = source, np.empty(1 << 16, np.uint8)
+
+    def bytes(self, n):
+        self.buffer[:n] = self.source.bytes(n)
+        return self.buffer[:n]
+
+
+@given(thresholds, thresholds, st.integers(0, 40), st.integers(1, 5), st.integers(0, 2**32))
+def test_rows_are_the_decisions_one_after_the_other(p, q, n, width, seed):
+    """Also where there are more ties than words for them, which come after what has been drawn already."""
+    position = np.random.default_rng(seed).integers(0, 8 * width + 3, n).astype(np.uint8)
+    tied = almost_tied(q, seed, 1 - 2**-8, n * width).bytes(1 << 14)
+    data = np.concatenate([tied, np.arange(1 << 14).astype(np.uint8) * 7])
+    rows = one_hot_rows(p, q, position, width, Reusing(Given(data)))
+    stream = Given(data)
+    expected = np.unpackbits(bernoulli_bits(q, n * width, stream).reshape(n, width), axis=1, bitorder="little")
+    true = np.unpackbits(bernoulli_bits(p, -(-n // 8), stream), bitorder="little")
+    inside = np.flatnonzero(position < 8 * width)
+    expected[inside, position[inside]] = true[inside]
+    np.testing.assert_array_equal(np.unpackbits(rows, axis=1, bitorder="little"), expected)
 
 
 @pytest.mark.parametrize("k", range(1, 256))
@@ -66,9 +105,8 @@ def test_all_leading_bytes_of_u_are_weighed_equally(k):
     """T = k 2^56 has exactly k of the 256 leading bytes below it; all 256 are fed at once."""
 
     def source(_call: int, n: int) -> np.ndarray:
-        depth = n // 32
         u = np.arange(256)
-        planes = np.array([1 - (u >> (7 - i) & 1) for i in range(depth)], np.uint8)
+        planes = np.array([1 - (u >> (7 - i) & 1) for i in range(n // 32)], np.uint8)
         return np.packbits(planes, axis=1, bitorder="little").reshape(-1)
 
     out = bernoulli_bits(k << 56, 32, Scripted(source))
@@ -78,28 +116,12 @@ def test_all_leading_bytes_of_u_are_weighed_equally(k):
 def test_a_long_run_is_made_of_independent_blocks(monkeypatch):
     monkeypatch.setattr(sampling, "_BLOCK", 5)
     threshold = 0xB504F333F9DE6484
-    calls: list[list[np.ndarray]] = []
-    real = sampling._less_than
-
-    def spy(t, bits, out, randomness):
-        if bits == 64:
-            calls.append([])
-        real(t, bits, out, randomness)
-
-    class Recorder:
-        def __init__(self):
-            self.stream = Keystream()
-
-        def bytes(self, n):
-            data = self.stream.bytes(n)
-            calls[-1].append(data.copy())
-            return data
-
-    monkeypatch.setattr(sampling, "_less_than", spy)
-    out = bernoulli_bits(threshold, 1003, Recorder())
-    assert len(calls) == 201
-    for i, given_bytes in enumerate(calls):
-        check_exact_decisions(threshold, out[5 * i : 5 * i + 5], given_bytes)
+    stream = Keystream(bytes(32))
+    script = Scripted(lambda _call, n: stream.bytes(n).copy())
+    out = bernoulli_bits(threshold, 1003, script)
+    assert len(script.given) == 201
+    for i, given_bytes in enumerate(script.given):
+        check_exact_decisions(threshold, out[5 * i : 5 * i + 5], [given_bytes])
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, (1 << 17) - 1, 1 << 17, (1 << 17) + 1])

@@ -15,6 +15,7 @@ from ldp_core.mechanisms import catalogue
 from ldp_core.mechanisms.catalogue import CHOICES
 from ldp_core.plans import recommend as module
 
+from ..checks import by_numpy
 from ..enumeration import Branching, Table, worst_ratio
 
 NAMES = {
@@ -69,6 +70,7 @@ def exact_table(monkeypatch, plan, record) -> Table:
     noise = Branching({m.thresholds[1]: m.domain.size for m in inner if isinstance(m, UnaryEncoding)}, *ends[:1])
     batch = pa.record_batch({name: [value] for name, value in zip(plan.columns, record, strict=True)})
     with monkeypatch.context() as patch:
+        by_numpy(patch)
         patch.setattr(sampling, "bernoulli_bits", noise.bernoulli_bits)
         patch.setattr(sampling, "uniform_below", noise.uniform_below)
         patch.setattr(Keystream, "words", lambda _stream, n, lane=0: noise.words(n, lane))

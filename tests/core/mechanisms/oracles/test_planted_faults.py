@@ -8,7 +8,7 @@ from ldp_core import RandomizedResponse, UnaryEncoding
 from ldp_core.exact import sampling
 from ldp_core.exact.sampling import uniform_below
 
-from ...checks import check_marginals, check_rows_independent, fails
+from ...checks import by_numpy, check_marginals, check_rows_independent, fails
 
 
 def reports(m, n=1_000_000):
@@ -42,6 +42,7 @@ def test_the_true_bit_in_the_wrong_place(monkeypatch):
     m = UnaryEncoding(list(range(9)), epsilon=1.0)
     table = expected(m)
     real = sampling.overwrite_bit
+    by_numpy(monkeypatch)
     monkeypatch.setattr(sampling, "overwrite_bit", lambda rows, at, bit: real(rows, at ^ 1, bit))
     fails(check_marginals, *reports(m), table)
 
@@ -54,6 +55,7 @@ def test_grr_that_never_draws_the_true_value_again(monkeypatch):
     def others(d, n, randomness):
         return (np.arange(n) + 1 + uniform_below(d - 1, n, randomness)) % d
 
+    by_numpy(monkeypatch)
     monkeypatch.setattr(sampling, "uniform_below", others)
     codes, drawn = reports(m, 200_000)
     fails(check_marginals, codes, drawn[:, None] == np.arange(8), table)
@@ -66,6 +68,7 @@ def test_noise_shared_between_rows(monkeypatch):
     def shared(threshold, n_bytes, randomness):
         return np.repeat(real(threshold, -(-n_bytes // 2), randomness), 2)[:n_bytes]
 
+    by_numpy(monkeypatch)
     monkeypatch.setattr(sampling, "bernoulli_bits", shared)
     rows = m.perturb(np.zeros(200_000, np.int64))
     fails(check_rows_independent, rows, expected(m)[0])

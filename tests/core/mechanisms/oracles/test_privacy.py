@@ -15,7 +15,7 @@ import pytest
 from ldp_core import Domain, RandomizedResponse, ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.exact import sampling
 
-from ...checks import empirical_epsilon
+from ...checks import by_numpy, empirical_epsilon
 from ...enumeration import Branching, Table, check_ratio
 
 BIT_VECTORS = (UnaryEncoding, ThresholdHistogramEncoding)
@@ -24,6 +24,7 @@ BIT_VECTORS = (UnaryEncoding, ThresholdHistogramEncoding)
 def exact_table(monkeypatch, m, value, layout) -> Table:
     """Probability of each report of ``value``."""
     noise = Branching({m.thresholds[1]: m.domain.size} if isinstance(m, BIT_VECTORS) else 1)
+    by_numpy(monkeypatch)
     monkeypatch.setattr(sampling, "bernoulli_bits", noise.bernoulli_bits)
     monkeypatch.setattr(sampling, "uniform_below", noise.uniform_below)
     return noise.table(lambda: run_once(m, value, layout))
