@@ -21,7 +21,6 @@ from ldp_core import (
     LocalHashing,
     RandomizedResponse,
     Secret,
-    SummationHistogramEncoding,
     UnaryEncoding,
 )
 from ldp_core.exact import aes, compiled
@@ -113,7 +112,6 @@ def _jobs(rng: np.random.Generator, n: int) -> Iterator[tuple[str, Job, int]]:
         yield f"OUE d={d}", _perturbed(bits, codes), some
         yield f"OUE d={d}, sums by 24 groups", lambda v=vectors, h=hours: bits.count_reports(v, h, 24), some
         yield f"OLH d={d}, tally", lambda: hashing.tally(hashed), some
-        yield f"SHE d={d}", _perturbed(SummationHistogramEncoding(range(d), epsilon=EPSILON), codes), some
     for label, d in (("binary", 2), ("k-ary d=16", 16), ("k-ary d=100", 100)):
         m, codes = RandomizedResponse(range(d), epsilon=EPSILON), rng.integers(0, d, n).astype(np.uint8)
         yield f"{label} RR", _perturbed(m, codes), n
@@ -123,7 +121,7 @@ def _jobs(rng: np.random.Generator, n: int) -> Iterator[tuple[str, Job, int]]:
     yield "CMS 256 x 256, tally", lambda: sketch.tally(reports), n // 4
 
 
-def _perturbed(m: UnaryEncoding | RandomizedResponse | SummationHistogramEncoding, codes: np.ndarray) -> Job:
+def _perturbed(m: UnaryEncoding | RandomizedResponse, codes: np.ndarray) -> Job:
     return lambda: m.perturb_codes(codes, Keystream())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ldp_core.exact.arrays import I64, U8, U32, U64, Codes
 from ldp_core.exact.compiled import Kernel, inlined
@@ -306,11 +305,3 @@ def kept_or_drawn(
                     out_again[_U(again)] = 2 * (start + j) + np.int64(word >> _U(j) & _ONE)
                     again += 1
     return again
-
-
-@Kernel
-def taken(table: npt.NDArray[Any], at: npt.NDArray[np.uint16], out: npt.NDArray[Any]) -> bool:
-    """The entry of a table of 2^16 for each of ``at``."""
-    for i in range(at.size):
-        out[_U(i)] = table[_U(at[_U(i)])]
-    return True
