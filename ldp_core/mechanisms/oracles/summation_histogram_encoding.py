@@ -37,7 +37,6 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Part
-from ldp_core.exact import kernels
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
@@ -225,9 +224,8 @@ class SummationHistogramEncoding(FrequencyOracle):
         Its leading 16 bits settle nearly all; the others are drawn for the rest.
         """
         heads = noise.head_rows(n, self.domain.size, _ENTRIES).reshape(-1)
-        out: npt.NDArray[Any] = np.empty(len(heads), self._dtype)
-        if not kernels.taken(self._by_head, heads, out):  # (np.take would make int64 of the heads)
-            out = pa.array(self._by_head).take(pa.array(heads)).to_numpy().copy()
+        # (np.take would make int64 of the heads.)
+        out: npt.NDArray[Any] = pa.array(self._by_head).take(pa.array(heads)).to_numpy().copy()
         still = np.flatnonzero(out == self._open)
         words = heads[still].astype(np.uint64) << _TAIL_BITS
         words |= noise.tails(*np.divmod(still, self.domain.size), _ENTRIES)
