@@ -16,7 +16,7 @@ from ldp_beam.elements.batches import Batch, Lot, Part
 from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
-from ldp_beam.elements.ids import KeyLike, NoiseKey, noise_key
+from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
 from ldp_beam.elements.records import (
     NAMESPACE,
     FlushedAtOnce,
@@ -46,17 +46,24 @@ class Perturb(RecordsTransform):
             new noise: without the Reshuffle, a consumer with side effects in the same stage (a write to a file
             or a service) sees several reports of one record, and the record spends epsilon several
             times. Leave it out only if all that follows before the next shuffle is an aggregation, or with a key.
-        key: for keyed noise, with ``id``: a `Secret`, which then travels with the job, or a function that gets it on
-            the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret, mechanism,
-            column name, id and value: the same after every replay, on every runner, and in Polars.
+        key: for keyed noise, with ``id`` or ``record``: a `Secret`, which then travels with the job, or a function that
+            gets it on the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret,
+            mechanism, column name, id and value: the same after every replay, on every runner, and in Polars.
         id: with ``key``: the column that says whose record it is; it is not passed on unless the plan keeps it. With
             a seeded plan, the column that tells the records apart.
+        record: instead of ``id``: the column that tells the records apart, as the ``position=`` of `ReadKafka` and
+            `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A report is then
+            a function of secret, mechanism, column name, record and value: a replay draws the same one, and another
+            record has noise of its own, so that reports spend what they do under fresh noise. No two records may have
+            one ``record`` under one secret: see ``docs/guarantees.md``. Without ``key`` a secret is made here, and
+            travels with the job. With mechanisms that remember it goes with ``id``, and makes their second round
+            repeatable.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
 
     Raises:
-        PlanError: ``plan`` is not a plan, or a seeded one without ``id`` or with a key.
+        PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
             comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round.
 
@@ -77,16 +84,19 @@ class Perturb(RecordsTransform):
         stabilize: bool = True,
         key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
+        record: str | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(plan, PrivacyPlan):
             raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}")
         if plan.seed is not None:
-            if key is not None or id is None:
-                raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
+            if key is not None or id is None or record is not None:
+                raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")
             key = Secret.from_seed(plan.seed)
-        self._key = noise_key(key, id)
-        plan.check_noise(keyed=self._key is not None)
+        self._key = noise_key(key, id, record, remembers=plan.memoised)
+        self._keyed = self._key is not None and self._key.keyed
+        self._repeatable = is_repeatable(self._key, remembers=plan.memoised)
+        plan.check_noise(keyed=self._keyed)
         self._plan = plan
         self._packed = packed
         self._stabilize = stabilize
@@ -95,11 +105,11 @@ class Perturb(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
         if self._plan.seed is None:
-            refuse_uncharged(pcoll, keyed=self._key is not None, epsilon=self._plan.exact_epsilon)
+            refuse_uncharged(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
-            reports |= "Stabilize" >> Stable(keep_windows=True)
+            reports |= "Stabilize" >> Stable(keep_windows=True, repeatable=self._repeatable)
         else:
             reports |= "Flushed" >> FlushedAtOnce()
         arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
@@ -119,6 +129,7 @@ class PerturbOptions(TypedDict, total=False):
     stabilize: bool
     key: KeyLike | None
     id: str | None
+    record: str | None
 
 
 class RandomizedResponse(Perturb):
@@ -131,7 +142,7 @@ class RandomizedResponse(Perturb):
         domain: the declared values; default the Booleans, and
         unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         keep: columns that pass through unchanged and unprotected.
-        packed, stabilize, key, id: see `Perturb`.
+        packed, stabilize, key, id, record: see `Perturb`.
 
     Raises:
         ParameterError: neither a mechanism nor epsilon, or both; or bad parameters.
@@ -171,7 +182,7 @@ class UnaryEncode(Perturb):
         variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
         unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         keep: columns that pass through unchanged and unprotected.
-        packed, stabilize, key, id: see `Perturb`.
+        packed, stabilize, key, id, record: see `Perturb`.
 
     Raises:
         ParameterError: neither a mechanism nor epsilon and domain, or both; or bad parameters.
@@ -259,9 +270,10 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_batch(self, batch: Batch) -> WindowedValue:
         self.check_schema(batch.schema)
         self._plan.check_columns(batch.schema.names)
-        ids = None if self._key is None else self._key.ids(batch)
+        ids, records = (None, None) if self._key is None else self._key.columns(batch)
         key = None if self._key is None or self._plan.seed is not None else self._key.secret
-        reports = self._plan.perturb(batch.select(self._plan), packed=self._packed, key=key, id=ids)
+        values = batch.select(self._plan)
+        reports = self._plan.perturb(values, packed=self._packed, key=key, id=ids, records=records)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:

@@ -90,60 +90,118 @@ class IdHash:
 
 @dataclass(frozen=True)
 class NoiseKey:
-    """A secret, or a function that gets it on the worker, and the name of the id column."""
+    """A secret, or a function that gets it on the worker, and the columns that keyed noise is a function of.
+
+    Attributes:
+        source: of the secret.
+        id: the column that says whose record it is; None: the noise is that of records.
+        record: the column that tells the records apart; None: there is none.
+    """
 
     source: KeyLike
-    id: str
+    id: str | None
+    record: str | None = None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether reports of a person are alike: it is charged for as keyed noise, and else as fresh one.
+
+        Noise of records is not: each has noise of its own, as many as a person has, and a record that is perturbed
+        again gives the same report, from which nobody learns more.
+        """
+        return self.id is not None
 
     @property
     def secret(self) -> Secret:
         """The secret itself."""
         return self.source if isinstance(self.source, Secret) else self.source()
 
-    def ids(self, part: Part) -> Any:
-        """The ids of the records, one each.
+    def columns(self, part: Part) -> tuple[Any, Any]:
+        """What tells the noise of the records apart, one each; and the same for a second round, or None.
 
         Raises:
             PlanError: a batch has no such column.
         """
-        return part.required(self.id) if isinstance(part, Batch) else part.column(self.id)
+        names = (self.record, None) if self.id is None else (self.id, self.record)
+        first, second = (None if name is None else _ids(part, name) for name in names)
+        return first, second
 
     def randomness(self, part: Part, column: str) -> Keyed:
         """The noise of the records for one column."""
-        return Keyed(self.secret, self.ids(part), column=column)
+        ids, records = self.columns(part)
+        return Keyed(self.secret, ids, column=column, records=records)
 
     def find_faults(self, part: Part, faults: Faults) -> None:
         """Note the records without an id, or with one of a type that `Keyed` does not take: a list has one type."""
-        if isinstance(part, Batch):
-            with faults.of(self.id):
-                faults.add(self.id, NULL, _typed(part, self.id).is_null().to_numpy(zero_copy_only=False))
-            return
-        ids = part.column(self.id)
-        faults.add(self.id, NULL, np.fromiter((i is None for i in ids), bool, len(ids)))
-        types = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
-        usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
-        wrong = (type(i) is not usual or not _is_id(i) for i in ids)
-        faults.add(self.id, WRONG_TYPE, np.fromiter(wrong, bool, len(ids)))
+        for name in (self.id, self.record):
+            if name is not None:
+                _find_faults(part, name, faults)
+
+
+def _ids(part: Part, name: str) -> Any:
+    return part.required(name) if isinstance(part, Batch) else part.column(name)
+
+
+def _find_faults(part: Part, name: str, faults: Faults) -> None:
+    if isinstance(part, Batch):
+        with faults.of(name):
+            faults.add(name, NULL, _typed(part, name).is_null().to_numpy(zero_copy_only=False))
+        return
+    ids = part.column(name)
+    faults.add(name, NULL, np.fromiter((i is None for i in ids), bool, len(ids)))
+    types = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
+    usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
+    wrong = (type(i) is not usual or not _is_id(i) for i in ids)
+    faults.add(name, WRONG_TYPE, np.fromiter(wrong, bool, len(ids)))
 
 
 def _kind(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def noise_key(key: KeyLike | None, id_column: str | None) -> NoiseKey | None:
-    """What ``key=`` and ``id=`` of a transform ask for; None for fresh noise.
+def noise_key(
+    key: KeyLike | None, id_column: str | None, record: str | None = None, *, remembers: bool = False
+) -> NoiseKey | None:
+    """What ``key=``, ``id=`` and ``record=`` of a transform ask for; None for fresh noise.
+
+    Args:
+        key: None with a record and no id: a new secret, which travels with the job.
+        id_column: whose record it is.
+        record: what tells the records apart.
+        remembers: whether a mechanism does: then whose record it is must be told, and a record has a second round.
 
     Raises:
         ParameterError: one without the other, or a key that is none.
     """
-    if key is None and id_column is None:
+    if key is None and id_column is None and record is None:
         return None
-    if not isinstance(id_column, str) or not (isinstance(key, Secret) or callable(key)):
+    if record is not None:
+        if not isinstance(record, str):
+            raise ParameterError(f"record must be a column's name, got {_kind(record)}")
+        if id_column is not None and not remembers:
+            raise ParameterError(
+                "with id= the noise is that of a person and a value, and record= has no part in it: give record= alone "
+                "for reports that are independent, or id= alone for those that stay the same"
+            )
+        if id_column is None and key is None:
+            key = Secret.generate()
+    named = isinstance(id_column, str) or (id_column is None and record is not None)
+    if not named or not (isinstance(key, Secret) or callable(key)):
         raise ParameterError(
-            "keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name; got "
+            "keyed noise takes key=, a Secret or a function that gets one, and id=, a column's name (or record=); got "
             f"key={_kind(key)}, id={_kind(id_column)}"
         )
-    return NoiseKey(key.shared() if isinstance(key, Secret) else key, id_column)
+    return NoiseKey(key.shared() if isinstance(key, Secret) else key, id_column, record)
+
+
+def is_repeatable(key: NoiseKey | None, *, remembers: bool) -> bool:
+    """Whether a record that is perturbed again gives the same report.
+
+    (The second round of a mechanism that remembers is fresh, unless it is that of a record, or of a seed.)
+    """
+    if key is None or not remembers:
+        return key is not None
+    return key.record is not None or (isinstance(key.source, Secret) and key.source.seeded)
 
 
 _ID_TYPES = (int, np.integer, str, bytes)

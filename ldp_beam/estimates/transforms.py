@@ -23,9 +23,10 @@ from typing_extensions import override
 
 import ldp_core
 from ldp_beam.elements.charged import refuse_uncharged
-from ldp_beam.elements.ids import KeyLike, noise_key
+from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
+from ldp_beam.elements.stable import OnceStable, knows_stable_input
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
@@ -79,10 +80,12 @@ class EstimateOptions(TypedDict, total=False):
 
 
 class PrivateOptions(EstimateOptions, total=False):
-    """Keyword arguments of those that perturb, too; see `Perturb` for ``key`` and ``id``."""
+    """Keyword arguments of those that perturb, too; see `Perturb` for ``key``, ``id`` and ``record``."""
 
     key: KeyLike | None
     id: str | None
+    record: str | None
+    stabilize: bool
 
 
 class Estimate(RecordsTransform):
@@ -94,7 +97,10 @@ class Estimate(RecordsTransform):
         estimate: what is asked for: a `HistogramEstimate`, `MeanEstimate`, `DistributionEstimate` or
             `HeavyHittersEstimate` of `ldp_core.estimates`.
         private: whether the column holds values, which are perturbed and tallied at once; reports never leave memory.
-        key, id: with ``private``: of keyed noise; see `Perturb`.
+        key, id, record: with ``private``: of keyed noise; see `Perturb`.
+        stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
+            makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
+            with two noises of the same records, which then spend epsilon twice.
         window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
 
     Elements, rows, late records, dead letters and errors are as in `Histogram`.
@@ -121,6 +127,8 @@ class Estimate(RecordsTransform):
         private: bool = False,
         key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
+        record: str | None = None,
+        stabilize: bool = True,
         window: WindowLike = None,
         event_time: str | None = None,
         by: Iterable[str] = (),
@@ -150,11 +158,13 @@ class Estimate(RecordsTransform):
             self._fill = EmptyTallies(windows, fill, _keys(fill_keys, by), mechanism.empty_tally())
         elif fill_keys is not None:
             raise ParameterError("fill_keys= says which keys fill= fills: pass both")
-        self._key = noise_key(key, id)
+        self._key = noise_key(key, id, record, remembers=mechanism.memoised)
+        self._keyed = self._key is not None and self._key.keyed
+        self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoised)
         if private:
-            mechanism.check_noise(keyed=self._key is not None)
+            mechanism.check_noise(keyed=self._keyed)
         elif self._key is not None:
-            raise ParameterError("key= and id= are for private=True: reports have their noise already")
+            raise ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._column = column
         self._mechanism = mechanism
         self._estimate = estimate
@@ -182,7 +192,7 @@ class Estimate(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self._private:
             refuse_sliding(pcoll)
-            refuse_uncharged(pcoll, keyed=self._key is not None, epsilon=Fraction(self._mechanism.epsilon))
+            refuse_uncharged(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if not pcoll.is_bounded and knows_late(self._windows):
@@ -201,7 +211,8 @@ class Estimate(RecordsTransform):
             )
         tallies = partials | "Sum" >> beam.CombinePerKey(TallyCombineFn(self._mechanism)).with_output_types(KeyedTally)
         rows_of = _RowsOf(self._column, self._by, self._mechanism, self._estimate)
-        rows = tallies | "Estimate" >> beam.ParDo(rows_of).with_output_types(_ROWS[type(self._estimate)][0])
+        pardo: Any = OnceStable if self._waits and knows_stable_input(pcoll) else beam.ParDo
+        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(_ROWS[type(self._estimate)][0])
         return rows if dead_letters is None else (rows, dead_letters)
 
     @override
@@ -337,8 +348,8 @@ class PrivateHistogram(Estimate):
     """`Perturb` and `Histogram` in one step: each value is perturbed and tallied at once; reports never leave memory.
 
     The fast way when nobody stores the reports. Elements hold the raw values; output and arguments are those of
-    `Histogram`, and ``key`` and ``id`` for keyed noise, as in `Perturb`. Each record is perturbed once, also
-    where ``window`` is sliding.
+    `Histogram`, and ``key``, ``id`` and ``record`` for keyed noise, as in `Perturb`. Each record is perturbed once,
+    also where ``window`` is sliding.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`, `InputError`, `MechanismMismatchError` (the column holds reports already).
@@ -409,7 +420,7 @@ class PrivateMean(Estimate):
     Args:
         column: of the numbers.
         mechanism: as `ldp_core.Hybrid`.
-        key, id: of keyed noise; see `Perturb`.
+        key, id, record: of keyed noise; see `Perturb`.
 
     The other arguments are those of `Mean`.
 
@@ -478,7 +489,7 @@ class PrivateDistribution(Estimate):
     Args:
         column: of the numbers.
         mechanism: as `ldp_core.SquareWave`.
-        key, id: of keyed noise; see `Perturb`.
+        key, id, record: of keyed noise; see `Perturb`.
 
     The other arguments are those of `Distribution`.
 
@@ -557,7 +568,7 @@ class PrivateHeavyHitters(Estimate):
     """Perturb and `HeavyHitters` in one step; reports never leave memory.
 
     Args:
-        key, id: of keyed noise, under which a person is always at the same level; see `Perturb`.
+        key, id, record: of keyed noise, with ``id`` a person is always at the same level; see `Perturb`.
 
     The other arguments are those of `HeavyHitters`.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, TypeAlias
 
 import apache_beam as beam
 import numpy as np
@@ -17,9 +17,11 @@ from typing_extensions import override
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, text_columns
-from ldp_beam.io.ndjson import parse_stream
+from ldp_beam.io.ndjson import number_stream
 from ldp_core import InputError
+from ldp_core.exact.arrays import I64, Bools
 from ldp_core.limits import DEFAULT, Limits, check_row_groups
 from ldp_core.plans.plan import METADATA_KEY
 
@@ -37,31 +39,62 @@ def file_format(path: str) -> str | None:
     return next((found for suffix, found in _FORMATS.items() if name.endswith(suffix)), None)
 
 
-def _read_file(path: str, schema: pa.Schema | None, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:
+def _read_file(
+    path: str, schema: pa.Schema | None, limits: Limits, position: str | None = None
+) -> Iterator[pa.RecordBatch | DeadLetter]:
     """Batches of a file, and how many of its records are unusable.
 
     Args:
         path: on any file system that Beam knows.
         schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
         limits: for its row groups and lines.
+        position: a column with the records' positions; None: there is none.
     """
     form = file_format(path)
     readable = True
     try:
         with FileSystems.open(path) as stream:
-            if form == "parquet":
-                yield from _parquet(stream, schema, limits)
-            elif schema is not None:
-                yield from _ndjson(stream, schema, limits) if form == "ndjson" else _csv(stream, schema)
-            else:
+            if form != "parquet" and schema is None:
                 readable = False
+            else:
+                found = (
+                    _parquet(stream, schema, limits)
+                    if form == "parquet"
+                    else _ndjson(stream, schema, limits)
+                    if form == "ndjson"
+                    else _csv(stream, schema)
+                )
+                yield from _positioned(found, path, position)
     except Exception:  # Arrow's, which quote the file, and each decompressor's own
         readable = False
     if not readable:
         yield DeadLetter("", UNREADABLE, 1)
 
 
-def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[pa.RecordBatch]:
+_Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
+"""Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
+
+
+def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Iterator[pa.RecordBatch | DeadLetter]:
+    """Batches with a column of positions, if it has a name.
+
+    A file is its path with its size and the time when it was last changed: what takes its place is another one.
+    """
+    name = b""
+    if position is not None:
+        file = FileSystems.get_filesystem(path).metadata(path)
+        name = f"file\0{path}\0{file.size_in_bytes}\0{file.last_updated_in_seconds}".encode()
+    for item in found:
+        if isinstance(item, DeadLetter):
+            yield item
+            continue
+        batches, rows = item
+        if position is not None:
+            batches = with_positions(batches, position, positions([name], np.zeros(len(rows), np.int64), rows))
+        yield from batches
+
+
+def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[_Found]:
     file = pq.ParquetFile(stream)
     columns = None if schema is None else schema.names
     if columns is not None and set(columns) - set(file.schema_arrow.names):
@@ -70,20 +103,22 @@ def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iter
     key = METADATA_KEY.encode()
     plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
     metadata = {**plan, **(file.schema_arrow.metadata or {})}  # and where Arrow does
+    first = 0
     for batch in file.iter_batches(BATCH_ROWS, columns=columns):
         batch.validate(full=True)
-        yield batch.replace_schema_metadata(metadata or None)
+        yield [batch.replace_schema_metadata(metadata or None)], np.arange(first, first + batch.num_rows)
+        first += batch.num_rows
 
 
-def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch | DeadLetter]:
-    for batches, bad in parse_stream(stream, schema, limits):
-        yield from batches
+def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[_Found]:
+    for batches, lines, bad in number_stream(stream, schema, limits):
+        yield batches, lines
         if bad:
             yield DeadLetter("", NOT_A_RECORD, bad)
 
 
-def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadLetter]:
-    bad_lines = 0
+def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[_Found]:
+    bad_lines = first = 0  # (rows are counted that have as many fields as the header)
 
     def skip(_: Any) -> str:
         nonlocal bad_lines
@@ -96,9 +131,10 @@ def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadL
         convert_options=text_columns(schema.names),
     )
     for batch in reader:
-        batches, bad = _typed(batch, schema)
-        yield from batches
-        bad_lines += bad
+        batches, good = _typed(batch, schema)
+        yield batches, first + np.flatnonzero(good)
+        first += len(good)
+        bad_lines += int(np.count_nonzero(~good))
         if bad_lines:
             yield DeadLetter("", NOT_A_LINE, bad_lines)
             bad_lines = 0
@@ -106,8 +142,8 @@ def _csv(stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch | DeadL
         yield DeadLetter("", NOT_A_LINE, bad_lines)
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
-    """Text columns as the schema has them, without the rows of which one does not convert."""
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Bools]:
+    """Text columns as the schema has them, without the rows of which one does not convert; and which rows are there."""
     arrays, good = [], np.ones(batch.num_rows, bool)
     for column, field in zip(batch.columns, schema, strict=True):
         typed = cast_or_null(column, field.type)
@@ -115,16 +151,22 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatc
         good &= ~missing if not field.nullable else ~missing | np.asarray(column.is_null())
         arrays.append(typed)
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    n = int(np.count_nonzero(good))
-    return ([whole if n == len(good) else whole.filter(pa.array(good))] if n else []), len(good) - n
+    return ([whole if good.all() else whole.filter(pa.array(good))] if good.any() else []), good
 
 
 class ReadFileDoFn(beam.DoFn):
     """Path -> batches, and dead letters if there is a tag for them."""
 
-    def __init__(self, schema: pa.Schema | None, dead_letter_tag: str | None, limits: Limits = DEFAULT) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema | None,
+        dead_letter_tag: str | None,
+        limits: Limits = DEFAULT,
+        position: str | None = None,
+    ) -> None:
         self._schema = schema
         self._limits = limits
+        self._position = position
         self._dead_letter_tag = dead_letter_tag
         self._files = Metrics.counter(NAMESPACE, "files_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
@@ -137,7 +179,7 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in _read_file(path, self._schema, self._limits):
+        for item in _read_file(path, self._schema, self._limits, self._position):
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:

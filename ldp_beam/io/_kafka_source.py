@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -29,6 +30,8 @@ IDLE_CHECK_SECONDS = 1.0
 
 CHECK_PATIENCE_SECONDS = 1.0
 """How long that question may take; it holds up reading."""
+
+_PLACE = struct.Struct(">iqq")  # partition, offset, milliseconds
 
 
 def client(name: str, config: Mapping[str, Any]) -> Any:
@@ -124,7 +127,7 @@ class KafkaMarkCoder(beam.coders.Coder):
 
 
 class KafkaSource(UnboundedSource):
-    """A topic; elements are lists of message values (bytes, or None), one list a poll.
+    """A topic; elements are lists of message values (bytes, or None), one list a poll; or of pairs of value and name.
 
     Args:
         config: of ``confluent_kafka.Consumer``, complete; it may hold a password, so it is in no repr.
@@ -135,6 +138,8 @@ class KafkaSource(UnboundedSource):
             stop before, by partition; None: never.
         max_batch: messages in one poll, at most.
         max_delay: seconds; see `ReadKafka`.
+        named: whether each value comes with bytes that name the message: topic, partition, offset and time. (Not the
+            brokers: they move. The time, since a topic that is made anew begins again with offset 0.)
     """
 
     def __init__(
@@ -146,6 +151,7 @@ class KafkaSource(UnboundedSource):
         stop_at: Literal["latest"] | Mapping[int, int] | None,
         max_batch: int,
         max_delay: float,
+        named: bool = False,
     ) -> None:
         self.config = dict(config)
         self.topic = topic
@@ -154,11 +160,12 @@ class KafkaSource(UnboundedSource):
         self.stop_at = stop_at
         self.max_batch = max_batch
         self.max_delay = max_delay
+        self.named = named
 
     def of(self, partitions: Iterable[int]) -> KafkaSource:
         """The same for some partitions."""
         return KafkaSource(
-            self.config, self.topic, partitions, self.start, self.stop_at, self.max_batch, self.max_delay
+            self.config, self.topic, partitions, self.start, self.stop_at, self.max_batch, self.max_delay, self.named
         )
 
     @override
@@ -196,7 +203,7 @@ class KafkaSource(UnboundedSource):
 
     @override
     def default_output_coder(self) -> beam.coders.Coder:
-        """Lists of bytes."""
+        """Lists of bytes, or of pairs of bytes."""
         return beam.coders.FastPrimitivesCoder()
 
 
@@ -217,7 +224,8 @@ class KafkaReader(UnboundedReader):
         self._lock = Lock()
         self._consumer = client("Consumer", source.config)
         self._asked_at = time.monotonic()
-        self._values: list[bytes | None] = []
+        self._values: list[Any] = []
+        self._names = b"kafka\0" + source.topic.encode() + b"\0"  # of all messages: how their names begin
         self._timestamp = MIN_TIMESTAMP
         try:
             positions = self._positions() if mark is None else mark.positions
@@ -278,7 +286,8 @@ class KafkaReader(UnboundedReader):
             elif message.offset() >= self._next[partition] and not self._stopped(partition, message.offset()):
                 when = self._time(message)
                 oldest = min(oldest, when)
-                self._values.append(message.value())
+                value = message.value()
+                self._values.append((value, self._name(message)) if self._source.named else value)
                 self._raise_watermark(partition, when)
                 self._next[partition] = message.offset() + 1
                 quiet.discard(partition)
@@ -302,6 +311,11 @@ class KafkaReader(UnboundedReader):
         if meaning == self._kafka.TIMESTAMP_NOT_AVAILABLE:
             return Timestamp.now()
         return Timestamp(micros=min(max(1000 * millis, MIN_TIMESTAMP.micros), MAX_TIMESTAMP.micros))
+
+    def _name(self, message: Any) -> bytes:
+        meaning, millis = message.timestamp()
+        known = meaning != self._kafka.TIMESTAMP_NOT_AVAILABLE
+        return self._names + _PLACE.pack(message.partition(), message.offset(), millis if known else 0)
 
     def _raise_watermark(self, partition: int, newest: Timestamp) -> None:
         micros = max(newest.micros - round(self._source.max_delay * 1e6), MIN_TIMESTAMP.micros)
@@ -327,8 +341,8 @@ class KafkaReader(UnboundedReader):
         return [partition for partition, offset in self._next.items() if not self._stopped(partition, offset)]
 
     @override
-    def get_current(self) -> list[bytes | None]:
-        """The messages of the last poll."""
+    def get_current(self) -> list[Any]:
+        """The messages of the last poll; with their names, if the source gives them."""
         return self._values
 
     @override

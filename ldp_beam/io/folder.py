@@ -17,6 +17,7 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.windows import seconds
 from ldp_beam.io._files import ReadFileDoFn, file_format
+from ldp_beam.io._positions import check_position
 from ldp_core import ParameterError
 from ldp_core.limits import DEFAULT, Limits
 
@@ -43,6 +44,9 @@ class WatchFolder(RecordsTransform):
             read, or None for all. Times in CSV have a zone if the schema's type has one. Of CSV, only
             an empty field without quotes is null: NA, null and a quoted empty field are text.
         limits: for the row groups of Parquet files and the lines of NDJSON.
+        position: put where each record comes from into a column of this name, for ``Perturb(..., record=)``: a hash of
+            the file's path, size and time, with the record's row there (of NDJSON the line, of CSV the row among those
+            that have as many fields as the header). A column of this name in a file is replaced.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`.
 
@@ -64,6 +68,7 @@ class WatchFolder(RecordsTransform):
         max_delay: float | str = 60.0,
         schema: pa.Schema | None = None,
         limits: Limits = DEFAULT,
+        position: str | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(pattern, str) or not pattern:
@@ -79,8 +84,10 @@ class WatchFolder(RecordsTransform):
             raise ParameterError("poll_interval must be longer than 0 seconds")
         self._stop_after = None if stop_after is None else seconds(stop_after, name="stop_after")
         self._max_delay = seconds(max_delay, name="max_delay")
+        check_position(position, schema)
         self._schema = schema
         self._limits = limits
+        self._position = position
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
@@ -96,7 +103,7 @@ class WatchFolder(RecordsTransform):
             | "Path" >> beam.Values().with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
-        fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits)
+        fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits, self._position)
         batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
         return batches if dead_letters is None else (batches, dead_letters)
 

@@ -52,6 +52,9 @@ class ReadKafka(RecordsTransform):
             be (several producers, transactions), and how much clocks may differ. Older ones may be late.
         consumer_config: more options of ``confluent_kafka.Consumer``: security, fetching. They travel with the job.
             If offsets are gone (retention), reading fails, unless ``auto.offset.reset`` says where to go on.
+        position: put where each record comes from into a column of this name, for ``Perturb(..., record=)``: a hash of
+            topic, partition, offset and time of its message, with its row there. It does not depend on brokers, group,
+            polls, ``max_batch`` or worker. See `DecodeMessages`.
         format, schema, limits: see `DecodeMessages`.
 
     Errors while the pipeline runs: `InputError`: a message cannot be read (unless `with_exception_handling` is used),
@@ -79,6 +82,7 @@ class ReadKafka(RecordsTransform):
         max_batch: int = 1000,
         max_delay: float | str = 10.0,
         consumer_config: Mapping[str, Any] | None = None,
+        position: str | None = None,
         format: Format = "arrow",  # noqa: A002 (as in DecodeMessages)
         schema: pa.Schema | None = None,
         limits: Limits = DEFAULT,
@@ -105,8 +109,10 @@ class ReadKafka(RecordsTransform):
         }
         delay = seconds(max_delay, name="max_delay")
         stops = dict(stop_at) if isinstance(stop_at, Mapping) else stop_at
-        self._source = KafkaSource(config, topic, partitions, start, stops, max_batch, delay)
-        self._decode = DecodeMessages(format, schema=schema, limits=limits)
+        self._source = KafkaSource(
+            config, topic, partitions, start, stops, max_batch, delay, named=position is not None
+        )
+        self._decode = DecodeMessages(format, schema=schema, limits=limits, position=position)
         need("confluent_kafka", "kafka")
 
     @override

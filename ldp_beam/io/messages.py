@@ -21,8 +21,9 @@ from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE
 from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_histogram_row
+from ldp_beam.io._positions import check_position, positions, rows_of, with_positions
 from ldp_beam.io.histograms import histogram_line
-from ldp_beam.io.ndjson import parse_lines
+from ldp_beam.io.ndjson import parse_numbered
 from ldp_core import DtypeError, InputError, LimitError, ParameterError
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.plans.plan import plan_of
@@ -103,9 +104,11 @@ class Decoder:
         format: ``"arrow"`` or ``"ndjson"``.
         schema: of the batches, for ``"ndjson"``; an Arrow message says its own.
         limits: for each message.
+        position: a column with the records' positions, see `DecodeMessages`; None: there is none.
 
     Raises:
-        ParameterError: another format; a schema where there is one already, or none where it is needed.
+        ParameterError: another format; a schema where there is one already, or none where it is needed; or it has the
+            column of the positions.
 
     >>> decoder = Decoder("ndjson", pa.schema([("os", pa.string())]))
     >>> [(batches, unusable, total)] = decoder.decode([b'{"os": "ios"}', b"[]"])
@@ -116,6 +119,7 @@ class Decoder:
     format: Format = "arrow"
     schema: pa.Schema | None = None
     limits: Limits = DEFAULT
+    position: str | None = None
 
     def __post_init__(self) -> None:
         if self.format not in _FORMATS:
@@ -126,22 +130,25 @@ class Decoder:
             raise ParameterError('format="ndjson" needs schema=, a pyarrow.Schema: types are declared, not guessed')
         if not isinstance(self.limits, Limits):
             raise ParameterError(f"limits must be Limits, got {type(self.limits).__name__}")
+        check_position(self.position, self.schema)
 
     def decode(self, messages: Sequence[Any]) -> Iterator[Decoded]:
         """Read messages; many small ones become one batch where their schemas are equal.
 
-        All of them together, or, where they are many and large, as many at a time as the limits allow one.
+        All of them together, or, where they are many and large, as many at a time as the limits allow one. With
+        `position` each is a pair of a message and its name.
         """
         portion = _Portion()
-        for message in messages:
-            self._add(message, portion)
+        for given in messages:
+            message, name = (given, b"") if self.position is None else _pair(given)
+            self._add(message, name, portion)
             if portion.size > self.limits.bytes or portion.rows > self.limits.rows:
-                yield portion.decoded(self.schema)
+                yield portion.decoded(self.schema, self.position)
                 portion = _Portion()
         if portion.total or portion.lines or not messages:
-            yield portion.decoded(self.schema)
+            yield portion.decoded(self.schema, self.position)
 
-    def _add(self, message: Any, portion: _Portion) -> None:
+    def _add(self, message: Any, name: bytes, portion: _Portion) -> None:
         """Read a message, or its lines."""
         if self.format == "arrow":
             portion.total += 1
@@ -153,6 +160,7 @@ class Decoder:
                 portion.unusable[NOT_A_BATCH] += 1
             else:
                 portion.batches.append(batch)
+                portion.named.append((name, batch.num_rows))
                 portion.size += batch.nbytes
                 portion.rows += batch.num_rows
             return
@@ -166,7 +174,9 @@ class Decoder:
             portion.total += lines
             portion.unusable[TOO_LARGE] += lines
             return
-        portion.lines += text.split(b"\n")
+        own = text.split(b"\n")
+        portion.lines += own
+        portion.named.append((name, len(own)))
         portion.size += len(text)
         portion.rows += lines
 
@@ -177,29 +187,59 @@ class _Portion:
     def __init__(self) -> None:
         self.batches: list[pa.RecordBatch] = []
         self.lines: list[bytes] = []
+        self.named: list[tuple[bytes, int]] = []  # of each message: its name, and how many batch rows or lines it has
         self.unusable: Counter[str] = Counter()
         self.total = self.size = self.rows = 0
 
-    def decoded(self, schema: pa.Schema | None) -> Decoded:
+    def decoded(self, schema: pa.Schema | None, position: str | None) -> Decoded:
         """What they held; lines are of ``schema``."""
-        batches, bad = parse_lines(self.lines, schema) if self.lines else (self.batches, 0)
+        if not self.lines:
+            return Decoded(_concatenated(self.batches, self.named, position), dict(self.unusable), self.total)
+        batches, numbers, bad = parse_numbered(self.lines, schema)
         if bad:
             self.unusable[NOT_A_RECORD] += bad
-        total = self.total + (sum(batch.num_rows for batch in batches) + bad if self.lines else 0)
-        return Decoded(_concatenated(batches), dict(self.unusable), total)
+        total = self.total + len(numbers) + bad
+        batches = _concatenated(batches)
+        if position is not None:
+            batches = with_positions(batches, position, _positions(self.named).take(pa.array(numbers)))
+        return Decoded(batches, dict(self.unusable), total)
 
 
-def _concatenated(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _pair(given: Any) -> tuple[Any, bytes]:
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise DtypeError(
+            f"with position= a message is a pair of it and of bytes that name it, got {type(given).__name__}"
+        )
+    return given
+
+
+def _positions(named: Sequence[tuple[bytes, int]]) -> pa.Array:
+    """Of all rows of messages with these names and numbers of rows."""
+    return positions([name for name, _ in named], *rows_of([size for _, size in named]))
+
+
+def _concatenated(
+    batches: Iterable[pa.RecordBatch], named: Sequence[tuple[bytes, int]] = (), position: str | None = None
+) -> list[pa.RecordBatch]:
     """Batches of equal schemas (metadata included) as one batch each, rows in order.
+
+    With ``position`` each batch is of a message of its own, which ``named`` names, and gets the column.
 
     >>> a, b = pa.record_batch({"x": [1]}), pa.record_batch({"y": [2]})
     >>> [batch.to_pydict() for batch in _concatenated([a, b, a])]
     [{'x': [1, 1]}, {'y': [2]}]
     """
-    groups: dict[bytes, list[pa.RecordBatch]] = {}
-    for batch in batches:
-        groups.setdefault(batch.schema.serialize().to_pybytes(), []).append(batch)
-    return [whole for group in groups.values() for whole in _joined(group)]
+    groups: dict[bytes, list[int]] = {}
+    batches = list(batches)
+    for number, batch in enumerate(batches):
+        groups.setdefault(batch.schema.serialize().to_pybytes(), []).append(number)
+    out = []
+    for numbers in groups.values():
+        joined = _joined([batches[number] for number in numbers])
+        if position is not None:
+            joined = with_positions(joined, position, _positions([named[number] for number in numbers]))
+        out += joined
+    return out
 
 
 def _joined(group: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -224,6 +264,11 @@ class DecodeMessages(RecordsTransform):
         format: ``"arrow"``: see `encode`; or ``"ndjson"``: one JSON object a line, one or more lines a message.
         schema: of the batches, for ``"ndjson"``.
         limits: for the rows and bytes of each message.
+        position: put where each record comes from into a column of this name, for ``Perturb(..., record=)``. A message
+            is then a pair ``(message, name)``, of bytes: the name is the same whenever this message is delivered, and
+            that of no other one. A position is 16 bytes, a hash of that name and of the row in the message (of NDJSON
+            the line, all lines counted). A column of this name that a message brings is replaced: nobody who sends
+            messages may choose positions.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`. Metrics: counters
     ``messages_read`` and ``dead_lettered``.
@@ -246,9 +291,10 @@ class DecodeMessages(RecordsTransform):
         *,
         schema: pa.Schema | None = None,
         limits: Limits = DEFAULT,
+        position: str | None = None,
     ) -> None:
         super().__init__()
-        self._decoder = Decoder(format, schema, limits)
+        self._decoder = Decoder(format, schema, limits, position)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -269,7 +315,8 @@ class _DecodeDoFn(beam.DoFn):
     @override
     def process(self, element: Any) -> Iterator[Any]:
         """Yield the batches of one element."""
-        messages = element if isinstance(element, (list, tuple)) else [element]
+        several = list if self._decoder.position is not None else (list, tuple)  # (a tuple is a message with its name)
+        messages = element if isinstance(element, several) else [element]
         self._read.inc(len(messages))
         for batches, unusable, total in self._decoder.decode(messages):
             if unusable and self._dead_letter_tag is None:

@@ -6,10 +6,12 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
 from ldp_beam.io._sieve import Sieve
+from ldp_core.exact.arrays import I64, Bools
 from ldp_core.limits import DEFAULT, Limits
 
 _READ_BYTES = 1 << 23
@@ -33,17 +35,33 @@ def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.Reco
     >>> [batch.to_pylist() for batch in batches], bad
     ([[{'os': 'ios'}]], 2)
     """
-    stripped = [text for line in lines if (text := line.strip())]
+    batches, _, bad = parse_numbered(lines, schema)
+    return batches, bad
+
+
+def parse_numbered(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], I64, int]:
+    """`parse_lines`, and between its results of which line each record is: int64[n], from 0, counting all lines."""
+    stripped = [line.strip() for line in lines]
     # pyarrow.json (25.0) ends the whole process with a segmentation fault where a bare null is the first record
-    objects = [line for line in stripped if line.startswith(b"{") and line.endswith(b"}")]
-    batches, bad = _parsed(objects, schema)
-    return batches, bad + len(stripped) - len(objects)
+    at = [i for i, line in enumerate(stripped) if line.startswith(b"{") and line.endswith(b"}")]
+    batches, good = _parsed(stripped if len(at) == len(stripped) else [stripped[i] for i in at], schema)
+    numbers = np.array(at, np.int64)[good]
+    return batches, numbers, sum(map(bool, stripped)) - len(numbers)
 
 
 def parse_stream(
     stream: BinaryIO, schema: pa.Schema, limits: Limits = DEFAULT
 ) -> Iterator[tuple[list[pa.RecordBatch], int]]:
     """`parse_lines` for a whole file, a few megabytes at a time; a line over the limit is no such object."""
+    for batches, _, bad in number_stream(stream, schema, limits):
+        yield batches, bad
+
+
+def number_stream(
+    stream: BinaryIO, schema: pa.Schema, limits: Limits = DEFAULT
+) -> Iterator[tuple[list[pa.RecordBatch], I64, int]]:
+    """`parse_numbered` for a whole file, as `parse_stream`."""
+    first = 0  # number of the first line of what is parsed next
     rest, cut = b"", False  # the line that has begun; whether it is over the limit, and is read to its end
     while chunk := stream.read(_READ_BYTES):
         if cut:
@@ -51,41 +69,52 @@ def parse_stream(
             cut = not newline
         head, newline, rest = (rest + chunk).rpartition(b"\n")
         if newline:
-            yield parse_lines(head.split(b"\n"), schema)
+            lines = head.split(b"\n")
+            batches, numbers, bad = parse_numbered(lines, schema)
+            yield batches, numbers + first, bad
+            first += len(lines)
         if len(rest) > limits.line_bytes:
             rest, cut = b"", True
-            yield [], 1
+            yield [], np.empty(0, np.int64), 1
+            first += 1
     if rest:
-        yield parse_lines([rest], schema)
+        batches, numbers, bad = parse_numbered([rest], schema)
+        yield batches, numbers + first, bad
 
 
-def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
-    """Parse lines together; where that fails, some at a time; where that fails too, without those that are refused."""
+def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], Bools]:
+    """Parse lines together; where that fails, some at a time; where that fails too, without those that are refused.
+
+    Returns:
+        Batches, and bool[n], which lines are in them.
+    """
+    good = np.ones(len(lines), bool)
     batches = _together(lines, schema)
     if batches is not None:
-        return batches, 0
-    sieve, parts, bad = Sieve(schema), list[pa.RecordBatch](), 0
+        return batches, good
+    sieve, parts = Sieve(schema), list[pa.RecordBatch]()
     tries = _TRIES if len(lines) > _LINES else 0
     for start in range(0, len(lines), _LINES):
         some = lines[start : start + _LINES]
         found = _together(some, schema) if tries > 0 else None
         tries += -1 if found is None else 1
         if found is None:
-            left = [line for line in some if not sieve.refuses(line)]
-            found, more = _halved(left, schema)
-            bad += len(some) - len(left) + more
+            own = good[start : start + _LINES]
+            own[:] = [not sieve.refuses(line) for line in some]
+            left = np.flatnonzero(own)
+            found, own[left] = _halved([some[i] for i in left.tolist()], schema)
         parts += found
     whole = pa.Table.from_batches(parts, schema).combine_chunks()
-    return whole.to_batches(), bad
+    return whole.to_batches(), good
 
 
-def _halved(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
-    """Parse lines together; where that fails, each half by itself, down to the lines at fault."""
+def _halved(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], list[bool]]:
+    """Parse lines together; where that fails, each half by itself, down to the lines at fault; as `_parsed`."""
     batches = _together(lines, schema)
     if batches is not None:
-        return batches, 0
+        return batches, [True] * len(lines)
     if len(lines) == 1:
-        return [], 1
+        return [], [False]
     middle = len(lines) // 2
     left, right = _halved(lines[:middle], schema), _halved(lines[middle:], schema)
     return left[0] + right[0], left[1] + right[1]

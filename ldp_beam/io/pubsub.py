@@ -13,7 +13,7 @@ from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.stable import Stable
 from ldp_beam.io.extras import need
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
-from ldp_core import ParameterError
+from ldp_core import InputError, ParameterError
 from ldp_core.limits import DEFAULT, Limits
 
 
@@ -29,6 +29,9 @@ class ReadPubSub(RecordsTransform):
         timestamp_attribute: the message attribute with the time of the message, in milliseconds or RFC 3339; without,
             the time of publishing. No record of the message should be older, or it may be late.
         id_label: the attribute that tells repeated messages from new ones, on runners that know it.
+        position: put where each record comes from into a column of this name, for ``Perturb(..., record=)``: a hash of
+            the subscription, or the topic, and the message's id, with its row there. A message that is delivered again
+            has its id again. The runner must tell ids: Dataflow and Beam's local runner do.
         format, schema, limits: see `DecodeMessages`.
 
     Needs ``pip install 'ldp-telemetry[gcp]'``.
@@ -48,6 +51,7 @@ class ReadPubSub(RecordsTransform):
         format: Format = "arrow",  # noqa: A002 (as in DecodeMessages)
         schema: pa.Schema | None = None,
         limits: Limits = DEFAULT,
+        position: str | None = None,
     ) -> None:
         super().__init__()
         need("google.cloud.pubsub", "gcp")
@@ -55,17 +59,36 @@ class ReadPubSub(RecordsTransform):
             raise ParameterError("give either a subscription or a topic")
         _check_path(subscription, "subscription")
         _check_path(topic, "topic")
+        self._named = None if position is None else b"pubsub\0" + (subscription or topic or "").encode() + b"\0"
         self._read = beam.io.ReadFromPubSub(
-            topic=topic, subscription=subscription, id_label=id_label, timestamp_attribute=timestamp_attribute
+            topic=topic,
+            subscription=subscription,
+            id_label=id_label,
+            timestamp_attribute=timestamp_attribute,
+            **({} if position is None else {"with_attributes": True}),
         )
-        self._decode = DecodeMessages(format, schema=schema, limits=limits)
+        self._decode = DecodeMessages(format, schema=schema, limits=limits, position=position)
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
         decode = self._decode
         if self._dead_letter_tag is not None:
             decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
-        return pbegin | "Messages" >> self._read | "Decode" >> decode
+        messages = pbegin | "Messages" >> self._read
+        if self._named is not None:
+            messages |= "Names" >> beam.Map(_named, self._named).with_output_types(Any)
+        return messages | "Decode" >> decode
+
+
+def _named(message: Any, names: bytes) -> tuple[bytes, bytes]:
+    """A message and what names it.
+
+    Raises:
+        InputError: the runner does not tell its id.
+    """
+    if not message.message_id:
+        raise InputError("Pub/Sub: the runner does not tell the ids of messages, of which position= is made")
+    return message.data, names + message.message_id.encode()
 
 
 class WritePubSub(beam.PTransform[Any, Any]):

@@ -123,14 +123,16 @@ class _Keyed(_YamlTransform):
         key: for keyed noise, with ``id``: where the worker gets the secret: ``{env: NAME}``, ``{file: PATH}``, or
             ``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.
         id: the column that says whose row it is.
+        record: instead of ``id``, and with or without ``key``: the column that tells the rows apart; see `Perturb`.
     """
 
     key: Config | None = None
     id: str | None = None
+    record: str | None = None
 
     @override
     def arguments(self) -> dict[str, Any]:
-        return {**super().arguments(), "key": read_key(self.key), "id": self.id}
+        return {**super().arguments(), "key": read_key(self.key), "id": self.id, "record": self.record}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -179,7 +181,7 @@ class LdpPerturb(_Keyed):
         fields = _rows.fields_of(pcoll)
         if fields is not None:
             self._plan.check_columns(fields)
-            _rows.check_there([self.id], fields)
+            _rows.check_there([self.id, self.record], fields)
             for name, mechanism in columns.items():
                 _rows.check_type(name, mechanism, fields)
         elif self._plan.keep and not _rows.is_arrow(pcoll):
@@ -249,7 +251,7 @@ class _Estimate(_YamlTransform):
     @override
     def expand(self, pcoll: Any) -> Any:
         private = isinstance(self, _Keyed)
-        names = [self.column, *self._by, self.event_time, *([self.id] if isinstance(self, _Keyed) else [])]
+        names = [self.column, *self._by, self.event_time, *([self.id, self.record] if isinstance(self, _Keyed) else [])]
         fields = _rows.fields_of(pcoll)
         if fields is not None:
             _rows.check_there(names, fields)

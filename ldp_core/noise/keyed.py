@@ -66,10 +66,14 @@ class Keyed(Randomness):
             17 and the text "17" are two ids, and so are two Unicode forms of one name: normalise before.
         column: names the noise: columns of different names share nothing.
         tag: names it further: with a tag all noise is another one.
+        records: what tells the records apart, as ids do the persons, one a record. It changes nothing but the second
+            round of a mechanism that remembers, which is fresh otherwise: that round becomes a function of the record
+            too, so that a record which is perturbed again gives the same report.
 
     Raises:
         DtypeError: ids of another type.
         InputError: null ids.
+        ParameterError: not as many records as ids.
 
     >>> from ldp_core import RandomizedResponse
     >>> m, secret = RandomizedResponse(epsilon=1.0), Secret.generate()
@@ -79,16 +83,19 @@ class Keyed(Randomness):
     True
     """
 
-    __slots__ = ("_high", "_low", "_name", "_secret")
+    __slots__ = ("_high", "_low", "_name", "_records", "_secret")
 
     by_value = True
 
-    def __init__(self, secret: Secret, ids: Any, *, column: str, tag: str | None = None) -> None:
+    def __init__(self, secret: Secret, ids: Any, *, column: str, tag: str | None = None, records: Any = None) -> None:
         if not isinstance(secret, Secret):
             raise ParameterError(f"expected a Secret, got {type(secret).__name__}")
         self._secret = secret
         self._name = _name(column, tag)
         self._high, self._low = id_words(ids, secret.derive("id"))
+        self._records = None if records is None else id_words(records, secret.derive("id"))
+        if self._records is not None and len(self._records[0]) != len(self):
+            raise ParameterError(f"{len(self)} ids for {len(self._records[0])} records")
 
     def named(self, column: str, tag: str | None = None) -> Keyed:
         """The noise of the same records for another column."""
@@ -104,7 +111,10 @@ class Keyed(Randomness):
         if len(codes) != len(self):
             raise ParameterError(f"{len(self)} ids for {len(codes)} records")
         noise, value = (aes(self._secret.derive(purpose, digest, *self._name)) for purpose in ("noise", "value"))
-        again = aes(self._secret.derive("instantaneous", digest, *self._name)) if self._secret.seeded else None
+        again = None
+        if self._records is not None or self._secret.seeded:
+            second = aes(self._secret.derive("instantaneous", digest, *self._name))
+            again = KeyedRows(second, value, None, *(self._records or (self._high, self._low)), codes)
         return KeyedRows(noise, value, again, self._high, self._low, codes)
 
 
@@ -133,7 +143,7 @@ class KeyedRows(Noise):
         self,
         cipher: CipherContext,
         of_value: CipherContext,
-        again: CipherContext | None,
+        again: KeyedRows | None,
         high: U64,
         low: U64 | None,
         codes: npt.NDArray[Any],
@@ -148,14 +158,13 @@ class KeyedRows(Noise):
     def rows(self, start: int, stop: int) -> KeyedRows:
         some = slice(start, stop)
         low, seeds = (None if words is None else words[some] for words in (self._low, self._seeds))
-        return self._with(self._high[some], low, self._codes[some], seeds)
+        again = None if self._again is None else self._again.rows(start, stop)
+        return KeyedRows(self._cipher, self._of_value, again, self._high[some], low, self._codes[some], seeds)
 
     @override
     def instantaneous(self) -> Noise:
-        """Fresh, unless the secret is a seed."""
-        if self._again is None:
-            return Keystream()
-        return KeyedRows(self._again, self._of_value, None, self._high, self._low, self._codes, self._seeds)
+        """Fresh, unless the secret is a seed, or the noise is that of records."""
+        return Keystream() if self._again is None else self._again
 
     @override
     def of_persons(self) -> KeyedRows:
@@ -163,10 +172,8 @@ class KeyedRows(Noise):
 
     @override
     def with_codes(self, codes: npt.NDArray[Any]) -> KeyedRows:
-        return self._with(self._high, self._low, codes)
-
-    def _with(self, high: U64, low: U64 | None, codes: npt.NDArray[Any], seeds: U64 | None = None) -> KeyedRows:
-        return KeyedRows(self._cipher, self._of_value, self._again, high, low, codes, seeds)
+        again = None if self._again is None else self._again.with_codes(codes)
+        return KeyedRows(self._cipher, self._of_value, again, self._high, self._low, codes)
 
     def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> tuple[U64, U64]:
         """The words of the blocks of some of the rows at ``places``."""

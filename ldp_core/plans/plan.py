@@ -528,6 +528,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         packed: bool = False,
         key: Secret | None = None,
         id: Any = None,  # noqa: A002 (its name everywhere)
+        records: Any = None,
     ) -> pa.RecordBatch:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
 
@@ -536,6 +537,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             packed: bit vectors as 64-bit words.
             key: for keyed noise, with ``id``; see `Keyed`. Each column's name is its noise's.
             id: whose record each is; with a seeded plan, and without ``key``, what tells the records apart.
+            records: with ``key``: what tells the records apart, for mechanisms that remember; see `Keyed`.
 
         Raises:
             PlanError: a planned column is missing; or the plan is seeded, and there is no id or another key.
@@ -549,7 +551,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
             key = Secret.from_seed(self.seed)
         schema = self.with_proof(schema, seeded=key is not None and key.seeded)
-        keyed = None if key is None else Keyed(key, id, column="")
+        keyed = None if key is None else Keyed(key, id, column="", records=records)
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)
         return pa.RecordBatch.from_arrays([*reports.values(), *kept], schema=schema)

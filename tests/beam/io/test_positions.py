@@ -1,0 +1,229 @@
+"""Where records come from: the same however they are read, another one for each, and nothing that can be read."""
+
+import hashlib
+import json
+import os
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
+from ldp_beam.io import DecodeMessages, ReadKafka, ReadPubSub, WatchFolder, encode, pubsub
+from ldp_beam.io._files import ReadFileDoFn
+from ldp_beam.io._positions import POSITION, positions
+from ldp_beam.io.messages import Decoder
+from ldp_core import DtypeError, InputError, Limits, ParameterError
+
+from .kafka_broker import MockBroker
+from .test_kafka import send
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+SCHEMA = pa.schema([("i", pa.int64())])
+
+
+def expected(name, row):
+    """From the description: SHA-256 of the name, and the row in its second word."""
+    high, low = struct.unpack("<QQ", hashlib.sha256(name).digest()[:16])
+    return struct.pack("<QQ", high, low ^ row)
+
+
+def of_records(batches, column="i"):
+    """Position of each record, by what it holds."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert len({row[column] for row in rows}) == len(rows)
+    return {row[column]: row["position"] for row in rows}
+
+
+def decoded(decoder, *portions):
+    return [batch for portion in portions for part in decoder.decode(portion) for batch in part.batches]
+
+
+def ndjson(numbers):
+    return b"".join(json.dumps({"i": i}).encode() + b"\n" for i in numbers)
+
+
+@pytest.mark.parametrize("cuts", [[6], [1, 1, 1, 1, 1, 1], [2, 4], [5, 1]], ids=str)
+def test_a_position_is_that_of_message_and_row_however_messages_are_gathered(cuts):
+    messages = [(encode(pa.record_batch({"i": [10 * k, 10 * k + 1]})), b"m%d" % k) for k in range(6)]
+    ends = np.cumsum(cuts).tolist()
+    portions = [messages[end - size : end] for end, size in zip(ends, cuts, strict=True)]
+    batches = decoded(Decoder(position="position"), *portions)
+    assert {batch.schema.field("position").type for batch in batches} == {POSITION}
+    assert of_records(batches) == {10 * k + row: expected(b"m%d" % k, row) for k in range(6) for row in (0, 1)}
+    assert of_records(decoded(Decoder(position="position", limits=Limits(rows=2)), messages)) == of_records(batches)
+
+
+def test_messages_of_several_schemas_in_turns():
+    other = {"k": "v"}
+    batches = [pa.record_batch({"i": [2 * k, 2 * k + 1]}) for k in range(6)]
+    batches = [batch.replace_schema_metadata(other) if k % 2 else batch for k, batch in enumerate(batches)]
+    messages = [(encode(batch), b"%d" % k) for k, batch in enumerate(batches)]
+    messages.insert(3, (b"noise", b"n"))
+    [(read, unusable, _)] = Decoder(position="position").decode(messages)
+    assert unusable == {NOT_A_BATCH: 1}
+    assert [batch.schema.metadata for batch in read] == [None, {b"k": b"v"}]
+    assert of_records(read) == {2 * k + row: expected(b"%d" % k, row) for k in range(6) for row in (0, 1)}
+
+
+def test_lines_are_counted_as_they_stand_in_the_message():
+    message = b'\n{"i": 1}\n{"i": "no"}\n\n[]\n{"i": 5}\r\n{"i": 6'
+    decoder = Decoder("ndjson", SCHEMA, position="position")
+    [(batches, unusable, total)] = decoder.decode([(ndjson([10, 11]), b"a"), (message, b"b"), (b'{"i": 20}', b"c")])
+    assert (unusable, total) == ({NOT_A_RECORD: 3}, 8)
+    rows = {10: (b"a", 0), 11: (b"a", 1), 1: (b"b", 1), 5: (b"b", 5), 20: (b"c", 0)}
+    assert of_records(batches) == {i: expected(*place) for i, place in rows.items()}
+
+
+def test_lines_among_many_bad_ones():
+    lines = [b"" if i % 7 == 0 else b"[]" if i % 5 == 0 else b'{"i": %d}' % i for i in range(3000)]
+    [(batches, _, _)] = Decoder("ndjson", SCHEMA, position="position").decode([(b"\n".join(lines), b"m")])
+    good = [i for i in range(3000) if i % 7 and i % 5]
+    assert of_records(batches) == {i: expected(b"m", i) for i in good}
+
+
+def test_a_sender_chooses_no_position():
+    own = pa.record_batch({"position": ["mine"], "i": [1]})
+    twice = pa.RecordBatch.from_arrays([pa.array([1])] * 3, names=["position", "i", "position"])
+    for batch in (own, twice):
+        [read] = decoded(Decoder(position="position"), [(encode(batch), b"m")])
+        assert read.to_pylist() == [{"i": 1, "position": expected(b"m", 0)}]
+
+
+def test_positions_of_n_records_are_n():
+    found = positions([b"a", b"b"], np.repeat([0, 1], 1000), np.tile(np.arange(1000), 2))
+    assert len(set(found.to_pylist())) == 2000
+    assert positions([], np.empty(0, np.int64), np.empty(0, np.int64)).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    "message", [encode(pa.record_batch({"i": [1]})), (b"x",), [b"x", b"y"]], ids=["bytes", "1", "list"]
+)
+def test_a_message_without_a_name(message):
+    with pytest.raises(DtypeError, match="a pair of it and of bytes that name it"):
+        list(Decoder(position="position").decode([message]))
+
+
+def test_a_name_that_is_not_bytes():
+    with pytest.raises(DtypeError, match=r"bytes that name it, got \['str'\]"):
+        list(Decoder(position="position").decode([(encode(pa.record_batch({"i": [1]})), "m")]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DecodeMessages(position=5),
+        lambda: DecodeMessages(position=""),
+        lambda: DecodeMessages("ndjson", schema=SCHEMA, position="i"),
+        lambda: ReadKafka("localhost:1", "t", position=5),
+        lambda: WatchFolder("*.ndjson", schema=SCHEMA, position="i"),
+    ],
+)
+def test_configuration_is_checked_at_once(make):
+    with pytest.raises(ParameterError, match="position"):
+        make()
+
+
+def kafka(broker, topic, max_batch, **options):
+    """(batches, size of the largest poll) of all that is in a topic."""
+    options = {"stop_at": "latest", "partitions": [0, 1], "position": "position", **options}
+    read = ReadKafka(broker.servers, topic, max_batch=max_batch, **options)
+    reader, polls = read._source.create_reader(None, None), []
+    has = reader.start()
+    while has or reader._open():
+        if has:
+            polls.append(reader.get_current())
+        has = reader.advance()
+    reader.close()
+    return decoded(read._decode._decoder, *polls), max(map(len, polls))
+
+
+def test_of_kafka_it_is_topic_partition_offset_time_and_row():
+    """Not polls, group, or brokers: a second broker has the same log."""
+    read, names = [], {}
+    for _ in range(2):
+        broker = MockBroker()
+        messages = [(ndjson([2 * k, 2 * k + 1]), k % 2, 1_700_000_000_000 + k) for k in range(20)]
+        send(broker, "events", messages)
+        for max_batch, group in ((1, "a"), (7, "b"), (1000, "c")):
+            batches, most = kafka(broker, "events", max_batch, format="ndjson", schema=SCHEMA, group=group)
+            assert most <= max_batch
+            read.append(of_records(batches))
+    assert all(found == read[0] for found in read)
+    for k in range(20):
+        name = b"kafka\0events\0" + struct.pack(">iqq", k % 2, k // 2, 1_700_000_000_000 + k)
+        names |= {2 * k + row: expected(name, row) for row in (0, 1)}
+    assert read[0] == names
+
+
+def test_two_topics_and_a_topic_made_anew_differ():
+    broker = MockBroker()
+    found: list[dict[int, bytes]] = []
+    for topic, when in (("one", 1000), ("other", 1000)):
+        send(broker, topic, [(ndjson([0]), 0, when)])
+        found.append(of_records(kafka(broker, topic, 9, format="ndjson", schema=SCHEMA, partitions=[0])[0]))
+    anew = MockBroker()
+    send(anew, "one", [(ndjson([0]), 0, 2000)])  # offset 0 of the topic again, at another time
+    found.append(of_records(kafka(anew, "one", 9, format="ndjson", schema=SCHEMA, partitions=[0])[0]))
+    assert len({places[0] for places in found}) == 3
+
+
+FILES: dict[str, Any] = {
+    "parquet": lambda path, n: pq.write_table(pa.table({"i": range(n)}), path, row_group_size=70),
+    "ndjson": lambda path, n: path.write_bytes(b"\n" + ndjson(range(n))),
+    "csv": lambda path, n: path.write_text("i\n" + "\n".join(map(str, range(n))) + "\n"),
+}
+
+
+def read_file(path):
+    schema = None if path.suffix == ".parquet" else SCHEMA
+    out = list(ReadFileDoFn(schema, "dead", position="position").process(str(path)))
+    return [batch for batch in out if isinstance(batch, pa.RecordBatch)]
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_of_a_file_it_is_path_size_time_and_row(form, tmp_path, monkeypatch):
+    monkeypatch.setattr("ldp_beam.io._files.BATCH_ROWS", 50)
+    path = tmp_path / f"events.{form}"
+    FILES[form](path, 200)
+    os.utime(path, (1e9, 1e9))
+    found = of_records(read_file(path))
+    assert found == of_records(read_file(path))
+    name = f"file\0{path}\0{path.stat().st_size}\0{1e9}".encode()
+    assert found == {i: expected(name, i + (form == "ndjson")) for i in range(200)}
+
+    os.utime(path, (2e9, 2e9))  # another file in its place
+    assert not set(found.values()) & set(of_records(read_file(path)).values())
+    path.rename(tmp_path / f"other.{form}")
+    assert not set(found.values()) & set(of_records(read_file(tmp_path / f"other.{form}")).values())
+
+
+def test_bad_lines_of_a_file_are_counted(tmp_path):
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(b'{"i": 0}\n[]\n\n{"i": 3}\n{"i": "x"}\n{"i": 5}')
+    name = f"file\0{path}\0{path.stat().st_size}\0{path.stat().st_mtime}".encode()
+    assert of_records(read_file(path)) == {i: expected(name, i) for i in (0, 3, 5)}
+    path = tmp_path / "a.csv"
+    path.write_text("i\n0\nno\n2\n")
+    name = f"file\0{path}\0{path.stat().st_size}\0{path.stat().st_mtime}".encode()
+    assert of_records(read_file(path)) == {i: expected(name, i) for i in (0, 2)}
+
+
+def test_of_pubsub_it_is_subscription_and_message_id():
+    message = type("Message", (), {"data": b"x", "message_id": "17"})
+    assert pubsub._named(message, b"pubsub\0s\0") == (b"x", b"pubsub\0s\x0017")
+    message.message_id = None
+    with pytest.raises(InputError, match="does not tell the ids"):
+        pubsub._named(message, b"")
+
+
+def test_pubsub_asks_for_the_ids(monkeypatch):
+    pytest.importorskip("google.cloud.pubsub")
+    asked = []
+    monkeypatch.setattr("apache_beam.io.ReadFromPubSub", lambda **options: asked.append(options))
+    ReadPubSub("projects/p/subscriptions/s", position="position")
+    assert asked[0]["with_attributes"]
