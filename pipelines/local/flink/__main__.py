@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ldp_core import LdpError
@@ -20,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
         description="A Flink cluster on this machine. It needs Java, and Maven for the first time.",
         allow_abbrev=False,
     )
+    made.add_argument("--dir", metavar="DIR", help="for logs and process ids (default: in the user's cache)")
     commands = made.add_subparsers(dest="command", required=True, metavar="up | submit | status | down")
     up = commands.add_parser("up", help="start a cluster, and print how to run a pipeline on it")
     up.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default 2)")
@@ -27,14 +30,13 @@ def parser() -> argparse.ArgumentParser:
     submit = commands.add_parser(
         "submit",
         help="run a pipeline there",
-        usage="%(prog)s [--dir DIR] -m MODULE ARGUMENTS | SCRIPT ARGUMENTS",
-        description="Run Python with this command line and the options of the cluster behind it.",
+        usage="%(prog)s (-m MODULE | SCRIPT) [ARGUMENT ...]",
+        prefix_chars="+",  # all that follows is the pipeline's
+        add_help=False,
     )
     submit.add_argument("python", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    down = commands.add_parser("down", help="stop it")
-    status = commands.add_parser("status", help="say what runs; exit code 1 unless everything does")
-    for command in (up, submit, down, status):
-        command.add_argument("--dir", metavar="DIR", help="for logs and process ids (default: in the user's cache)")
+    commands.add_parser("status", help="say what runs; exit code 1 unless everything does")
+    commands.add_parser("down", help="stop it")
     pool = commands.add_parser("worker-pool")  # without help: not for people
     pool.add_argument("--port", type=int, required=True)
     pool.add_argument("--logs", type=Path, required=True)
@@ -54,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             cluster = FlinkCluster(args.dir, task_managers=args.task_managers, checkpoints=args.checkpoints)
             cluster.start()
             return _report(cluster)
+        elif args.command == "submit":
+            return _submit(FlinkCluster(args.dir), args.python)
         elif args.command == "down":
             FlinkCluster(args.dir).stop()
         else:
@@ -62,6 +66,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _submit(cluster: FlinkCluster, arguments: list[str]) -> int:
+    """Run a pipeline's command, with the options of the cluster that are not among its own."""
+    if not arguments:
+        raise LdpError("submit needs what to run: `submit -m pipelines.telemetry --plan ...`, `submit pipeline.py ...`")
+    if not cluster.running() or not all(cluster.running().values()):
+        raise LdpError(f"no whole cluster runs in {cluster.directory}; `up` starts one, `status` says what is there")
+    given = {argument.partition("=")[0] for argument in arguments}
+    flags = [flag for flag in cluster.pipeline_flags(streaming=True) if flag.partition("=")[0] not in given]
+    if "--streaming" not in given:
+        flags.remove("--streaming")  # for the pipeline to say; the rest does nothing to a batch
+    command = [sys.executable, *arguments, *flags]
+    with suppress(KeyboardInterrupt):
+        return subprocess.run(command, check=False).returncode  # noqa: S603
+    return 130
 
 
 def _report(cluster: FlinkCluster) -> int:

@@ -131,24 +131,24 @@ def test_a_directory_has_one_cluster(flink_cluster):
 def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
     need_flink()
     where = ["--dir", str(tmp_path)]
-    assert main(["status", *where]) == 1
+    assert main([*where, "status"]) == 1
     try:
-        assert main(["up", *where]) == 0
-        assert main(["status", *where]) == 0
+        assert main([*where, "up"]) == 0
+        assert main([*where, "status"]) == 0
         seen = FlinkCluster(tmp_path)
         assert f"http://{seen.rest}" in capsys.readouterr().out
         seen.kill("taskmanager-2")
         until(lambda: seen.get("/overview")["taskmanagers"] == 1)
-        assert main(["status", *where]) == 1
+        assert main([*where, "status"]) == 1
         assert [name for name, alive in seen.running().items() if not alive] == ["taskmanager-2"]
         seen.restart("taskmanager-2")
         until(lambda: seen.get("/overview")["taskmanagers"] == 2)
-        assert main(["status", *where]) == 0
+        assert main([*where, "status"]) == 0
     finally:
-        assert main(["down", *where]) == 0
+        assert main([*where, "down"]) == 0
     assert not any(seen.running().values())
     assert not listens(seen.rest)
-    assert main(["down", *where]) == 0, "nothing there is no error"
+    assert main([*where, "down"]) == 0, "nothing there is no error"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
