@@ -38,6 +38,7 @@ from ldp_beam.io.extras import need
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from pipelines.local.fleet import EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Message, Pace, Sent, Truth
 from pipelines.local.pubsub import PubSub, PubSubServer, google_types
+from pipelines.local.runner import LocalRunner
 from pipelines.table import aligned
 
 TOPIC = "projects/ldp-live/topics/reports"
@@ -230,7 +231,7 @@ def run(job: LiveJob, *, out: TextIO | None = None) -> int:
     service = PubSub()
     with PubSubServer(service), _box() as (box, sink), _on_interrupt() as interrupted:
         publisher = _Publisher()
-        pipeline = beam.Pipeline(options=PipelineOptions(["--runner=BundleBasedDirectRunner", "--streaming"]))
+        pipeline = beam.Pipeline(LocalRunner(), PipelineOptions(["--streaming"]))
         messages = pipeline | "Read" >> beam.io.ReadFromPubSub(
             subscription=SUBSCRIPTION, timestamp_attribute=TIMESTAMP_ATTRIBUTE
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
 import pytest
 
-from .kafka_broker import KafkaBroker, MockBroker, NoBrokerError
+from ldp_core import InputError
+from pipelines.local.kafka import KafkaBroker
+
+from .mock_broker import MockBroker
 
 topics = (f"topic-{i}" for i in count())
 """Names that no test has used yet."""
@@ -20,14 +24,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def real_broker() -> Iterator[KafkaBroker]:
-    try:
-        broker = KafkaBroker().__enter__()
-    except NoBrokerError as reason:
-        pytest.skip(str(reason))
-    try:
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(KafkaBroker())
+        except InputError as reason:
+            pytest.skip(str(reason))
         yield broker
-    finally:
-        broker.__exit__()
 
 
 @pytest.fixture(params=["mock", pytest.param("real", marks=pytest.mark.kafka)])

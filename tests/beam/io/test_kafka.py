@@ -25,7 +25,7 @@ from ldp_core import InputError, LdpError, ParameterError, PrivacyPlan, Randomiz
 from ..helpers import Collector, debiased, run
 from ..raw_values import SECRET, assert_clean, everything_about
 from .conftest import topics
-from .kafka_broker import MockBroker
+from .mock_broker import MockBroker
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402

@@ -154,7 +154,7 @@ def test_state_of_contributions_and_duplicates():
 def test_a_hundred_thousand_reports_from_kafka_are_counted_exactly():
     pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'ldp-telemetry[kafka]'")
     from ..io import test_kafka
-    from ..io.kafka_broker import MockBroker
+    from ..io.mock_broker import MockBroker
 
     broker = MockBroker()
     n, messages = 100_000, 250

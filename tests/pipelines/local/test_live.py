@@ -20,7 +20,7 @@ from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import LATE
 from ldp_beam.estimates._partials import TallyReports
 from ldp_core import ParameterError, PlanError, PrivacyPlan, RandomizedResponse
-from pipelines.local import live
+from pipelines.local import live, runner
 from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, Faults, Sent
 from pipelines.local.live import Ledger, LiveJob, default_plan
 from pipelines.local.pubsub import PubSub
@@ -108,12 +108,15 @@ def check_command(out: str) -> None:
     assert re.search(r"^maps +[\d,]+ +[\d,]+ +[\d,]+ \.\. [\d,]+ +(yes|NO) ", out, re.MULTILINE)
 
 
-def test_the_command_prints_windows_and_reconciles(short, capsys):
+def test_the_command_prints_windows_and_reconciles(short, capsys, monkeypatch):
+    pulls, finish = [], runner._Read.finish_bundle  # of the runner that does not grow, for which there are tests
+    monkeypatch.setattr(runner._Read, "finish_bundle", lambda self: pulls.append(1) or finish(self))
     arguments = ["--live", "--window", "250ms", "--for", "1s", "--rate", "5000", "--epsilon", "6"]
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     check_command(printed.out)
+    assert pulls
 
 
 def test_everything_that_goes_wrong_on_the_way_is_accounted_for(run_until, capsys):

@@ -1,0 +1,193 @@
+"""A Kafka broker on this machine: Apache's own, one node in KRaft mode, in a process of its own.
+
+Its jars come from Maven Central once, and are cached. It listens on the loopback address only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ldp_beam.io.extras import need
+from ldp_core import InputError, LdpError
+
+HOST = "127.0.0.1"
+KAFKA_VERSION = "3.9.1"
+KAFKA_JARS = "LDP_KAFKA_JARS"
+
+_START_SECONDS = 90
+_MAVEN_SECONDS = 600
+
+_POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>local</groupId> <artifactId>kafka-broker</artifactId> <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId> <artifactId>kafka_2.13</artifactId> <version>{KAFKA_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+
+
+def kafka_jars() -> Path:
+    """The folder of the broker's jars; fetched from Maven Central (about 40 MB) when they are not there yet.
+
+    The environment variable ``LDP_KAFKA_JARS`` names another folder than the one in the user's cache.
+
+    Raises:
+        InputError: neither the jars nor Maven are there, or Maven cannot get them.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get(KAFKA_JARS) or cache / "ldp-telemetry" / f"kafka-{KAFKA_VERSION}")
+    if (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise InputError(
+            f"there are no Kafka jars in {folder}, and no 'mvn' on the PATH that gets them: install Maven (it is "
+            f"needed once), or name a folder that has them by {KAFKA_JARS}"
+        )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-")
+    except OSError as error:
+        raise InputError(f"cannot write to {folder.parent}: {error.strerror}; XDG_CACHE_HOME names another") from None
+    with scratch as place:
+        (Path(place) / "pom.xml").write_text(_POM)
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+        done = subprocess.run(  # noqa: S603
+            command, cwd=place, capture_output=True, text=True, timeout=_MAVEN_SECONDS, check=False
+        )
+        if done.returncode:
+            said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")] or ["nothing"]
+            raise InputError(
+                f"Maven cannot get Kafka {KAFKA_VERSION}; it needs Maven Central, or a mirror of it in "
+                f"~/.m2/settings.xml, and no 'offline' there. It says: {said[0]}"
+            )
+        with suppress(OSError):  # another process was faster
+            (Path(place) / "jars").rename(folder)
+    return folder
+
+
+class KafkaBroker:
+    """A broker on free ports for a ``with`` block; its records are gone at the end.
+
+    Attributes:
+        servers: ``host:port``, for ``bootstrap.servers``.
+        process: of the broker.
+
+    Raises:
+        InputError: Java or Kafka cannot be had here; on entering.
+        MissingExtraError: ``confluent-kafka`` is not installed; on entering.
+        LdpError: the broker does not come up; on entering.
+    """
+
+    servers: str
+    process: subprocess.Popen[bytes]
+
+    def __enter__(self) -> KafkaBroker:
+        need("confluent_kafka", "kafka")
+        java = shutil.which("java")
+        if java is None:
+            raise InputError("the program 'java' is not on the PATH; a Kafka broker needs it: install Java 11 or later")
+        classpath = str(kafka_jars() / "*")
+        with ExitStack() as stack:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
+            port, controller = _free_ports(2)
+            self.servers = f"{HOST}:{port}"
+            config = home / "server.properties"
+            config.write_text(_PROPERTIES.format(host=HOST, port=port, controller=controller, logs=home / "logs"))
+            jvm = [java, "-Xmx384m", "-XX:+UseSerialGC", "-cp", classpath]
+            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            log = stack.enter_context((home / "broker.log").open("wb"))
+            # its own group: Ctrl-C does not reach it
+            output: dict[str, Any] = {
+                "stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True
+            }  # fmt: skip
+            # (with an equals sign, because one id in 64 begins with a minus sign)
+            storage = [*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={config}"]
+            formatted = subprocess.run(storage, timeout=_START_SECONDS, check=False, **output)  # noqa: S603
+            if formatted.returncode:
+                raise _did_not_start(home / "broker.log")
+            self.process = subprocess.Popen([*jvm, "kafka.Kafka", str(config)], **output)  # noqa: S603
+            stack.callback(self._stop)
+            self._wait(home / "broker.log")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _wait(self, log: Path) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + _START_SECONDS
+        port = int(self.servers.rpartition(":")[2])
+        while True:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise _did_not_start(log)
+            with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+                break
+            time.sleep(0.1)
+        kafka = need("confluent_kafka", "kafka")
+        try:
+            self.admin().list_topics(timeout=max(1.0, deadline - time.monotonic()))
+        except kafka.KafkaException:
+            raise _did_not_start(log) from None
+
+    def admin(self) -> Any:
+        """A ``confluent_kafka.admin.AdminClient``."""
+        return need("confluent_kafka.admin", "kafka").AdminClient({"bootstrap.servers": self.servers})
+
+    def create_topic(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        """Make a topic; its name."""
+        topic = need("confluent_kafka.admin", "kafka").NewTopic(name, partitions, 1, config=config or {})
+        admin = self.admin()  # the answer comes while it lives
+        admin.create_topics([topic])[name].result(30)
+        return name
+
+
+def _did_not_start(log: Path) -> LdpError:
+    return LdpError(f"the Kafka broker did not start; the end of its log: {log.read_text()[-1000:]}")
+
+
+def _free_ports(n: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(n)]
+        return [s.getsockname()[1] for s in sockets]
