@@ -76,7 +76,7 @@ class Noise(Protocol):
     def instantaneous(self) -> Noise:
         """Noise for a second round on the same records that is fresh at each call, whatever the first round's is.
 
-        (Of a seeded run it is seeded too: a run is repeated as a whole. With ``records`` of `Keyed` it is the record's.)
+        (Of a seeded run it is seeded too: a run is repeated as a whole. With the ``records`` of `Keyed` it is theirs.)
         """
         ...
 

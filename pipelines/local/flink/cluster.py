@@ -304,7 +304,6 @@ class FlinkCluster:
             f"--job_endpoint={self.job_server}",
             f"--parallelism={parallelism or slots}",
             f"--environment_type={environment}",
-            "--environment_cache_millis=60000",
         ]
         if environment == "EXTERNAL":
             flags.append(f"--environment_config={self.pool}")
@@ -313,7 +312,10 @@ class FlinkCluster:
                 "--streaming",
                 f"--checkpointing_interval={round(checkpoint_every * 1000)}",
                 "--finish_bundle_before_checkpointing",
+                "--enable_stable_input_drain",  # or a stream that ends waits for a checkpoint that does not come
             ]
+        else:  # one worker for all stages. (In a stream a killed one would be asked again and again, until it expires.)
+            flags.append("--environment_cache_millis=60000")
         return flags
 
     def _ready(self) -> bool:

@@ -27,7 +27,21 @@ def test_hashes_of_text_are_cbc_macs(texts):
         assert struct.unpack("<QQ", state) == (a, b)
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.decimal128(38), pa.string(), pa.binary_view()], ids=str)
+@pytest.mark.parametrize("width", [0, 1, 15, 16, 17, 40])
+def test_values_of_one_length_have_the_hashes_of_their_bytes(width):
+    """They have a way of their own."""
+    data = np.random.default_rng(0).bytes(9 * width)
+    values = [data[i * width : (i + 1) * width] for i in range(9)]
+    fixed, free = (pa.array(values, kind).slice(2, 5) for kind in (pa.binary(width), pa.binary()))
+    for own, expected in zip(id_words(fixed, bytes(32)), id_words(free, bytes(32)), strict=True):
+        np.testing.assert_array_equal(own, expected)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int8(), pa.uint64(), pa.decimal128(38), pa.string(), pa.binary_view(), pa.binary(16)],
+    ids=str,
+)
 def test_no_ids(kind):
     for ids in (
         pa.array([], kind),

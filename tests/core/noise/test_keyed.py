@@ -15,15 +15,19 @@ from ldp_core import (
     InputError,
     Keyed,
     LdpError,
+    LongitudinalRandomizedResponse,
     ParameterError,
     RandomizedResponse,
     Secret,
     UnaryEncoding,
 )
+from ldp_core.exact.hashing import aes
+from ldp_core.exact.hashing import id_words as hashed_ids
 from ldp_core.exact.sampling import ONE
+from ldp_core.noise.keyed import KeyedRows
 
-from ..checks import FALSE_ALARM, check_binomial
-from ..keyed_reference import SECRET, block, first_word, id_words
+from ..checks import FALSE_ALARM, check_binomial, fails
+from ..keyed_reference import SECRET, block, derived, first_word, id_words
 
 MECHANISMS = {
     "binary": RandomizedResponse(epsilon=1.0),
@@ -304,3 +308,61 @@ def test_no_records_have_ids_of_any_type():
         assert len(m.perturb(pa.array([], pa.bool_()), randomness=Keyed(SECRET, ids, column="x"))) == 0
     with pytest.raises(DtypeError, match="got null"):
         Keyed(SECRET, [None], column="x")
+
+
+# ---- a second round that is the record's
+
+
+def second_round_twin(m, ids, records, values):
+    """From the description: the second round is drawn under a key of its own, and of the record."""
+    name = derived("instantaneous", m.digest, "c")
+    noise, value = (derived(purpose, m.digest, "c") for purpose in ("noise", "value"))
+    codes = m.inputs.encode(values, column="c")
+    rounds = [
+        KeyedRows(aes(key), aes(value), None, *hashed_ids(whose, derived("id")), codes)
+        for key, whose in ((noise, ids), (name, records))
+    ]
+    return m.instantaneous.perturb_codes(m.permanent.perturb_codes(codes, rounds[0]), rounds[1])
+
+
+def test_a_second_round_is_a_function_of_the_record():
+    m = LongitudinalRandomizedResponse(range(50), epsilon_infinity=2.0, epsilon_1=0.5)
+    ids, records = np.arange(N) % 7, np.array([f"r{i}" for i in range(N)])
+    given = np.arange(N) % 50
+    drawn = m.perturb(given, randomness=Keyed(SECRET, ids, column="c", records=records.tolist()))
+    np.testing.assert_array_equal(drawn, second_round_twin(m, ids, records.tolist(), given))
+    order = np.random.default_rng(0).permutation(N)
+    again = Keyed(SECRET, ids[order], column="c", records=records[order].tolist())
+    np.testing.assert_array_equal(m.perturb(given[order], randomness=again), drawn[order])
+
+
+def test_it_is_as_random_as_a_fresh_one():
+    """Of one person and value, over many records: one permanent answer, kept with p2. (Not if it is the person's.)"""
+    m = LongitudinalRandomizedResponse(range(4), epsilon_infinity=2.0, epsilon_1=0.5)
+    n = 200_000
+
+    def check(records):
+        keyed = Keyed(SECRET, np.zeros(n, np.int64), column="c", records=records)
+        found = np.bincount(m.perturb(np.ones(n, np.int64), randomness=keyed), minlength=4)
+        rates = np.full(4, m.instantaneous.q)
+        rates[found.argmax()] = m.instantaneous.p
+        check_binomial(found, n, rates)
+
+    check(np.arange(n))
+    fails(check, np.zeros(n, np.int64))
+
+
+def test_records_change_nothing_else():
+    m = UnaryEncoding(range(16), epsilon=1.0)
+    given = np.arange(N) % 16
+    drawn = [
+        m.perturb(given, randomness=Keyed(SECRET, np.arange(N), column="c", records=records))
+        for records in (None, np.arange(N), np.arange(N) + 1)
+    ]
+    for other in drawn[1:]:
+        np.testing.assert_array_equal(other, drawn[0])
+
+
+def test_records_are_as_many_as_ids():
+    with pytest.raises(ParameterError, match="3 ids for 2 records"):
+        Keyed(SECRET, [1, 2, 3], column="c", records=[1, 2])

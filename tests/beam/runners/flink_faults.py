@@ -1,0 +1,197 @@
+"""Faults on Flink: records of a known truth are produced live, a process is killed, and what a sink saw is compared.
+
+The sink appends to a file at once: it commits with no checkpoint, so it shows what a service outside would have seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+from confluent_kafka import Producer
+
+from ldp_beam.io import encode
+from pipelines.local.flink import FlinkCluster
+
+MESSAGE = 100  # records
+PATIENCE = 180.0  # seconds: of a machine that others use too
+
+
+class Live(threading.Thread):
+    """Produces records at a rate, until the end of a ``with`` block, in Arrow messages of `MESSAGE` of them.
+
+    A record has ``id`` (0, 1, ...), ``value`` (its id modulo ``values``) and ``t``, the time at which it was made.
+    """
+
+    def __init__(self, servers: str, topic: str, *, rate: float, partitions: int, values: int) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+        self._topic, self._rate = topic, rate
+        self._partitions, self._values = partitions, values
+        self._over = threading.Event()
+        self.records = 0
+
+    def run(self) -> None:
+        start = time.time()
+        while not self._over.wait(0.01):
+            now = time.time()
+            while self.records < (now - start) * self._rate:
+                ids = np.arange(self.records, self.records + MESSAGE)
+                batch = pa.record_batch({"id": ids, "value": ids % self._values, "t": np.full(MESSAGE, now)})
+                partition = self.records // MESSAGE % self._partitions
+                self._producer.produce(self._topic, encode(batch), partition=partition)
+                self.records += MESSAGE
+            self._producer.poll(0)
+        assert self._producer.flush(30) == 0
+
+    def __enter__(self) -> Live:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+
+class Append(beam.DoFn):
+    """Arrays of numbers to the end of a file, at once: a line each, which a kill in the middle spoils alone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def process(self, rows: npt.NDArray[Any]) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, b"\n" + base64.b64encode(rows.tobytes()) + b"\n")
+        os.close(file)
+
+
+class Sent(NamedTuple):
+    """What a sink has seen, if ``n`` records were made.
+
+    Attributes:
+        n: records made.
+        words: uint64[k, 4]: of each report its record's id, its 64 bits, and the times, as floats, at which the record
+            was made and the report was sent.
+    """
+
+    n: int
+    words: npt.NDArray[np.uint64]
+
+    @classmethod
+    def read(cls, path: Path, n: int) -> Sent:
+        """What `Append` has put into a file so far."""
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        whole = b"".join(base64.b64decode(line) for line in lines if len(line) % 4 == 0)
+        return cls(n, np.frombuffer(whole[: len(whole) // 32 * 32], np.uint64).reshape(-1, 4))
+
+    @property
+    def lost(self) -> int:
+        """Records that the sink has not seen."""
+        return self.n - len(np.unique(self.words[:, 0]))
+
+    @property
+    def again(self) -> int:
+        """Records that it has seen more than once."""
+        _, counts = np.unique(self.words[:, 0], return_counts=True)
+        return int(np.count_nonzero(counts > 1))
+
+    @property
+    def different(self) -> int:
+        """Records of which it has seen two reports."""
+        pairs = np.unique(self.words[:, :2], axis=0)
+        return int(np.count_nonzero(np.unique(pairs[:, 0], return_counts=True)[1] > 1))
+
+    def latency(self, share: float) -> float:
+        """Seconds from when a record was made until it was first sent, at most, for this share of the records."""
+        made, sent = self.words[:, 2:].copy().view(np.float64).T
+        order = np.argsort(sent, kind="stable")
+        _, first = np.unique(self.words[order, 0], return_index=True)
+        return float(np.quantile((sent - made)[order][first], share))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n} records, {self.lost} lost, {self.again} sent again, {self.different} of them different; "
+            f"sent after {self.latency(0.5):.1f} s (median), {self.latency(0.99):.1f} s (99 %)"
+        )
+
+
+def report_rows(batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """Packed reports of at most 64 bits, in column ``value``, as rows for `Append`."""
+    rows = np.empty((batch.num_rows, 4), np.uint64)
+    rows[:, 0] = batch.column("id")
+    rows[:, 1] = batch.column("value").flatten()
+    rows[:, 2] = batch.column("t").to_numpy().view(np.uint64)
+    rows[:, 3] = np.full(batch.num_rows, time.time()).view(np.uint64)
+    return rows
+
+
+def until(done: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait for what other processes do."""
+    deadline = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.1)
+    return found
+
+
+class Job:
+    """A streaming job that runs on a cluster until the end of the ``with`` block.
+
+    Attributes:
+        id: Flink's.
+    """
+
+    def __init__(self, cluster: FlinkCluster, build: Callable[[beam.Pipeline], Any], flags: list[str]) -> None:
+        self._cluster = cluster
+        before = {job["jid"] for job in self._jobs()}
+        pipeline = beam.Pipeline(options=PipelineOptions(flags))
+        build(pipeline)
+        self._result = pipeline.run()
+        self.id: str = until(
+            lambda: {job["jid"] for job in self._jobs()} - before, PATIENCE, "a job on the cluster"
+        ).pop()
+
+    def _jobs(self) -> list[dict[str, Any]]:
+        return list(self._cluster.get("/jobs/overview")["jobs"])
+
+    @property
+    def running(self) -> bool:
+        """Whether all its tasks run."""
+        [job] = [job for job in self._jobs() if job["jid"] == self.id]
+        assert job["state"] not in ("FAILED", "FINISHED", "CANCELED"), job["state"]
+        return job["state"] == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]
+
+    @property
+    def checkpoints(self) -> int:
+        """How many have been completed."""
+        return int(self._cluster.get(f"/jobs/{self.id}/checkpoints")["counts"]["completed"])
+
+    def kill_workers(self) -> float:
+        """Kill all Python workers (SIGKILL); seconds until all tasks run again."""
+        workers = list(self._cluster.workers())
+        assert workers
+        for name in workers:
+            self._cluster.kill(name)
+        start = time.monotonic()
+        until(lambda: not self.running, PATIENCE, "the fault is noticed")
+        until(lambda: self.running, PATIENCE, "all tasks run again")
+        return time.monotonic() - start
+
+    def __enter__(self) -> Job:
+        until(lambda: self.running, PATIENCE, "all tasks run")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.get(f"/jobs/{self.id}?mode=cancel", "PATCH")
+        ended = ("CANCELED", "FAILED", "FINISHED")
+        until(lambda: {job["jid"]: job["state"] for job in self._jobs()}[self.id] in ended, PATIENCE, "the job ends")

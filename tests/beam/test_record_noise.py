@@ -1,0 +1,292 @@
+"""Noise that is the record's: a replay gives the same report, another record another one, here and in Polars."""
+
+import pickle
+from functools import partial
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from apache_beam.internal import pickler
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
+
+import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespaces)
+from ldp_beam import Perturb, PrivacyLedger
+from ldp_beam.elements.stable import OnceStable
+from ldp_beam.io import DecodeMessages, encode
+from ldp_beam.yaml import LdpPerturb, LdpPrivateHistogram
+from ldp_core import (
+    Keyed,
+    Loloha,
+    LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Rappor,
+    Secret,
+    UnaryEncoding,
+)
+
+from .helpers import Collector, drive, perturbed, run
+
+SECRET = Secret(bytes(range(32)))
+N, D = 240, 64
+OS = UnaryEncoding(range(D), epsilon=1.0)  # 64 bits: two draws agree with probability below 1e-11
+PLAN = PrivacyPlan({"v": OS, "w": RandomizedResponse(range(5), epsilon=1.0)}, keep=["i"])
+DRAWN = PrivacyPlan.sampled({"v": OS, "w": RandomizedResponse(range(5), epsilon=1.0)}, epsilon=1.0)
+RECORDS = pa.record_batch({"v": np.arange(N) % D, "w": np.arange(N) % 5, "i": np.arange(N), "u": np.arange(N) % 7})
+
+
+def batches(cuts=(N,), name="m"):
+    """The records as they come from messages of 6 records, which are gathered by these numbers of messages."""
+    messages = [(encode(RECORDS.slice(k, 6)), f"{name}{k}".encode()) for k in range(0, N, 6)]
+    out, at = [], 0
+    for cut in cuts:
+        portion = messages[at : at + cut]
+        out += [b for d in DecodeMessages(position="position")._decoder.decode(portion) for b in d.batches]
+        at += cut
+    return out
+
+
+def reports(transform, elements):
+    good, dead = perturbed(transform, elements)
+    assert not dead
+    return [row for batch in good for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("plan", [PLAN, DRAWN], ids=["all", "sampled"])
+def test_a_replay_in_other_pieces_gives_the_same_reports_and_fresh_noise_does_not(plan):
+    transform = Perturb(plan, record="position")
+    again = pickle.loads(pickle.dumps(transform._key))  # as on another worker
+    assert again.secret == transform._key.secret
+    whole = reports(transform, batches([40]))
+    for cuts in ([1] * 40, [7] * 6, [39, 1]):
+        assert reports(transform, batches(cuts)) == whole
+    assert "position" not in whole[0]
+    assert reports(Perturb(plan), batches([40])) != whole  # the planted twin
+    assert reports(Perturb(plan, record="position"), batches([40])) != whole, "each transform makes its own secret"
+
+
+def test_single_records_and_batches_are_the_same():
+    transform = Perturb(PLAN, record="position", key=SECRET)
+    [batch] = batches([40])
+    good, _ = perturbed(transform, batch.to_pylist())
+    assert good == reports(transform, [batch])
+
+
+def test_records_of_equal_values_differ_in_and_between_messages_and_topics():
+    """Else their reports would say that the values are equal."""
+    equal = pa.record_batch({"v": np.zeros(400, np.int64)})
+    plan = PrivacyPlan({"v": OS})
+    transform = Perturb(plan, record="position", packed=True)
+    decode = DecodeMessages(position="position")._decoder.decode
+    found = [b for d in decode([(encode(equal), b"a"), (encode(equal), b"b")]) for b in d.batches]
+    words = [row["v"][0] for row in reports(transform, found)]
+    assert len(set(words)) == 800
+
+
+def test_bits_are_those_of_polars():
+    elements = batches([10, 30])
+    ours = reports(Perturb(PLAN, record="position", key=SECRET), elements)
+    frame = pl.concat([pl.from_arrow(batch) for batch in elements])
+    assert frame.ldp.perturb(PLAN, key=SECRET, id="position").to_dicts() == ours
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_of_a_repeated_bundle_a_sink_sees_one_report_only_if_noise_is_the_records(protected):
+    """Beam's local runner does each bundle three times; nothing is stabilized."""
+    noise = {"record": "position"} if protected else {}
+    sink = Collector()
+    with beam.Pipeline("FnApiRunner", options=PipelineOptions(["--direct_runner_bundle_repeat=2"])) as p:
+        reported = p | beam.Create(batches([20, 20])) | Perturb(PLAN, packed=True, stabilize=False, **noise)
+        _ = reported | "Sink" >> sink
+    seen = [(row["i"], row["v"][0]) for batch in sink.elements for row in batch.to_pylist()]
+    assert len(seen) == 3 * N
+    assert len(set(seen)) == (N if protected else 3 * N)
+
+
+def test_private_histogram():
+    transform = ldp_beam.PrivateHistogram("v", OS, record="position")
+    secret = transform._key.secret
+    rows = run(transform, batches([13] * 4))
+    assert rows == run(transform, batches([40]))
+    [batch] = batches([40])
+    drawn = OS.perturb(RECORDS.column("v"), randomness=Keyed(secret, batch.column("position"), column="v"))
+    expected = OS.estimate(OS.tally(drawn)).counts
+    np.testing.assert_array_equal([row.count for row in rows], expected)
+
+
+LASTING: dict[str, Mechanism] = {
+    "grr": LongitudinalRandomizedResponse(range(D), epsilon_infinity=2.0, epsilon_1=0.5),
+    "ue": LongitudinalUnaryEncoding(range(D), epsilon_infinity=2.0, epsilon_1=0.5),
+    "loloha": Loloha(range(D), epsilon_infinity=2.0, epsilon_1=0.5),
+    "rappor": Rappor("int", bits=32, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75).over(range(D)),
+}
+
+
+@pytest.mark.parametrize("mechanism", LASTING.values(), ids=LASTING)
+def test_the_second_round_is_the_records_and_the_first_the_persons(mechanism):
+    plan = PrivacyPlan({"v": mechanism})
+    both = Perturb(plan, key=SECRET, id="u", record="position")
+    whole = reports(both, batches([40]))
+    assert reports(both, batches([17] * 3)) == whole
+    assert reports(Perturb(plan, key=SECRET, id="u"), batches([40])) != whole, "else the second round is fresh"
+    [batch] = batches([40])
+    places = batch.column("position")
+    drawn = partial(mechanism.perturb, RECORDS.column("v"))
+    ours = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=places))
+    assert [row["v"] for row in whole] == ours.to_pylist()
+    other = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=pa.array(range(N))))
+    assert ours != other
+    fn = ldp_beam.PrivateHistogram("v", mechanism, key=SECRET, id="u", record="position")._partial_tallies()
+    [tally], _ = drive(fn, [batch])
+    assert tally.value[1] == mechanism.tally(ours)
+
+
+def test_a_mechanism_that_remembers_needs_a_person():
+    plan = PrivacyPlan({"v": LASTING["grr"]})
+    for make in (Perturb, partial(ldp_beam.PrivateHistogram, "v")):
+        with pytest.raises(ParameterError, match="whose value each is"):
+            make(plan if make is Perturb else plan["v"], record="position", key=SECRET)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"record": "position", "id": "u", "key": SECRET}, "has no part in it"),
+        ({"record": 5}, "must be a column's name, got int"),
+        ({"record": "position", "key": "text"}, "got key=str"),
+        ({"key": SECRET}, "or record="),
+    ],
+    ids=str,
+)
+def test_configuration_is_checked_at_once(options, error):
+    for make in (partial(Perturb, PLAN), partial(ldp_beam.PrivateHistogram, "v", OS)):
+        with pytest.raises(ParameterError, match=error):
+            make(**options)
+
+
+def test_a_seeded_plan_has_its_own():
+    with pytest.raises(PlanError, match="takes id="):
+        Perturb(PLAN.seeded(1), record="position")
+
+
+def test_records_without_a_position_are_dead_letters():
+    places = pa.array([b"a" * 16, None], pa.binary(16))
+    odd = pa.record_batch({"v": [1, 2], "w": [1, 2], "i": [1, 2], "position": places})
+    for elements in ([odd], odd.to_pylist()):
+        transform = Perturb(PLAN, record="position").with_exception_handling()
+        good, dead = perturbed(transform, elements)
+        assert sum(len(b) if isinstance(b, pa.RecordBatch) else 1 for b in good) == 1
+        assert [(letter.column, letter.reason) for letter in dead] == [("position", "null")]
+    _, dead = perturbed(Perturb(PLAN, record="position").with_exception_handling(), [RECORDS])
+    assert [(letter.column, letter.count) for letter in dead] == [("position", N)]
+
+
+def test_the_secret_that_is_made_is_not_shown():
+    transform = Perturb(PLAN, record="position")
+    text = f"{transform!r} {transform._key!r} {transform.display_data()}"
+    assert transform._key.secret.to_hex() not in text
+    assert pickler.loads(pickler.dumps(transform._key)).secret == transform._key.secret
+
+
+# ---- what it is charged for
+
+
+def test_a_ledger_charges_for_it_as_for_fresh_noise():
+    """Each record has noise of its own, and a person has many: what k of them spend is k epsilon."""
+    ledger = PrivacyLedger(PLAN, id="u", budget=2 * PLAN.epsilon)
+    assert ledger.records == 2
+    out = run(ledger | Perturb(PLAN, record="position", packed=True), batches([20, 20]))
+    assert sum(len(batch) for batch in out) == 7 * 2
+    keyed = PrivacyLedger(PLAN, id="u", budget=2 * PLAN.epsilon, keyed=True, changes=0)
+    with pytest.raises(ParameterError, match="charges for keyed noise"):
+        run(keyed | Perturb(PLAN, record="position"), batches([40]))
+
+
+def test_with_a_person_a_ledger_charges_for_keyed_noise():
+    plan = PrivacyPlan({"v": LASTING["grr"]})
+    ledger = PrivacyLedger(plan, id="u", budget=2.0, drop_id=False)
+    both = Perturb(plan, record="position", key=SECRET, id="u")
+    assert sum(len(batch) for batch in run(ledger | both, batches([20, 20]))) == 7 * ledger.records
+
+
+def test_two_records_of_one_position_show_whether_their_values_are_equal():
+    """Why a step of one's own must not make two records of one: docs/guarantees.md says so."""
+    [batch] = batches([1])
+    twice = pa.Table.from_batches([batch, batch]).combine_chunks().to_batches()
+    words = [row["v"][0] for row in reports(Perturb(PrivacyPlan({"v": OS}), record="position", packed=True), twice)]
+    assert words[: len(words) // 2] == words[len(words) // 2 :]
+
+
+# ---- what waits for a checkpoint
+
+
+FLINK = ("--runner=FlinkRunner",)
+BEHIND = ("--runner=PortableRunner", "--job_endpoint=localhost:1", "--streaming")
+
+
+def pipeline(transform, flags):
+    p = beam.Pipeline(options=PipelineOptions(list(flags)))
+    _ = p | beam.Create([RECORDS], reshuffle=False) | "T" >> transform
+    return p
+
+
+def waiting(transform, flags=FLINK):
+    """Names of the steps that require stable input."""
+    found, ahead = [], list(pipeline(transform, flags).transforms_stack)
+    while ahead:
+        step = ahead.pop()
+        ahead += step.parts
+        if isinstance(step.transform, OnceStable):
+            found.append(step.full_label)
+    return found
+
+
+def test_on_flink_fresh_reports_and_estimates_wait_for_a_checkpoint():
+    histogram = partial(ldp_beam.PrivateHistogram, "v", OS)
+    for flags in (FLINK, BEHIND):
+        assert waiting(Perturb(PLAN), flags) == ["T/Stabilize/Checkpointed"]
+        assert waiting(histogram(), flags) == ["T/Estimate"]
+    for flags in ((), BEHIND[:2], ("--runner=PrismRunner", "--streaming")):
+        assert waiting(Perturb(PLAN), flags) == waiting(histogram(), flags) == []
+    for options in ({"record": "i"}, {"key": SECRET, "id": "i"}, {"stabilize": False}):
+        assert waiting(Perturb(PLAN, **options)) == waiting(histogram(**options)) == []
+    assert waiting(ldp_beam.Histogram("v", OS)) == [], "these are reports"
+
+
+@pytest.mark.parametrize(("options", "waits"), [({}, True), ({"record": "i"}, False)], ids=["fresh", "record"])
+def test_a_second_round_that_is_fresh_waits_too(options, waits):
+    mechanism = LASTING["grr"]
+    options = {"key": SECRET, "id": "u", **options}
+    assert bool(waiting(Perturb(PrivacyPlan({"v": mechanism}), **options))) == waits
+    assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, **options))) == waits
+
+
+def test_the_runner_is_told():
+    proto = pipeline(Perturb(PLAN), FLINK).to_runner_api()
+    payloads = {
+        t.unique_name: beam_runner_api_pb2.ParDoPayload.FromString(t.spec.payload).requires_stable_input
+        for t in proto.components.transforms.values()
+        if t.spec.urn == "beam:transform:pardo:v1"
+    }
+    assert [name for name, stable in payloads.items() if stable] == ["T/Stabilize/Checkpointed"]
+    assert "beam:requirement:pardo:stable_input:v1" in proto.requirements
+
+
+def test_yaml():
+    plan = {"columns": {"v": OS.to_dict()}}
+    mechanism = OS.to_dict()
+    made = [
+        LdpPerturb(plan=plan, record="position"),
+        LdpPrivateHistogram(column="v", mechanism=mechanism, record="position"),
+    ]
+    for transform in made:
+        key = transform._transform._key
+        assert (key.record, key.id, key.keyed) == ("position", None, False)
