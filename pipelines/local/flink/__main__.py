@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start a cluster, and print how to run a pipeline on it")
     up.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default 2)")
     up.add_argument("--checkpoints", metavar="DIR", help="for checkpoints; kept (default: within --dir, not kept)")
+    up.add_argument("--high-availability", action="store_true", help="jobs outlive a JobManager that is restarted")
     submit = commands.add_parser(
         "submit",
         help="run a pipeline there",
@@ -53,7 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             workers.serve(args.port, args.logs, args.cluster)
         elif args.command == "up":
-            cluster = FlinkCluster(args.dir, task_managers=args.task_managers, checkpoints=args.checkpoints)
+            cluster = FlinkCluster(
+                args.dir,
+                task_managers=args.task_managers,
+                checkpoints=args.checkpoints,
+                high_availability=args.high_availability,
+            )
             cluster.start()
             return _report(cluster)
         elif args.command == "submit":

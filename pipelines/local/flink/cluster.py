@@ -57,6 +57,19 @@ restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
 restart-strategy.fixed-delay.delay: 1 s
 """
+# with these a JobManager that is started again takes up the jobs of the one before
+_HIGH_AVAILABILITY = """\
+high-availability.type: zookeeper
+high-availability.zookeeper.quorum: {host}:{zookeeper}
+high-availability.cluster-id: /{token}
+high-availability.storageDir: {folder}/high-availability
+high-availability.jobmanager.port: {rpc}
+"""
+_ZOOKEEPER_CONFIG = """\
+clientPort={zookeeper}
+clientPortAddress={host}
+dataDir={folder}/tmp/zookeeper
+"""
 _TASK_MANAGER_MEMORY = ["-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:MaxMetaspaceSize=256m"]
 _LOGGING = """\
 rootLogger.level = INFO
@@ -76,6 +89,7 @@ _JAVA_OPTIONS = [
     "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
 ]
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+_ZOOKEEPER = "org.apache.flink.runtime.zookeeper.FlinkZooKeeperQuorumPeer"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
@@ -91,6 +105,8 @@ class FlinkCluster:
         task_managers: how many, of one slot each.
         checkpoints: folder for checkpoints; by default one within `directory`, which `stop` removes.
         settings: more of Flink's configuration, or in place of what stands here.
+        high_availability: whether a JobManager that ended and was restarted (`restart`) takes up its jobs, from their
+            last checkpoints. Takes one process more, ``zookeeper``. Without it the jobs of a JobManager end with it.
         timeout: seconds to wait for the processes.
 
     Attributes:
@@ -112,6 +128,7 @@ class FlinkCluster:
         task_managers: int = 2,
         checkpoints: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str] | None = None,
+        high_availability: bool = False,
         timeout: float = 60.0,
     ) -> None:
         if task_managers < 1:
@@ -122,6 +139,7 @@ class FlinkCluster:
         self.task_managers = task_managers
         self.checkpoints = Path(checkpoints or self.directory / "checkpoints").absolute()
         self.settings = dict(settings or {})
+        self.high_availability = high_availability
         self.timeout = timeout
         self._load()
 
@@ -175,29 +193,38 @@ class FlinkCluster:
             _writable(folder)
         for old in self.directory.glob("*.log"):
             old.unlink()
-        rest, rpc, pool, jobs, artifacts, expansion = free_ports(6)
-        text = _CONFIG.format(
-            host=HOST,
-            rest=rest,
-            rpc=rpc,
-            slots=self.task_managers,
-            folder=self.directory,
-            checkpoints=self.checkpoints.as_uri(),
-        )
-        ours = dict(line.split(": ", 1) for line in text.splitlines())
-        (conf / "config.yaml").write_text("".join(f"{k}: {v}\n" for k, v in (ours | self.settings).items()))
+        rest, rpc, zookeeper, pool, jobs, artifacts, expansion = free_ports(7)
+        self._token = uuid.uuid4().hex
+        values = {
+            "host": HOST,
+            "rest": rest,
+            "rpc": rpc,
+            "zookeeper": zookeeper,
+            "slots": self.task_managers,
+            "folder": self.directory,
+            "checkpoints": self.checkpoints.as_uri(),
+            "token": self._token,
+        }
+        text = (_CONFIG + (_HIGH_AVAILABILITY if self.high_availability else "")).format(**values)
+        ours = dict(line.split(": ", 1) for line in text.splitlines()) | self.settings
+        (conf / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in ours.items()))
+        (conf / "zoo.cfg").write_text(_ZOOKEEPER_CONFIG.format(**values))
         (conf / "log4j2.properties").write_text(_LOGGING)
         self.rest = f"{HOST}:{rest}"
         self.pool = f"{HOST}:{pool}"
         self.job_server = f"{HOST}:{jobs}"
         self.processes = {}
-        self._token = uuid.uuid4().hex
         mine = f"-Dldp.cluster={self._token}"
         logging = f"-Dlog4j.configurationFile={(conf / 'log4j2.properties').as_uri()}"
         classpath = os.pathsep.join([str(jars / "*"), str(job_server)])
         jvm = [java, mine, logging, *_JAVA_OPTIONS, "-cp", classpath]
         place = ["--configDir", str(conf)]
-        self._commands = {"jobmanager": [*jvm, "-Xmx512m", _JOB_MANAGER, *place]}
+        self._commands = {}
+        if self.high_availability:
+            no_pages = "-Dzookeeper.admin.enableServer=false"
+            self._commands["zookeeper"] = [*jvm, "-Xmx64m", no_pages, _ZOOKEEPER]
+            self._commands["zookeeper"] += ["--zkConfigFile", str(conf / "zoo.cfg"), "--peerId", "1"]
+        self._commands["jobmanager"] = [*jvm, "-Xmx512m", _JOB_MANAGER, *place]
         for number in range(1, self.task_managers + 1):
             name = f"taskmanager-{number}"
             myself = ["-D", f"taskmanager.resource-id={name}"]
@@ -275,10 +302,20 @@ class FlinkCluster:
         Raises:
             LdpError: it does not answer, or says no.
         """
+        connection = http.client.HTTPConnection(self.rest or HOST, timeout=10.0)
         try:
-            return _get_json(self.rest, path, method)
+            connection.request(method, path)
+            response = connection.getresponse()
+            status, text = response.status, response.read()
+            answer: dict[str, Any] = json.loads(text or "{}")
         except (OSError, http.client.HTTPException, ValueError):
-            raise LdpError(f"no Flink answers at {self.rest or 'any address'}") from None
+            raise LdpError(f"no Flink answers at {self.rest or 'any address'}; `status` says what runs") from None
+        finally:
+            connection.close()
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            said = str(answer.get("errors", [""])[0]).splitlines()[:1]
+            raise LdpError(f"Flink answers {status} to {method} {path}: {''.join(said)}")
+        return answer
 
     def pipeline_flags(
         self,
@@ -345,7 +382,7 @@ class FlinkCluster:
             while (self._alive() or self.workers()) and time.monotonic() < deadline:
                 time.sleep(0.05)
         (self.directory / _STATE).unlink(missing_ok=True)
-        for folder in ("tmp", "checkpoints"):  # records that Flink spilled or kept may be in there
+        for folder in ("tmp", "checkpoints", "high-availability"):  # records that Flink spilled or kept may be in there
             shutil.rmtree(self.directory / folder, ignore_errors=True)
         self._load()
 
@@ -380,19 +417,6 @@ def listens(address: str) -> bool:
     with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
         return True
     return False
-
-
-def _get_json(address: str, path: str, method: str) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(address, timeout=5.0)
-    try:
-        connection.request(method, path)
-        response = connection.getresponse()
-        answer: dict[str, Any] = json.loads(response.read())
-        if response.status >= http.HTTPStatus.BAD_REQUEST:  # as long as the JobManager is coming up
-            raise http.client.HTTPException(str(response.status))
-        return answer
-    finally:
-        connection.close()
 
 
 def _is_ours(pid: int, token: str) -> bool:

@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 from ldp_core import InputError
 
 JOB_SERVER_JAR = "LDP_FLINK_JOB_SERVER_JAR"
-_POM = Path(__file__).with_name("pom.xml")
+_HERE = Path(__file__).parent
+_POM = _HERE / "pom.xml"
 _SPACE = {"m": "http://maven.apache.org/POM/4.0.0"}
 _FLINK_WITHIN = ".flink-runtime.version.properties"
 
@@ -76,8 +77,10 @@ def job_server_jar() -> Path:
 
 
 def _built(name: str, goals: list[str]) -> Path:
-    """What Maven makes of the pom, kept under a name that changes with the pom."""
-    version = f"{VERSIONS['flink.version']}-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]}"
+    """What Maven makes of the pom and the Java beside it, kept under a name that changes with them."""
+    sources = [_POM, *sorted((_HERE / "java").rglob("*.java"))]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    version = f"{VERSIONS['flink.version']}-{digest[:8]}"
     kept = cache_directory() / version / Path(name).name
     if kept.exists():
         return kept
@@ -91,6 +94,7 @@ def _built(name: str, goals: list[str]) -> Path:
         raise InputError(f"cannot write to {kept.parent}: {error.strerror}; XDG_CACHE_HOME names another") from None
     with scratch as folder:
         shutil.copy(_POM, folder)
+        shutil.copytree(_HERE / "java", Path(folder) / "java")
         command = [maven, "-q", "-B", *goals]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
