@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import threading
 import time
@@ -42,7 +43,7 @@ SECRET = Secret(bytes(range(32)))
 OS = UnaryEncoding(["ios", "android", "web", "other"], epsilon=1.0)
 PLAN = PrivacyPlan({"os": OS}, keep=["id", "person", "t"])
 WINDOW, PERIOD = 5, 20  # seconds
-RATE, PARTITIONS = 30_000.0, 4
+RATE, PARTITIONS = float(os.environ.get("LDP_FAULTS_RATE", "30000")), 4  # records a second
 CHECKPOINT = 3.0  # seconds between two
 PERSONS = 30_000
 CONTRIBUTIONS, PAYS = 3, 3  # records of a person that pass: in a window, and in a period
@@ -155,7 +156,7 @@ class Made(Live):
             return b"not an Arrow stream"
         if kind == 1:
             self.poisoned["read", TOO_LARGE] += 1
-            return bytes(2 * MESSAGE_BYTES)
+            return encode(pa.record_batch({"id": np.zeros(MESSAGE_BYTES // 4, np.int64)}))
         if kind == 2:
             self.poisoned["once", NO_COLUMN] += 10
             return encode(pa.record_batch({"another": np.arange(10)}))

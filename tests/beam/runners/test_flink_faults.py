@@ -26,6 +26,8 @@ def stream(tmp_path_factory):
     need_flink()
     folder = tmp_path_factory.mktemp("stream")
     with ExitStack() as stack:
+        patched = stack.enter_context(pytest.MonkeyPatch.context())
+        patched.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # half the CPU time of a start
         proxy = Proxy()
         stack.callback(proxy.cut)
         try:

@@ -10,8 +10,12 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from ldp_beam.elements.faults import NOT_A_BATCH, TOO_LARGE
+from ldp_beam.io.messages import Decoder
+from ldp_core.limits import Limits
+
 from .flink_faults import Append
-from .flink_stream import PAYS, PERIOD, RECORDS, WINDOW, Made, Stream, _bytes, bounded, cells
+from .flink_stream import MESSAGE_BYTES, PAYS, PERIOD, RECORDS, WINDOW, Made, Stream, _bytes, bounded, cells
 
 START = 1_780_000_000  # a multiple of WINDOW and PERIOD
 
@@ -39,6 +43,15 @@ def compared(stream, rows, passed):
         Append(stream.folder / "rows").process(_bytes(row))
     Append(stream.folder / "passed").process(passed)
     return stream.compared(START + PERIOD)
+
+
+def test_the_poison_is_of_these_kinds():
+    made = object.__new__(Made)
+    made.poisoned, made.records = Counter(), 0
+    decoder = Decoder("arrow", limits=Limits(bytes=MESSAGE_BYTES))
+    found = decoder.decode([made._poison(kind, np.zeros(1, np.int64)) for kind in range(4)])
+    assert [dict(part.unusable) for part in found] == [{NOT_A_BATCH: 1, TOO_LARGE: 1}]
+    assert set(made.poisoned.values()) == {1, 10}
 
 
 def test_a_stream_that_came_whole_passes(served):
