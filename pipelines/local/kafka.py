@@ -44,8 +44,10 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
+listeners=PLAINTEXT://{host}:{port},PROXIED://{host}:{proxied},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port},PROXIED://{proxy}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 log.dirs={logs}
 auto.create.topics.enable=false
@@ -101,8 +103,12 @@ def kafka_jars() -> Path:
 class KafkaBroker:
     """A broker on free ports for a ``with`` block; its records are gone at the end.
 
+    Args:
+        proxy: ``host:port`` of what forwards to `proxied`: clients that come through it go on through it.
+
     Attributes:
         servers: ``host:port``, for ``bootstrap.servers``.
+        proxied: ``host:port`` for a proxy to forward to.
         process: of the broker.
 
     Raises:
@@ -112,7 +118,11 @@ class KafkaBroker:
     """
 
     servers: str
+    proxied: str
     process: subprocess.Popen[bytes]
+
+    def __init__(self, proxy: str = "") -> None:
+        self._proxy = proxy
 
     def __enter__(self) -> KafkaBroker:
         need("confluent_kafka", "kafka")
@@ -122,10 +132,18 @@ class KafkaBroker:
         classpath = str(kafka_jars() / "*")
         with ExitStack() as stack:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
-            port, controller = free_ports(2)
-            self.servers = f"{HOST}:{port}"
+            port, proxied, controller = free_ports(3)
+            self.servers, self.proxied = f"{HOST}:{port}", f"{HOST}:{proxied}"
             config = home / "server.properties"
-            config.write_text(_PROPERTIES.format(host=HOST, port=port, controller=controller, logs=home / "logs"))
+            settings = _PROPERTIES.format(
+                host=HOST,
+                port=port,
+                proxied=proxied,
+                proxy=self._proxy or self.proxied,
+                controller=controller,
+                logs=home / "logs",
+            )
+            config.write_text(settings)
             jvm = [java, "-Xmx384m", "-XX:+UseSerialGC", "-cp", classpath]
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             log = stack.enter_context((home / "broker.log").open("wb"))

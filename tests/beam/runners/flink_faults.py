@@ -33,9 +33,14 @@ class Live(threading.Thread):
     """Produces records at a rate, until the end of a ``with`` block, in Arrow messages of `MESSAGE` of them.
 
     A record has ``id`` (0, 1, ...), ``value`` (its id modulo ``values``) and ``t``, the time at which it was made.
+
+    Attributes:
+        records: so many have been sent.
     """
 
-    def __init__(self, servers: str, topic: str, *, rate: float, partitions: int, values: int) -> None:
+    size = MESSAGE
+
+    def __init__(self, servers: str, topic: str, *, rate: float, partitions: int, values: int = 1) -> None:
         super().__init__(daemon=True)
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         self._topic, self._rate = topic, rate
@@ -43,16 +48,21 @@ class Live(threading.Thread):
         self._over = threading.Event()
         self.records = 0
 
+    def messages(self, now: float) -> list[bytes]:
+        """The next `size` records."""
+        ids = np.arange(self.records, self.records + self.size)
+        return [encode(pa.record_batch({"id": ids, "value": ids % self._values, "t": np.full(self.size, now)}))]
+
     def run(self) -> None:
-        start = time.time()
+        start, sent = time.time(), 0
         while not self._over.wait(0.01):
             now = time.time()
             while self.records < (now - start) * self._rate:
-                ids = np.arange(self.records, self.records + MESSAGE)
-                batch = pa.record_batch({"id": ids, "value": ids % self._values, "t": np.full(MESSAGE, now)})
-                partition = self.records // MESSAGE % self._partitions
-                self._producer.produce(self._topic, encode(batch), partition=partition)
-                self.records += MESSAGE
+                for message in self.messages(now):
+                    partition = sent % self._partitions
+                    self._producer.produce(self._topic, message, partition=partition, timestamp=int(now * 1000))
+                    sent += 1
+                self.records += self.size
             self._producer.poll(0)
         assert self._producer.flush(30) == 0
 
@@ -211,6 +221,21 @@ class Job:
         until(lambda: not self.running, PATIENCE, "the fault is noticed")
         until(lambda: self.running, PATIENCE, "all tasks run again")
         return time.monotonic() - start
+
+    def stop(self) -> str:
+        """Take a savepoint and end; where it is."""
+        request = self._cluster.get(f"/jobs/{self.id}/stop", "POST")["request-id"]
+        status = f"/jobs/{self.id}/savepoints/{request}"
+        until(lambda: self._cluster.get(status)["status"]["id"] == "COMPLETED", PATIENCE, "a savepoint")
+        done = self._cluster.get(status)["operation"]
+        assert "location" in done, done
+        until(lambda: self.state == "FINISHED", PATIENCE, "the job ends")
+        return str(done["location"])
+
+    @property
+    def state(self) -> str:
+        """Flink's word for it."""
+        return str({job["jid"]: job["state"] for job in self._jobs()}[self.id])
 
     def __enter__(self) -> Job:
         until(lambda: self.running, PATIENCE, "all tasks run")

@@ -1,0 +1,397 @@
+"""A stream that is served while things break: all that is made is known, and what comes out is held to it.
+
+One job has all that keeps state: panes of windows, `Deduplicate`, `BoundContributions`, `PrivacyLedger`, and the dead
+letters of messages that cannot be used. Where rows are compared noise is keyed: then Polars gives the same cells, bit
+for bit. Who arrives first differs from run to run. So a person's records all have one value and one report: it does
+not matter which of them pass, but how many.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterProcessingTime, AfterWatermark, Repeatedly
+from apache_beam.transforms.window import FixedWindows
+
+import ldp_beam
+import ldp_polars
+from ldp_beam.elements.faults import NO_COLUMN, NOT_A_BATCH, TOO_LARGE, UNDECLARED
+from ldp_beam.io import ReadKafka, encode
+from ldp_core import LdpError, PrivacyPlan, Secret, UnaryEncoding
+from ldp_core.limits import Limits
+from pipelines.local.flink import FlinkCluster
+from pipelines.local.kafka import KafkaBroker
+
+from .flink_faults import PATIENCE, Append, Job, Live, until
+
+SECRET = Secret(bytes(range(32)))
+OS = UnaryEncoding(["ios", "android", "web", "other"], epsilon=1.0)
+PLAN = PrivacyPlan({"os": OS}, keep=["id", "person", "t"])
+WINDOW, PERIOD = 5, 20  # seconds
+RATE, PARTITIONS = float(os.environ.get("LDP_FAULTS_RATE", "30000")), 4  # records a second
+CHECKPOINT = 3.0  # seconds between two
+PERSONS = 30_000
+CONTRIBUTIONS, PAYS = 3, 3  # records of a person that pass: in a window, and in a period
+DELAY = 4  # seconds that a message may be late
+MESSAGE_BYTES = 100_000
+RECORDS, AGAIN, POISON = 500, 10, 25  # records in a message; of so many messages one is sent twice, and one poisoned
+
+Cell = tuple[str, int, str]  # branch, start of the window in epoch seconds, value
+
+
+def build(pipeline: beam.Pipeline, servers: str, topic: str, folder: Path) -> None:
+    """The job. It writes the files `rows`, `passed` and `dead` in the folder."""
+    dead = []
+
+    def step(name: str, transform: Any, branch: str, events: Any) -> Any:
+        out, letters = events | name >> transform.with_exception_handling()
+        dead.append(letters | f"Dead of {name}" >> beam.Map(_letter, branch))
+        return out
+
+    read = ReadKafka(servers, topic, group=topic, max_delay=DELAY, limits=Limits(bytes=MESSAGE_BYTES))
+    # few shards: each limit cuts batches into so many pieces, which the next one cuts again
+    keep: dict[str, Any] = {"event_time": "t", "drop_id": False, "shards": 2}
+    once = ldp_beam.Deduplicate("id", within=WINDOW, **keep)
+    bounded = ldp_beam.BoundContributions("person", CONTRIBUTIONS, window=WINDOW, **keep)
+    paid = ldp_beam.PrivacyLedger(PLAN, id="person", budget=PAYS * PLAN.exact_epsilon, per=PERIOD, **keep)
+    window: dict[str, Any] = {"window": WINDOW, "event_time": "t", "key": SECRET}
+    early = AfterWatermark(early=Repeatedly(AfterProcessingTime(1)), late=AfterCount(1))
+    panes: dict[str, Any] = {"trigger": early, "accumulation_mode": AccumulationMode.ACCUMULATING}
+    counts = {
+        "once": ldp_beam.PrivateHistogram("os", OS, id="id", **window, **panes),
+        "bounded": ldp_beam.PrivateHistogram("os", OS, id="person", **window),
+    }
+    events, rows = {}, []
+    events["once"] = step("Once", once, "once", step("Read", read, "read", pipeline))
+    events["bounded"] = step("Bounded", bounded, "bounded", events["once"])
+    for branch, count in counts.items():
+        rows.append(step(f"Count {branch}", count, branch, events[branch]) | f"Rows {branch}" >> beam.Map(_row, branch))
+    _ = rows | beam.Flatten() | "Write rows" >> beam.ParDo(Append(folder / "rows"))
+    reports = step("Paid", paid, "paid", events["bounded"])
+    reports = step("Perturb", ldp_beam.Perturb(PLAN, packed=True), "paid", reports)
+    _ = reports | beam.Map(_passed) | "Write passed" >> beam.ParDo(Append(folder / "passed"))
+    # their time is the end of the hour, see `CoarseTimes`: without early panes the sums would come then
+    now = AfterWatermark(early=Repeatedly(AfterProcessingTime(1)))
+    hours = beam.WindowInto(FixedWindows(3600), trigger=now, accumulation_mode=AccumulationMode.ACCUMULATING)
+    letters = dead | "All dead" >> beam.Flatten() | hours
+    sums = letters | beam.CombinePerKey(sum) | beam.ParDo(_Windowed())
+    _ = sums | "Write dead" >> beam.ParDo(Append(folder / "dead"))
+
+
+def _bytes(line: Any) -> np.ndarray:
+    return np.frombuffer(json.dumps(line).encode(), np.uint8)
+
+
+def _row(row: Any, branch: str) -> np.ndarray:
+    start = row.window_start.micros // 10**6
+    return _bytes([branch, start, row.value, row.pane_timing, row.n, row.count, time.time()])
+
+
+def _letter(letter: Any, branch: str) -> tuple[tuple[str, str], int]:
+    return (branch, letter.reason), letter.count
+
+
+class _Windowed(beam.DoFn):
+    def process(self, sums: Any, window: Any = beam.DoFn.WindowParam) -> Any:
+        (branch, reason), count = sums
+        yield _bytes([branch, reason, int(window.start.micros), count])
+
+
+def _passed(batch: pa.RecordBatch) -> np.ndarray:
+    seconds = batch.column("t").cast(pa.int64()).to_numpy() // 10**6
+    word = np.asarray(batch.column("os").flatten()).view(np.int64)
+    return np.stack([np.asarray(batch.column("person")), np.asarray(batch.column("id")), seconds, word], axis=1)
+
+
+def lines(path: Path) -> list[bytes]:
+    """What `Append` wrote and is whole."""
+    written = path.read_bytes().split(b"\n") if path.exists() else []
+    return [base64.b64decode(line) for line in written if line and len(line) % 4 == 0]
+
+
+class Made(Live):
+    """Sends messages of records, some twice, and some that cannot be used; keeps the truth about them."""
+
+    size = RECORDS
+
+    def __init__(self, servers: str, topic: str, rate: float) -> None:
+        super().__init__(servers, topic, rate=rate, partitions=PARTITIONS)
+        self._rng = np.random.default_rng(1)
+        self.batches: list[pa.RecordBatch] = []
+        self.poisoned: Counter[tuple[str, str]] = Counter()
+
+    def messages(self, now: float) -> list[bytes]:
+        """The next records, up to a second old; and what else there is."""
+        n = self.records // RECORDS
+        person = self._rng.integers(0, PERSONS, RECORDS)
+        micros = int(now * 1e6) - self._rng.integers(0, 10**6, RECORDS)
+        values = np.array(OS.domain.texts)[person % 3]
+        batch = _records(np.arange(self.records, self.records + RECORDS), person, values, micros)
+        out = [encode(batch)]
+        if n % AGAIN == 0:
+            out *= 2
+        self.batches += [batch] * len(out)
+        if n % POISON == 0:
+            out.append(self._poison(n // POISON % 4, micros[:1]))
+        return out
+
+    def _poison(self, kind: int, micros: Any) -> bytes:
+        if kind == 0:
+            self.poisoned["read", NOT_A_BATCH] += 1
+            return b"not an Arrow stream"
+        if kind == 1:
+            self.poisoned["read", TOO_LARGE] += 1
+            return encode(pa.record_batch({"id": np.zeros(MESSAGE_BYTES // 4, np.int64)}))
+        if kind == 2:
+            self.poisoned["once", NO_COLUMN] += 10
+            return encode(pa.record_batch({"another": np.arange(10)}))
+        self.poisoned["once", UNDECLARED] += 1
+        return encode(_records(np.array([-1 - self.records]), np.array([-1]), ["plan9"], micros))
+
+    def frame(self) -> pl.DataFrame:
+        """All usable records so far, also those sent twice; ``w`` and ``period`` are starts in epoch seconds."""
+        seconds = pl.col("t").dt.epoch("s")
+        frame = pl.from_arrow(pa.Table.from_batches(list(self.batches)))
+        return frame.with_columns((seconds // WINDOW * WINDOW).alias("w"), (seconds // PERIOD * PERIOD).alias("period"))
+
+
+def _records(ids: Any, person: Any, values: Any, micros: Any) -> pa.RecordBatch:
+    times = pa.array(micros, pa.timestamp("us", "UTC"))
+    return pa.record_batch({"id": ids, "person": person, "os": values, "t": times})
+
+
+def cells(frame: pl.DataFrame) -> dict[Cell, tuple[int, float]]:
+    """Cell -> n and count: what the job has to find, made by Polars."""
+    plan = PrivacyPlan(PLAN.columns, keep=["w"])
+    out: dict[Cell, tuple[int, float]] = {}
+    for branch, records, id_column in (("once", once(frame), "id"), ("bounded", bounded(frame), "person")):
+        reports = records.ldp.perturb(plan, key=SECRET, id=id_column)
+        found = reports.group_by("w").agg(pl.len(), ldp_polars.histogram("os", OS)).explode("os").unnest("os")
+        places = found.with_columns(value=pl.Series(OS.domain.texts * found["w"].n_unique(), dtype=pl.String))
+        for w, value, n, count in places.select("w", "value", "len", "count").rows():
+            out[branch, w, value] = (n, count)
+    return out
+
+
+def once(frame: pl.DataFrame) -> pl.DataFrame:
+    """Each record once."""
+    return frame.unique("id")
+
+
+def bounded(frame: pl.DataFrame) -> pl.DataFrame:
+    """As many records as may contribute to a window; of a person they are all alike but for id and time."""
+    return once(frame).filter(pl.int_range(pl.len()).over("w", "person") < CONTRIBUTIONS)
+
+
+def spent(frame: pl.DataFrame) -> pl.DataFrame:
+    """Period, person and number of records that the person can pay for."""
+    return bounded(frame).group_by("period", "person").agg(n=pl.len().clip(upper_bound=PAYS))
+
+
+class Panes:
+    """The rows that came: the last of each cell, and whether any was told in two ways."""
+
+    def __init__(self, folder: Path) -> None:
+        self.last: dict[Cell, tuple[int, float]] = {}
+        self.times: list[float] = []
+        self.early: Counter[Cell] = Counter()
+        told: dict[Cell, list[tuple[int, float]]] = defaultdict(list)
+        most: dict[Cell, int] = {}
+        for line in lines(folder / "rows"):
+            branch, start, value, timing, n, count, when = json.loads(line)
+            cell = (branch, start, value)
+            self.times.append(when)
+            if timing == "EARLY":
+                self.early[cell] += 1
+                most[cell] = max(n, most.get(cell, 0))
+            else:
+                told[cell].append((n, count))
+        self.last = {cell: panes[-1] for cell, panes in told.items()}
+        self.on_time = sum(map(len, told.values()))
+        self.again = sum(len(panes) > 1 for panes in told.values())
+        self.different = sum(len(set(panes)) > 1 for panes in told.values())
+        self.too_early = sum(most[cell] > self.last[cell][0] for cell in most if cell in self.last)
+
+    def next_output(self, after: float) -> float | None:
+        """Seconds from then to the next row."""
+        return min((when - after for when in self.times if when > after), default=None)
+
+
+def passed(folder: Path) -> pl.DataFrame:
+    """What came through the ledger to a sink outside: person, id, period, report."""
+    found = np.frombuffer(b"".join(lines(folder / "passed")), np.int64).reshape(-1, 4)
+    frame = pl.DataFrame(found, ["person", "id", "seconds", "report"])
+    return frame.with_columns((pl.col("seconds") // PERIOD * PERIOD).alias("period"))
+
+
+def dead(folder: Path) -> Counter[tuple[str, str]]:
+    """Dead letters so far, by branch and reason: the last sum of each window."""
+    sums = {tuple(key): count for *key, count in map(json.loads, lines(folder / "dead"))}
+    out: Counter[tuple[str, str]] = Counter()
+    for (branch, reason, _), count in sums.items():
+        out[branch, reason] += count
+    return out
+
+
+class Stream:
+    """The job, on a cluster that can be broken, with what it is sent and what came out of it."""
+
+    def __init__(
+        self, cluster: FlinkCluster, spare: FlinkCluster, broker: KafkaBroker, proxy: Proxy, folder: Path
+    ) -> None:
+        self.cluster, self.spare, self.proxy, self.folder = cluster, spare, proxy, folder
+        self._checked = 0.0  # windows from here on have not been compared
+        self._topic = broker.create_topic("events", PARTITIONS)
+        self.job = self.submit()
+        self.made = Made(broker.servers, self._topic, RATE)
+
+    def submit(self, *flags: str) -> Job:
+        """Start the job, or go on with it from a savepoint."""
+        place = partial(build, servers=self.proxy.address, topic=self._topic, folder=self.folder)
+        every = self.cluster.pipeline_flags(streaming=True, checkpoint_every=CHECKPOINT)
+        return Job(self.cluster, place, [*every, *flags]).__enter__()
+
+    def survives(self, fault: Callable[[], None], *, restarts: bool = True) -> dict[str, float]:
+        """Let it happen while the stream flows, wait, compare all that has come since the last time; the figures."""
+        before = time.time()
+        self._flows(before)
+        done = self.job.checkpoints
+        until(lambda: self.job.checkpoints > done, PATIENCE, "a checkpoint")
+        told = Panes(self.folder).on_time
+        until(lambda: Panes(self.folder).on_time > told, PATIENCE, "a pane, which will be told again")
+        self._restarted = 0
+        start = time.time()
+        fault()
+        if restarts:
+            until(lambda: not self._runs(), PATIENCE, "the fault is noticed")
+            noticed = time.time()
+            until(lambda: self._supervise() or self._runs(), PATIENCE, "all tasks run again")
+        back = time.time()
+        output = until(lambda: Panes(self.folder).next_output(back), PATIENCE, "an output")
+        figures = {
+            "s until it is noticed": noticed - start if restarts else 0.0,
+            "s until all tasks run": back - start,
+            "s until the next output": back + output - start,
+            "processes started again": self._restarted,
+        }
+        return figures | self.compared(back)
+
+    def _supervise(self) -> None:
+        """Start again what has ended, as whatever runs a cluster does."""
+        for name, alive in self.cluster.running().items():
+            if not alive:
+                self.cluster.restart(name)
+                self._restarted += 1
+
+    def _runs(self) -> bool:
+        try:
+            return self.job.running
+        except (LdpError, ValueError):  # no JobManager, or it does not know the job yet
+            return False
+
+    def _flows(self, since: float) -> None:
+        until(lambda: Panes(self.folder).next_output(since), PATIENCE, "the stream flows")
+
+    def compared(self, to: float) -> dict[str, float]:
+        """Compare the windows up to the one of this time, and the periods before it."""
+        last = int(to // WINDOW * WINDOW)
+        until(lambda: time.time() > last + WINDOW + 1, PATIENCE, "the records of the last window have been sent")
+        frame = self.made.frame().filter((pl.col("w") >= self._checked) & (pl.col("w") <= last))
+        expected = cells(frame)
+        until(lambda: expected.keys() <= Panes(self.folder).last.keys(), PATIENCE, "the panes of all windows")
+        panes = Panes(self.folder)
+        wrong = {cell: (panes.last[cell], true) for cell, true in expected.items() if panes.last[cell] != true}
+        assert not wrong, f"{len(wrong)} of {len(expected)} cells differ: {list(wrong.items())[:5]}"
+        assert (panes.different, panes.too_early) == (0, 0), "a pane was told again with other rows"
+        self._checked = last + WINDOW
+        return {
+            "records": once(frame).height,
+            "windows": frame["w"].n_unique(),
+            "cells": len(expected),
+            "rows told again": panes.again,
+            "reports told again": self._paid(last),
+        }
+
+    def _paid(self, to: int) -> int:
+        """Hold what the ledger let through to what persons can pay for; the number of reports that came twice."""
+        true = spent(self.made.frame().filter(pl.col("period") + PERIOD <= to))
+
+        def found() -> pl.DataFrame:
+            records = passed(self.folder).unique(["period", "person", "id"])
+            return records.group_by("period", "person").agg(found=pl.len())
+
+        def short() -> bool:
+            both = true.join(found(), ["period", "person"], "left")
+            return not both.filter(pl.col("found").fill_null(0) < pl.col("n")).is_empty()
+
+        until(lambda: not short(), PATIENCE, "the reports of all persons")
+        most = found()["found"].max()
+        assert most == PAYS, f"{most} records of a person have passed, and the budget pays for {PAYS}"
+        assert true.join(found(), ["period", "person"]).filter(pl.col("found") != pl.col("n")).is_empty()
+        reports = passed(self.folder).group_by("id").agg(pl.len(), pl.col("report").n_unique())
+        assert reports["report"].max() == 1, "two reports of a record"
+        return reports.filter(pl.col("len") > 1).height
+
+    def resume(self, place: str) -> None:
+        """Submit the job anew, to go on from a savepoint or checkpoint."""
+        self.job = self.submit(f"--savepoint_path={place}")
+
+
+class Proxy:
+    """Forwards connections of a port of the loopback address, until they are cut."""
+
+    def __init__(self) -> None:
+        self.target = ""
+        self._open: list[socket.socket] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = "{}:{}".format(*self._server.getsockname())
+        self._serve()
+
+    def _serve(self) -> None:
+        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+
+    def _accept(self, server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                inner, _ = server.accept()
+                host, _, port = self.target.partition(":")
+                outer = socket.create_connection((host, int(port)))
+                self._open += [inner, outer]
+                for pair in ((inner, outer), (outer, inner)):
+                    threading.Thread(target=_forward, args=pair, daemon=True).start()
+
+    def cut(self) -> None:
+        """Close all connections, and take no new ones."""
+        for each in (self._server, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def mend(self) -> None:
+        """Take connections again, at the same address."""
+        host, _, port = self.address.partition(":")
+        self._server = socket.create_server((host, int(port)))
+        self._serve()
+
+
+def _forward(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
