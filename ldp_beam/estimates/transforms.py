@@ -200,7 +200,14 @@ class Estimate(RecordsTransform):
                 allowed_lateness=self._lateness,
             )
         tallies = partials | "Sum" >> beam.CombinePerKey(TallyCombineFn(self._mechanism)).with_output_types(KeyedTally)
-        rows_of = _RowsOf(self._column, self._by, self._mechanism, self._estimate, bounded=tallies.is_bounded)
+        rows_of = _RowsOf(
+            self._column,
+            self._by,
+            self._mechanism,
+            self._estimate,
+            bounded=tallies.is_bounded,
+            filled=self._fill is not None,
+        )
         rows = tallies | "Estimate" >> beam.ParDo(rows_of).with_output_types(_ROWS[type(self._estimate)][0])
         return rows if dead_letters is None else (rows, dead_letters)
 
@@ -233,9 +240,17 @@ class _RowsOf(beam.DoFn):
     """(key, tally) of a pane to rows."""
 
     def __init__(
-        self, column: str, by: tuple[str, ...], mechanism: Mechanism, estimate: AnyEstimate, *, bounded: bool
+        self,
+        column: str,
+        by: tuple[str, ...],
+        mechanism: Mechanism,
+        estimate: AnyEstimate,
+        *,
+        bounded: bool,
+        filled: bool,
     ) -> None:
         self._bounded = bounded
+        self._filled = filled
         self._column = column
         self._by = by
         self._mechanism = mechanism
@@ -247,6 +262,10 @@ class _RowsOf(beam.DoFn):
         self, element: KeyedTally, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
         key, tally = element
+        if not tally.n and not pane.index and not self._filled:
+            # nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
+            # once: it forgets the window after its pane, and then closes it again
+            return
         whole = isinstance(window, GlobalWindow)
         head = (
             MIN_TIMESTAMP if whole else window.start,

@@ -227,9 +227,16 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
 
 @pytest.mark.parametrize(("bounded", "expected"), [(True, "ON_TIME"), (False, "UNKNOWN")])
 def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tell(bounded, expected):
-    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded)
+    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=False)
     pane = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.UNKNOWN, index=0, nonspeculative_index=0)
-    assert {row.pane_timing for row in fn.process(((), SURE_BOOL.empty_tally()), GlobalWindow(), pane)} == {expected}
+    assert {row.pane_timing for row in fn.process(((), SURE_BOOL.tally([True])), GlobalWindow(), pane)} == {expected}
+
+
+@pytest.mark.parametrize(("filled", "rows"), [(False, 0), (True, 2)])
+def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled(filled, rows):
+    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=False, filled=filled)
+    pane = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.ON_TIME, index=0, nonspeculative_index=0)
+    assert len(list(fn.process(((), SURE_BOOL.empty_tally()), GlobalWindow(), pane))) == rows
 
 
 @pytest.mark.parametrize("trigger", [AfterWatermark(), EARLY, AfterCount(1)])

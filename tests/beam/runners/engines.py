@@ -37,6 +37,7 @@ NO_PRISM = "there is no prism binary: set LDP_PRISM, or go install it"
 FLINK_STREAM = [
     "--max_bundle_size=1",  # or a watermark that comes within a bundle waits for its end, and nothing is late
     "--number_of_execution_retries=0",  # a test that fails does so at once
+    "--shutdown_sources_after_idle_ms=100",  # or with checkpoints Flink keeps a finished Impulse, and the job, for ever
 ]
 
 
@@ -90,7 +91,7 @@ def _flink(request: Any) -> Engine:
     # one slot: between two, an element may come before a watermark that was sent before it
     flags = request.getfixturevalue("flink_cluster").pipeline_flags("LOOPBACK", streaming=True, parallelism=1)
     # a job takes seconds to start, and one with all cases more memory than this cluster has
-    return Engine(None, [*flags, *FLINK_STREAM], 20)
+    return Engine(None, [*flags, *FLINK_STREAM], 15)
 
 
 ENGINES: dict[str, Callable[[Any], Engine]] = {"local": _local, "prism": _prism, "flink": _flink}
