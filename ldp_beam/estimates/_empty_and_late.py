@@ -16,12 +16,21 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeGuard
 
 import apache_beam as beam
+from apache_beam.coders import BooleanCoder
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import PBegin, PCollection
-from apache_beam.transforms.periodicsequence import PeriodicImpulse
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue, WindowFn
-from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindow,
+    GlobalWindows,
+    SlidingWindows,
+    TimestampedValue,
+    WindowFn,
+)
+from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
@@ -33,11 +42,11 @@ from ldp_core import ParameterError, Tally
 
 Time: TypeAlias = datetime | float | Timestamp
 Fill: TypeAlias = tuple[Time, Time | None]
-"""From when on, and until when (exclusive), there are rows for empty windows; None: for as long as the job runs."""
+"""From when on, and until when (exclusive), there are rows for empty windows; None: as long as the stream goes on."""
 
 
 class EmptyTallies(beam.PTransform[Any, Any]):
-    """An empty tally for each window in a stretch of time, and each key.
+    """An empty tally for each window in a stretch of time, and each key; of the input only the watermark is read.
 
     Args:
         windows: fixed or sliding.
@@ -46,7 +55,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         empty: a tally of no reports.
 
     Raises:
-        ParameterError: other windows, or a stretch that ends before it begins.
+        ParameterError: other windows, a stretch that ends before it begins, or one without end for bounded input.
     """
 
     def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
@@ -54,7 +63,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         if not isinstance(windows, (FixedWindows, SlidingWindows)):
             raise ParameterError("fill= needs fixed or sliding windows, of which there is one after the other")
         if not isinstance(fill, tuple) or len(fill) != 2:
-            raise ParameterError("fill= is a pair (start, end) of times; end None for as long as the job runs")
+            raise ParameterError("fill= is a pair (start, end) of times; end None for as long as a stream goes on")
         self._step = windows.size if isinstance(windows, FixedWindows) else windows.period
         first = _timestamp(fill[0])
         # The first instant, not before the start, at which a window begins.
@@ -67,17 +76,23 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         self._empty = empty
 
     @override
-    def expand(self, pbegin: PBegin) -> Any:
-        if self._end is None:
-            ticks = pbegin | "Ticks" >> PeriodicImpulse(self._start, MAX_TIMESTAMP, self._step.micros / 1e6)
-            stamped = ticks | "Stamp" >> beam.Map(_stamp)
-        else:
-            stamped = (
-                pbegin
-                | "Once" >> beam.Create([None], reshuffle=False)
-                | "Windows" >> beam.ParDo(_Windows(self._start, self._end, self._step))
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        once = pcoll.pipeline | "Once" >> beam.Create([_ONE], reshuffle=False).with_output_types(_One)
+        if self._end is not None:
+            begins = once | "Windows" >> beam.ParDo(_Windows(self._start, self._end, self._step))
+        elif pcoll.is_bounded:
+            raise ParameterError(
+                "fill=(start, None) goes on as long as a stream does; for bounded input pass fill an end"
             )
-        return stamped | "Keys" >> beam.ParDo(_Keys(self._keys, self._empty)).with_output_types(KeyedTally)
+        else:
+            watermark = (
+                pcoll
+                | "Nothing" >> beam.FlatMap(_nothing).with_output_types(_One)
+                | "Watermark" >> beam.WindowInto(GlobalWindows())
+            )
+            ticks = _Ticks(self._start, self._step)
+            begins = (once, watermark) | "Clock" >> beam.Flatten() | "Ticks" >> beam.ParDo(ticks)
+        return begins | "Keys" >> beam.ParDo(_Keys(self._keys, self._empty)).with_output_types(KeyedTally)
 
 
 def _timestamp(time: Time) -> Timestamp:
@@ -91,8 +106,65 @@ def _timestamp(time: Time) -> Timestamp:
         ) from None
 
 
-def _stamp(element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> TimestampedValue[Any]:
-    return TimestampedValue(None, timestamp)
+_One: TypeAlias = tuple[int, None]
+_ONE: _One = (0, None)
+
+
+def _nothing(element: Any) -> tuple[_One, ...]:
+    return ()
+
+
+class _Ticks(beam.DoFn):
+    """The beginnings of windows, each when the watermark comes to it, until the stream ends.
+
+    (Beam's ``PeriodicImpulse`` goes with the clock, and leaves state behind with every tick on Flink.)
+    """
+
+    _TICK = TimerSpec("tick", TimeDomain.WATERMARK)
+    _END = TimerSpec("end", TimeDomain.WATERMARK)
+    _TICK_PARAM = beam.DoFn.TimerParam(_TICK)
+    _END_PARAM = beam.DoFn.TimerParam(_END)
+    _ENDED_PARAM = beam.DoFn.StateParam(ReadModifyWriteStateSpec("ended", BooleanCoder()))
+
+    def __init__(self, start: Timestamp, step: Duration) -> None:
+        self._start, self._step = start, step
+
+    @override
+    def process(
+        self,
+        element: _One,
+        tick: Any = _TICK_PARAM,
+        end: Any = _END_PARAM,
+    ) -> None:
+        tick.set(self._start)
+        end.set(GlobalWindow().max_timestamp())
+
+    @on_timer(_TICK)
+    def ticked(
+        self,
+        at: Any = beam.DoFn.TimestampParam,
+        tick: Any = _TICK_PARAM,
+        ended: Any = _ENDED_PARAM,
+    ) -> Iterator[TimestampedValue[Any]]:
+        """Emit it, and all that the clock has passed: a runner may take a second for each time that this is called."""
+        if ended.read():
+            return
+        step = self._step.micros
+        micros = at.micros
+        until = min(max(micros, Timestamp.now().micros), micros + (_AT_ONCE - 1) * step)
+        while micros <= until:
+            yield TimestampedValue(None, Timestamp(micros=micros))
+            micros += step
+        tick.set(Timestamp(micros=micros))
+
+    @on_timer(_END)
+    def stop(self, ended: Any = _ENDED_PARAM) -> None:
+        """All watermarks have passed: without this there would be ticks until the end of time."""
+        ended.write(True)
+
+
+_AT_ONCE = 1000
+"""Windows that begin in one call."""
 
 
 class _Windows(beam.DoFn):
@@ -100,7 +172,7 @@ class _Windows(beam.DoFn):
         self._start, self._end, self._step = start, end, step
 
     @override
-    def process(self, element: None) -> Iterator[TimestampedValue[Any]]:
+    def process(self, element: _One) -> Iterator[TimestampedValue[Any]]:
         for micros in range(self._start.micros, self._end.micros, self._step.micros):
             yield TimestampedValue(None, Timestamp(micros=micros))
 

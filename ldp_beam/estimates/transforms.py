@@ -195,14 +195,14 @@ class Estimate(RecordsTransform):
             refuse_uncharged(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
+            if self._fill is not None:
+                empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
+                partials = (partials, empty) | "Filled" >> beam.Flatten()
             if not pcoll.is_bounded and knows_late(self._windows):
                 late = partials | "Late" >> LateRecords(self._windows, self._lateness, self._event_time or self._column)
                 if dead_letters is not None:
                     late |= "As the input" >> beam.WindowInto(pcoll.windowing)
                     dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
-            if self._fill is not None:
-                empty = pcoll.pipeline | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
-                partials = (partials, empty) | "Filled" >> beam.Flatten()
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
                 trigger=self._trigger,
@@ -210,7 +210,14 @@ class Estimate(RecordsTransform):
                 allowed_lateness=self._lateness,
             )
         tallies = partials | "Sum" >> beam.CombinePerKey(TallyCombineFn(self._mechanism)).with_output_types(KeyedTally)
-        rows_of = _RowsOf(self._column, self._by, self._mechanism, self._estimate)
+        rows_of = _RowsOf(
+            self._column,
+            self._by,
+            self._mechanism,
+            self._estimate,
+            bounded=tallies.is_bounded,
+            filled=self._fill is not None,
+        )
         pardo: Any = OnceStable if self._waits and knows_stable_input(pcoll) else beam.ParDo
         rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(_ROWS[type(self._estimate)][0])
         return rows if dead_letters is None else (rows, dead_letters)
@@ -243,7 +250,18 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
 class _RowsOf(beam.DoFn):
     """(key, tally) of a pane to rows."""
 
-    def __init__(self, column: str, by: tuple[str, ...], mechanism: Mechanism, estimate: AnyEstimate) -> None:
+    def __init__(
+        self,
+        column: str,
+        by: tuple[str, ...],
+        mechanism: Mechanism,
+        estimate: AnyEstimate,
+        *,
+        bounded: bool,
+        filled: bool,
+    ) -> None:
+        self._bounded = bounded
+        self._filled = filled
         self._column = column
         self._by = by
         self._mechanism = mechanism
@@ -255,12 +273,16 @@ class _RowsOf(beam.DoFn):
         self, element: KeyedTally, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
         key, tally = element
+        if not tally.n and not pane.index and not self._filled:
+            # nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
+            # once: it forgets the window after its pane, and then closes it again
+            return
         whole = isinstance(window, GlobalWindow)
         head = (
             MIN_TIMESTAMP if whole else window.start,
             MAX_TIMESTAMP if whole else window.end,
             pane.index,
-            PaneInfoTiming.to_string(pane.timing),
+            PaneInfoTiming.to_string(self._timing(pane)),
             pane.is_first,
             pane.is_last,
             self._column,
@@ -277,6 +299,11 @@ class _RowsOf(beam.DoFn):
             self._told = True
         for own in zip(*columns(result), strict=True):
             yield row._make((*head, *own, *tail))
+
+    def _timing(self, pane: Any) -> Any:
+        """The pane's; of bounded input the only pane, which Flink leaves UNKNOWN, comes when all is there: ON_TIME."""
+        only = self._bounded and pane.is_first and pane.is_last
+        return PaneInfoTiming.ON_TIME if only and pane.timing == PaneInfoTiming.UNKNOWN else pane.timing
 
 
 class Histogram(Estimate):
@@ -303,7 +330,7 @@ class Histogram(Estimate):
         accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
             the pane before. DISCARDING: each pane has only the new ones.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
-            with ``n`` 0. ``end`` None: for as long as the job runs (needs a runner with Beam's ``PeriodicImpulse``).
+            with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
     A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.coders import BytesCoder
 from apache_beam.testing.test_stream import TestStream as Stream
 from apache_beam.transforms.window import TimestampedValue
 
@@ -22,16 +25,28 @@ def batch(times, country="fr"):
 
 
 def stream(steps, form="batches"):
-    """Steps are a watermark, or the times of records that arrive together: in one batch, or one by one."""
-    source = Stream()
+    """Steps are a watermark, or what arrives together.
+
+    That is the times of records, in one batch or one by one; or batches, or records as dictionaries, as they are. What
+    the stream carries are bytes, as engines in other languages read it: Flink's in Java, Prism's in Go.
+    """
+    source = Stream(coder=BytesCoder())
     for step in steps:
         if isinstance(step, (int, float)):
             source.advance_watermark_to(step)
-        elif form == "batches":
-            source.add_elements([TimestampedValue(batch(step), min(step))])
         else:
-            source.add_elements([TimestampedValue({"v": True, "t": float(t), "c": "fr"}, t) for t in step])
-    return source.advance_watermark_to_infinity()
+            source.add_elements([TimestampedValue(pickle.dumps(one), _oldest(one)) for one in _elements(step, form)])
+    return source.advance_watermark_to_infinity().with_output_types(bytes) | "Decode" >> beam.Map(pickle.loads)
+
+
+def _elements(step, form):
+    if not isinstance(step[0], (int, float)):
+        return step
+    return [batch(step)] if form == "batches" else [{"v": True, "t": float(t), "c": "fr"} for t in step]
+
+
+def _oldest(element):
+    return min(element["t"].to_pylist()) if isinstance(element, pa.RecordBatch) else element["t"]
 
 
 class All(beam.PTransform):

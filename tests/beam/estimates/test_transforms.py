@@ -16,18 +16,16 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.trigger import (
-    AccumulationMode,
-    AfterAny,
     AfterCount,
     AfterWatermark,
-    DefaultTrigger,
-    Repeatedly,
 )
-from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
 import ldp_polars
+from ldp_beam.estimates.transforms import _RowsOf
 from ldp_core import (
     HadamardCountMeanSketch,
     HeavyHitters,
@@ -58,6 +56,7 @@ from ..helpers import (
     stamped,
     table,
 )
+from ..runners.stream_cases import BOTH, DISC, EARLY, panes, window_options
 from ..streams import LATE_AND_LATER, LOCAL, All, batch, stream, true_panes
 from .driven import EVERYTHING, KEY, MECHANISMS, RR, SUPPORTS, TIME, VALUES, N, places, tallied
 from .test_partials import NOISY, ODD
@@ -210,81 +209,14 @@ def test_every_key_of_very_many_has_its_own(keys):
         assert round(row.count, 6) == (row.n if row.value == "true" else 0)
 
 
-# ---- panes
-
-ACC, DISC = AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING
-EARLY, LATE = AfterWatermark(early=AfterCount(1)), AfterWatermark(late=AfterCount(1))
-BOTH = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
-EACH, PAIRS = Repeatedly(AfterCount(1)), Repeatedly(AfterCount(2))
-ANY = Repeatedly(AfterAny(AfterCount(2), AfterWatermark()))
-
-# Trigger, allowed lateness, mode; panes, each with its timing (Early, On time, Late) and its n. A trigger that counts
-# elements counts partial tallies: one a batch.
-PANES = [
-    (None, 0, ACC, "O3"),
-    (None, 0, DISC, "O3"),
-    (None, 20, ACC, "O3 L4"),
-    (None, 20, DISC, "O3 L1"),
-    (DefaultTrigger(), 20, ACC, "O3 L4"),
-    (AfterWatermark(), 0, ACC, "O3"),
-    (AfterWatermark(), 0, DISC, "O3"),
-    (EARLY, 0, ACC, "E2 E3 O3"),
-    (EARLY, 0, DISC, "E2 E1 O0"),
-    (LATE, 0, ACC, "O3"),
-    (LATE, 20, ACC, "O3 L4"),
-    (LATE, 20, DISC, "O3 L1"),
-    (BOTH, 0, ACC, "E2 E3 O3"),
-    (BOTH, 20, ACC, "E2 E3 O3 L4"),
-    (BOTH, 20, DISC, "E2 E1 O0 L1"),
-    (EACH, 0, ACC, "E2 E3"),
-    (EACH, 20, ACC, "E2 E3 L4"),
-    (EACH, 20, DISC, "E2 E1 L1"),
-    (PAIRS, 0, ACC, "E3"),
-    (PAIRS, 0, DISC, "E3"),
-]
+# ---- panes: all but these are in `runners.stream_cases`, for all engines
 
 
-def options(trigger, lateness, mode):
-    return {
-        "window": 10,
-        "event_time": "t",
-        "trigger": trigger,
-        "allowed_lateness": lateness,
-        "accumulation_mode": mode,
-    }
-
-
-def check_panes(rows, panes):
-    true = true_panes(rows)
-    assert " ".join(f"{row.pane_timing[0]}{row.n}" for row in true) == panes
-    assert [row.pane_index for row in true] == list(range(len(true)))
-    assert [row.pane_is_first for row in true] == [True] + [False] * (len(true) - 1)
-    assert [round(row.count, 9) for row in true] == [row.n for row in true]
-    assert {(row.window_start.micros, row.window_end.micros) for row in rows} == {(0, 10**7)}
-
-
-def test_panes_of_all_triggers():
-    """One stream for all of them."""
-    histograms = [ldp_beam.Histogram("v", SURE_BOOL, **options(*case)) for *case, _ in PANES]
-    found = run(All(histograms), stream(LATE_AND_LATER), **LOCAL)
-    for rows, (*_, panes) in zip(found, PANES, strict=True):
-        check_panes(rows, panes)
-
-
-def test_panes_of_single_records_and_of_values():
-    cases = [(None, 20, ACC, "O3 L4"), (BOTH, 20, DISC, "E2 E1 O0 L1")]
-    histograms = [kind("v", SURE_BOOL, **options(*case)) for kind in KINDS for *case, _ in cases]
-    found = run(All(histograms), stream(LATE_AND_LATER, "single records"), **LOCAL)
-    for rows, (*_, panes) in zip(found, 2 * cases, strict=True):
-        check_panes(rows, panes)
-
-
-def test_a_late_record_in_an_early_batch_is_in_its_own_window():
-    # the batch's timestamp is not late, but one of its records is older than the watermark: lateness decides
-    histograms = [ldp_beam.Histogram("v", SURE_BOOL, **options(None, lateness, None)) for lateness in (0, 30)]
-    strict, lenient = run(All(histograms), stream([15, [16, 3]]), **LOCAL)
-    for rows, expected in ((strict, [(10, 1, "ON_TIME")]), (lenient, [(0, 1, "LATE"), (10, 1, "ON_TIME")])):
-        assert [(r.window_start.micros // 10**6, r.n, r.pane_timing) for r in true_panes(rows)] == expected
+def test_early_panes_of_single_records_and_of_values():
+    """A trigger that counts counts lots of a bundle: how many records these have is the engine's to say."""
+    histograms = [kind("v", SURE_BOOL, **window_options(BOTH, 20, DISC)) for kind in KINDS]
+    for rows in run(All(histograms), stream(LATE_AND_LATER, "single records"), **LOCAL):
+        assert panes(rows) == "E2 E1 O0 L1"
 
 
 def test_the_last_lot_of_a_bundle_is_not_held_back():
@@ -293,14 +225,18 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
     assert [(r.window_start.micros // 10**6, r.n) for r in true_panes(rows)] == [(0, 1), (50, 1)]
 
 
-def test_late_reports_survive_being_stabilised_in_windows():
-    windows = beam.WindowInto(FixedWindows(10), trigger=LATE, accumulation_mode=ACC, allowed_lateness=60)
-    job = windows | ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL})) | ldp_beam.Histogram("v", SURE_BOOL)
-    rows = run(job, stream([0, [1], 20, [2]], "single records"), **LOCAL)
-    assert [(r.window_start.micros, r.n, r.pane_timing) for r in true_panes(rows)] == [
-        (0, 1, "ON_TIME"),
-        (0, 2, "LATE"),
-    ]
+@pytest.mark.parametrize(("bounded", "expected"), [(True, "ON_TIME"), (False, "UNKNOWN")])
+def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tell(bounded, expected):
+    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=False)
+    pane = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.UNKNOWN, index=0, nonspeculative_index=0)
+    assert {row.pane_timing for row in fn.process(((), SURE_BOOL.tally([True])), GlobalWindow(), pane)} == {expected}
+
+
+@pytest.mark.parametrize(("filled", "rows"), [(False, 0), (True, 2)])
+def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled(filled, rows):
+    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=False, filled=filled)
+    pane = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.ON_TIME, index=0, nonspeculative_index=0)
+    assert len(list(fn.process(((), SURE_BOOL.empty_tally()), GlobalWindow(), pane))) == rows
 
 
 @pytest.mark.parametrize("trigger", [AfterWatermark(), EARLY, AfterCount(1)])
@@ -308,7 +244,7 @@ def test_triggers_that_would_lose_records_are_refused_when_built(trigger):
     """Beam's own rule: a trigger that can finish while records may still come."""
     events = beam.Pipeline("FnApiRunner") | beam.Create([batch([1])])
     with pytest.raises(ValueError, match="Unsafe trigger"):
-        _ = events | ldp_beam.Histogram("v", SURE_BOOL, **options(trigger, 20, None))
+        _ = events | ldp_beam.Histogram("v", SURE_BOOL, **window_options(trigger, 20, None))
 
 
 # ---- means

@@ -23,5 +23,7 @@ def need_flink():
 def flink_cluster(tmp_path_factory):
     """Flink with two TaskManagers, for all tests that leave it as they found it: no kills, and no job that goes on."""
     need_flink()
-    with FlinkCluster(tmp_path_factory.mktemp("flink")) as running:
+    # a machine with other work may take its time; on this cluster nothing dies
+    patience = {"heartbeat.timeout": "180000", "pekko.ask.timeout": "120 s"}
+    with FlinkCluster(tmp_path_factory.mktemp("flink"), settings=patience, timeout=180.0) as running:
         yield running
