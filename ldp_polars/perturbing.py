@@ -6,6 +6,7 @@ every evaluation of a perturbing expression draws again, and each draw spends ep
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
-from ldp_core import Domain, DtypeError, LdpError, Mechanism, ParameterError, RandomizedResponse, UnaryEncoding
+from ldp_core import (
+    Domain,
+    DtypeError,
+    LdpError,
+    LdpWarning,
+    Mechanism,
+    ParameterError,
+    RandomizedResponse,
+    UnaryEncoding,
+)
 from ldp_polars.columns import (
     as_expr,
     check_mechanism,
@@ -271,10 +281,12 @@ class Perturb:
         name, n = values.name, len(index)
         refuse_reports({name: values.dtype})
         if self.constant and len(values) == 1:
-            if n == 0:
-                raise ParameterError(
+            if n == 0:  # as in pl.select, which has no rows
+                warnings.warn(
                     f"column {name!r}: a literal is perturbed once for each row of a frame, and there are no rows: "
-                    "pl.DataFrame({'x': [True]}).select(pl.col('x').ldp...) has one"
+                    "pl.DataFrame({'x': [True]}).select(pl.col('x').ldp...) has one",
+                    LdpWarning,
+                    stacklevel=2,
                 )
             values = values.new_from_index(0, n)
         if len(values) != n:

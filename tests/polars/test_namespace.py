@@ -29,9 +29,7 @@ PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := geta
 FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "simulate", "sink_parquet")
 
 
-ON_FRAMES = {
-    name: PUBLIC[name] for name in ("bound", "perturb_frame", "histograms", "estimates", "explain", "sink_parquet")
-}
+ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
 
 
 ELSEWHERE = {"read_plan"}  # of a file

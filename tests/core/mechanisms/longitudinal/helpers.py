@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ldp_core import DBitFlip, Domain, Keyed, Loloha, LongitudinalRandomizedResponse, LongitudinalUnaryEncoding, Secret
 from ldp_core.exact import bits
+from ldp_core.noise.keyed import KeyedRows
 
 from ...checks import check_binomial
 from ...enumeration import Branching, Table, codes_of
@@ -136,8 +137,11 @@ def distinct(reports) -> np.ndarray:
     return np.array([len(np.unique(person, axis=0)) for person in reports])
 
 
+_with_codes = KeyedRows.with_codes  # (a planted fault replaces it)
+
+
 def zero_codes(self):
-    return self._with(self._high, self._low, np.zeros(len(self._codes), np.uint8))
+    return _with_codes(self, np.zeros(len(self._codes), np.uint8))
 
 
 # ---- samples
