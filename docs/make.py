@@ -75,7 +75,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "find_heavy_hitters",
         ),
         "Clients that lie": ("poisoning", "suspicious"),
-        "Frames and plans": ("polars", "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan"),
+        "Frames and plans": (
+            "polars",
+            "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan",
+        ),
     },
     "ldp_beam": {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
