@@ -34,11 +34,12 @@ SOME = ["binary RR", "SHE", "OLH", "HCMS", "piecewise"]
 @pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in ALONE])
 def test_mechanisms_are_not_broken_and_hardly_spend_less(name):
     m = ALONE[name]
-    found = audit(m, trials=TRIALS, name=name)
+    # (So few trials: sketches have 4096 bits or reports, two given buckets are seldom both among dBitFlipPM's.)
+    hard = name.startswith(("CMS", "HCMS", "dBit"))
+    found = audit(m, trials=(3 if hard else 1) * TRIALS, name=name)
     assert found.exact == m.realised_epsilon
     assert found.lower_bound <= m.realised_epsilon
-    # (So few trials: sketches have 4096 bits or reports, two given buckets are seldom both among dBitFlipPM's.)
-    least = 0.1 if name.startswith(("CMS", "HCMS", "dBit")) else 0.5
+    least = 0.1 if hard else 0.5
     assert found.lower_bound > least * m.realised_epsilon
     assert found.verdict == "not broken"
 
