@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -64,16 +65,16 @@ def preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-class Row:
+class Row(ABC):
     """Base of one answer of a `Table`: what it says, for programs and for people."""
 
+    @abstractmethod
     def values(self) -> dict[str, Any]:
         """The cells for programs, by name: numbers, text, None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def texts(self) -> dict[str, str]:
         """The cells for people, by head."""
-        raise NotImplementedError
 
 
 T_co = TypeVar("T_co", bound=Row, covariant=True)
