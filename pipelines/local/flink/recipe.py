@@ -19,6 +19,7 @@ from ldp_core import InputError
 JOB_SERVER_JAR = "LDP_FLINK_JOB_SERVER_JAR"
 _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
+_PATCH = _HERE / "beam.patch"
 _SPACE = {"m": "http://maven.apache.org/POM/4.0.0"}
 _FLINK_WITHIN = ".flink-runtime.version.properties"
 
@@ -78,13 +79,14 @@ def job_server_jar() -> Path:
 
 def _built(name: str, goals: list[str]) -> Path:
     """What Maven makes of the pom and the Java beside it, kept under a name that changes with them."""
-    sources = [_POM, *sorted((_HERE / "java").rglob("*.java"))]
+    sources = [_POM, _PATCH, *sorted((_HERE / "java").rglob("*.java"))]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     version = f"{VERSIONS['flink.version']}-{digest[:8]}"
     kept = cache_directory() / version / Path(name).name
     if kept.exists():
         return kept
-    program("java")
+    for needed in ("java", "git"):
+        program(needed)
     maven = program("mvn")
     print(f"building {kept} from Maven Central; a minute or two, once", file=sys.stderr)
     try:
@@ -94,6 +96,7 @@ def _built(name: str, goals: list[str]) -> Path:
         raise InputError(f"cannot write to {kept.parent}: {error.strerror}; XDG_CACHE_HOME names another") from None
     with scratch as folder:
         shutil.copy(_POM, folder)
+        shutil.copy(_PATCH, folder)
         shutil.copytree(_HERE / "java", Path(folder) / "java")
         command = [maven, "-q", "-B", *goals]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
@@ -116,6 +119,10 @@ def program(name: str) -> str:
     """
     found = shutil.which(name)
     if found is None:
-        remedy = {"java": "install Java 11 or later", "mvn": "install Maven (it is needed once)"}[name]
+        remedy = {
+            "java": "install Java 11 or later",
+            "mvn": "install Maven (it is needed once)",
+            "git": "install Git (it is needed once)",
+        }[name]
         raise InputError(f"the program {name!r} is not on the PATH; a Flink cluster needs it: {remedy}")
     return found

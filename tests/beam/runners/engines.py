@@ -11,6 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineState
 
 from ..helpers import Collector
 from ..streams import LOCAL, stream
@@ -47,11 +48,13 @@ class Engine:
     Args:
         runner, flags: of the pipeline.
         at_once: how many cases one pipeline may have, of any streams; 0: those of one stream.
+        patience: seconds that a pipeline may take. After one that took longer no other starts.
     """
 
-    def __init__(self, runner: str | None, flags: Iterable[str], at_once: int) -> None:
-        self._runner, self._flags, self._at_once = runner, list(flags), at_once
+    def __init__(self, runner: str | None, flags: Iterable[str], at_once: int, patience: float | None = None) -> None:
+        self._runner, self._flags, self._at_once, self._patience = runner, list(flags), at_once, patience
         self._found: dict[str, Any] = {}
+        self._stuck = ""
 
     def outputs(self, case: Case, cases: Sequence[Case]) -> Any:
         """What came of one of these cases: a list for each output."""
@@ -63,7 +66,9 @@ class Engine:
                 self._run([other for other in cases if other.stream == case.stream])
         return self._found[case.id]
 
-    def _run(self, cases: Iterable[Case]) -> None:
+    def _run(self, cases: Sequence[Case]) -> None:
+        if self._stuck:
+            raise RuntimeError(self._stuck)
         p = beam.Pipeline(self._runner, options=PipelineOptions(self._flags))
         streams: dict[str, Any] = {}
         collectors: dict[str, list[Collector]] = {}
@@ -75,7 +80,13 @@ class Engine:
             collectors[case.id] = [Collector() for _ in outputs]
             for i, (pcoll, collector) in enumerate(zip(outputs, collectors[case.id], strict=True)):
                 _ = pcoll | f"{case.id}: collect {i}" >> collector
-        p.run().wait_until_finish()
+        result = p.run()
+        if self._patience is None:
+            result.wait_until_finish()
+        elif result.wait_until_finish(round(self._patience * 1000)) != PipelineState.DONE:
+            self._stuck = f"the pipeline from {cases[0].id} to {cases[-1].id} did not end in {self._patience:g} s"
+            result.cancel()
+            raise RuntimeError(self._stuck)
         self._found |= {name: [collector.elements for collector in made] for name, made in collectors.items()}
 
 
@@ -89,9 +100,12 @@ def _prism(request: Any) -> Engine:
 
 def _flink(request: Any) -> Engine:
     # one slot: between two, an element may come before a watermark that was sent before it
-    flags = request.getfixturevalue("flink_cluster").pipeline_flags("LOOPBACK", streaming=True, parallelism=1)
+    # no checkpoint while a test runs: what comes before and after it would be a matter of chance
+    flags = request.getfixturevalue("flink_cluster").pipeline_flags(
+        "LOOPBACK", streaming=True, checkpoint_every=3600.0, parallelism=1
+    )
     # a job takes seconds to start, and one with all cases more memory than this cluster has
-    return Engine(None, [*flags, *FLINK_STREAM], 15)
+    return Engine(None, [*flags, *FLINK_STREAM], 15, patience=180.0)
 
 
 ENGINES: dict[str, Callable[[Any], Engine]] = {"local": _local, "prism": _prism, "flink": _flink}
