@@ -225,6 +225,7 @@ class KafkaReader(UnboundedReader):
         self._consumer = client("Consumer", source.config)
         self._asked_at = time.monotonic()
         self._values: list[Any] = []
+        self._pause = False
         self._names = b"kafka\0" + source.topic.encode() + b"\0"  # of all messages: how their names begin
         self._timestamp = MIN_TIMESTAMP
         try:
@@ -271,15 +272,20 @@ class KafkaReader(UnboundedReader):
     def advance(self) -> bool:
         """Poll; whether there was a message.
 
+        Without a poll there is none after one that was not full: all that had come has been read, and the bundle
+        ends, so that what it has goes on.
+
         Raises:
             InputError: an error of the brokers that does not go away by itself.
         """
-        if not self._open():
+        if self._pause or not self._open():
+            self._pause = False
             return False
         self._values = []
         oldest = MAX_TIMESTAMP
         quiet = set(self._open())
-        for message in self._consumer.consume(self._source.max_batch, timeout=POLL_SECONDS):
+        messages = self._consumer.consume(self._source.max_batch, timeout=POLL_SECONDS)
+        for message in messages:
             partition = message.partition()
             if message.error() is not None:
                 self._note(message)
@@ -295,7 +301,9 @@ class KafkaReader(UnboundedReader):
                 self._next[partition] = max(self._next[partition], message.offset())  # beyond the stop, or seen
         self._timestamp = oldest
         self._check_ends(quiet.intersection(self._open()))
-        return bool(self._values)
+        has = bool(self._values)
+        self._pause = has and len(messages) < self._source.max_batch
+        return has
 
     def _note(self, message: Any) -> None:
         error = message.error()

@@ -23,6 +23,7 @@ from ldp_core.limits import DEFAULT, Limits
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
 _BUNDLE_POLLS = 100
 _BUNDLE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.1  # until the next poll of a topic of which all has been read
 
 
 class ReadKafka(RecordsTransform):
@@ -118,7 +119,10 @@ class ReadKafka(RecordsTransform):
     @override
     def expand(self, pbegin: PBegin) -> Any:
         polls = pbegin | "Poll" >> ReadFromUnboundedSource(
-            self._source, max_records_per_bundle=_BUNDLE_POLLS, max_read_time_seconds=_BUNDLE_SECONDS
+            self._source,
+            poll_interval=_PAUSE_SECONDS,
+            max_records_per_bundle=_BUNDLE_POLLS,
+            max_read_time_seconds=_BUNDLE_SECONDS,
         )
         decode = self._decode
         if self._dead_letter_tag is not None:

@@ -357,6 +357,7 @@ class FlinkCluster:
                 "--streaming",
                 f"--checkpointing_interval={round(checkpoint_every * 1000)}",
                 "--finish_bundle_before_checkpointing",
+                "--max_bundle_time_mills=500",
                 "--enable_stable_input_drain",  # or a stream that ends waits for a checkpoint that does not come
             ]
         else:  # one worker for all stages. (In a stream a killed one would be asked again and again, until it expires.)

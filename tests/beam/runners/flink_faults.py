@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -193,21 +193,24 @@ class Job:
         assert job["state"] not in ("FAILED", "FINISHED", "CANCELED"), job["state"]
         return job["state"] == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]
 
-    @property
-    def checkpoints(self) -> int:
-        """How many have been completed."""
-        return int(self._cluster.get(f"/jobs/{self.id}/checkpoints")["counts"]["completed"])
+    def checkpoints(self, state: Literal["completed", "in_progress"] = "completed") -> int:
+        """How many there are."""
+        return int(self._cluster.get(f"/jobs/{self.id}/checkpoints")["counts"][state])
 
     def wait_for_uncertain(self, rows: dict[Path, int]) -> None:
-        """Until each sink has seen so many rows since the last checkpoint: what a fault now makes the job repeat."""
+        """Until each sink has seen so many rows since the last checkpoint: what a fault now makes the job repeat.
+
+        None is under way: that one would save what its barrier has passed.
+        """
         done, seen, since = -1, dict.fromkeys(rows, 0), dict.fromkeys(rows, 1 << 62)
 
         def due() -> bool:
             nonlocal done, seen, since
-            if (now := self.checkpoints) != done:
+            if (now := self.checkpoints()) != done:
                 done, since = now, since if done < 0 else seen
             seen = {path: len(Sent.read(path, 0).words) for path in rows}
-            return all(seen[path] >= since[path] + more for path, more in rows.items())
+            enough = all(seen[path] >= since[path] + more for path, more in rows.items())
+            return enough and not self.checkpoints("in_progress")
 
         until(due, PATIENCE, "rows after a checkpoint")
 

@@ -270,8 +270,8 @@ class Stream:
         """Let it happen while the stream flows, wait, compare all that has come since the last time; the figures."""
         before = time.time()
         self._flows(before)
-        done = self.job.checkpoints
-        until(lambda: self.job.checkpoints > done, PATIENCE, "a checkpoint")
+        done = self.job.checkpoints()
+        until(lambda: self.job.checkpoints() > done, PATIENCE, "a checkpoint")
         told = Panes(self.folder).on_time
         until(lambda: Panes(self.folder).on_time > told, PATIENCE, "a pane, which will be told again")
         self._restarted = 0
