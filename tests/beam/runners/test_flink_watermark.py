@@ -1,0 +1,82 @@
+"""On Flink the watermark of a source moves while the source reads. A pipeline without a line of ours."""
+
+from __future__ import annotations
+
+import time
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders import VarIntCoder
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource, UnboundedReader, UnboundedSource
+from apache_beam.transforms.window import FixedWindows
+from apache_beam.utils.timestamp import Timestamp
+
+from .flink_faults import PATIENCE, Job, until
+
+pytestmark = pytest.mark.flink
+
+
+class Mark:
+    def finalize_checkpoint(self):
+        pass
+
+
+class TicksReader(UnboundedReader):
+    def start(self):
+        return self.advance()
+
+    def advance(self):
+        time.sleep(0.01)
+        self.now = Timestamp.now()
+        return True
+
+    def get_current(self):
+        return 1
+
+    def get_current_timestamp(self):
+        return self.now
+
+    def get_watermark(self):
+        return self.now
+
+    def get_checkpoint_mark(self):
+        return Mark()
+
+
+class Ticks(UnboundedSource):
+    """Always has an element, whose time is now."""
+
+    def create_reader(self, options, checkpoint_mark):
+        return TicksReader()
+
+    def get_checkpoint_mark_coder(self):
+        return beam.coders.PickleCoder()
+
+    def default_output_coder(self):
+        return VarIntCoder()
+
+
+def test_windows_close_while_a_source_reads(flink_cluster, tmp_path):
+    path = tmp_path / "windows"
+
+    def tell(pair):
+        with path.open("a") as file:
+            file.write(f"{time.time()}\n")
+        return pair
+
+    def build(p):
+        _ = (
+            p
+            | ReadFromUnboundedSource(Ticks(), max_read_time_seconds=0.5)
+            | beam.WindowInto(FixedWindows(1))
+            | beam.Map(lambda one: ("all", one))
+            | beam.CombinePerKey(sum)
+            | beam.Map(tell)
+        )
+
+    flags = flink_cluster.pipeline_flags(streaming=True, checkpoint_every=3600.0, parallelism=1)
+    with Job(flink_cluster, build, flags):
+        until(lambda: path.exists() and len(path.read_text().split()) >= 10, PATIENCE, "ten windows")
+    times = [float(line) for line in path.read_text().split()]
+    print([round(b - a, 1) for a, b in zip(times, times[1:], strict=False)])  # noqa: T201
+    assert max(b - a for a, b in zip(times, times[1:], strict=False)) < 10
