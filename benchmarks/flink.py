@@ -1,0 +1,159 @@
+"""Flink on this machine: ``python -m benchmarks.flink``. Batch against Beam's local runner, and a stream from Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import ldp_beam
+from benchmarks.streams import FILES, private, write_events
+from benchmarks.timing import seconds
+from ldp_beam.io import ReadKafka, encode
+from ldp_core import UnaryEncoding
+from pipelines.local.flink import FlinkCluster
+from pipelines.local.kafka import KafkaBroker
+from pipelines.table import aligned
+
+MECHANISM = UnaryEncoding(range(16), epsilon=1.0)
+
+
+def histogram(flags: list[str], folder: Path) -> None:
+    """Parquet -> noise -> histograms of six windows."""
+    with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
+        tables = pipeline | beam.io.ReadFromParquetBatched(str(folder / "*.parquet"), columns=["narrow", "event_time"])
+        _ = tables | private("narrow", MECHANISM)
+
+
+def batch(sizes: list[int], task_managers: int) -> Iterator[list[str]]:
+    """Rows of a table: seconds of the job, here and there, the better of two runs taken in turns."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch,
+        FlinkCluster(Path(scratch) / "cluster", task_managers=task_managers) as cluster,
+    ):
+        flink = cluster.pipeline_flags()
+        for n in sizes:
+            folder = Path(scratch) / str(n)
+            folder.mkdir()
+            write_events(folder, n // FILES * FILES)
+            runs = [
+                (
+                    seconds(partial(histogram, flink, folder)),
+                    seconds(partial(histogram, ["--runner=FnApiRunner"], folder)),
+                )
+                for _ in range(2)
+            ]
+            there, here = (min(run[i] for run in runs) for i in (0, 1))
+            yield [f"{n:.0e}", f"{there:.1f}", f"{n / there / 1e6:.2f}", f"{here:.1f}", f"{n / here / 1e6:.2f}"]
+
+
+MESSAGE = 1_000  # records
+PARTITIONS = 4
+
+
+def produce(servers: str, topic: str, rate: float, duration: float) -> None:
+    """Messages of `MESSAGE` records, at a rate of records a second."""
+    from confluent_kafka import Producer
+
+    rng = np.random.default_rng(0)
+    messages = [encode(pa.record_batch({"narrow": rng.integers(0, 16, MESSAGE)})) for _ in range(64)]
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+    start, sent = time.time(), 0
+    while (now := time.time()) < start + duration:
+        while sent < (now - start) * rate / MESSAGE:
+            producer.produce(topic, messages[sent % 64], partition=sent % PARTITIONS)
+            sent += 1
+        producer.poll(0.005)
+    producer.flush(60)
+    print(f"sent {sent * MESSAGE}", flush=True)
+
+
+class Tell(beam.DoFn):
+    """When which pane came, with how many records; one line a pane."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def process(self, row: Any) -> None:
+        if int(row.value) == 0:
+            with self._path.open("a") as file:
+                file.write(json.dumps([row.window_end.micros / 1e6, time.time(), row.n]) + "\n")
+
+
+def panes(path: Path) -> np.ndarray:
+    """End of the window, when its pane came, its records."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return np.array([json.loads(line) for line in lines]).reshape(-1, 3)
+
+
+def stream(rate: float, duration: float, task_managers: int) -> list[str]:
+    """A row of a table: a stream from Kafka to panes of one second, checkpoints of 10 s."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch,
+        KafkaBroker() as broker,
+        FlinkCluster(Path(scratch) / "cluster", task_managers=task_managers) as cluster,
+    ):
+        topic = broker.create_topic("events", PARTITIONS)
+        path = Path(scratch) / "panes"
+        pipeline = beam.Pipeline(options=PipelineOptions(cluster.pipeline_flags(streaming=True, checkpoint_every=10.0)))
+        events = pipeline | ReadKafka(broker.servers, topic, group="bench", max_delay=0.5, position="position")
+        rows = events | ldp_beam.PrivateHistogram("narrow", MECHANISM, window=1, record="position", stabilize=False)
+        _ = rows | beam.ParDo(Tell(path))
+        result = pipeline.run()
+        producer = multiprocessing.get_context("spawn").Process(
+            target=produce, args=(broker.servers, topic, rate, duration)
+        )
+        producer.start()
+        producer.join()
+        deadline, sent = time.time() + 60, rate * duration
+        while (seen := panes(path)[:, 2].sum()) < 0.99 * sent and time.time() < deadline:
+            time.sleep(1)
+        result.cancel()
+        found = panes(path)
+    settled = found[found[:, 0] > found[:, 0].min() + 15]
+    late = settled[:, 1] - settled[:, 0]
+    return [f"{rate:.0e}", f"{sent:.0f}", f"{seen:.0f}", f"{np.median(late):.1f}", f"{np.quantile(late, 0.99):.1f}"]
+
+
+def main() -> None:
+    """Print the tables, a line as soon as it is there."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.flink", description=__doc__)
+    made.add_argument("--rows", type=float, nargs="*", default=[1e6, 1e7, 1e8], metavar="N", help="of batch jobs")
+    made.add_argument(
+        "--rates", type=float, nargs="*", default=[1e5, 1e6], metavar="N", help="records a second, from Kafka"
+    )
+    made.add_argument("--seconds", type=float, default=60, metavar="N", help="that a stream lasts (default: 60)")
+    made.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default: 2)")
+    options: Any = made.parse_args()
+    tables = {
+        "Parquet to windowed histograms, OUE d=16, in batch": (
+            ["rows", "Flink s", "M/s", "FnApiRunner s", "M/s"],
+            batch([int(n) for n in options.rows], options.task_managers),
+        ),
+        "Kafka to panes of 1 s, OUE d=16, noise of positions, checkpoints of 10 s": (
+            ["records/s", "sent", "in panes", "pane after its window: median s", "99 % s"],
+            (stream(rate, options.seconds, options.task_managers) for rate in options.rates),
+        ),
+    }
+    for title, (heading, rows) in tables.items():
+        lines = [heading]
+        for row in rows:
+            lines.append(row)
+            print(row, flush=True)
+        if len(lines) > 1:
+            print(title, aligned(lines), sep="\n\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
