@@ -362,9 +362,9 @@ class Mechanism(Declared, ABC):
         >>> m = RandomizedResponse(["ios", "android"], epsilon=1.0)
         >>> m.estimate(m.simulate({"ios": 600_000_000, "android": 400_000_000}, seed=1))
         Histogram of 1,000,000,000 reports, 95% intervals (per value)
-        value            count  frequency  std.error            low           high
-        ios      599,982,165.3    60.00 %   30,342.6  599,922,694.9  600,041,635.7
-        android  400,017,834.7    40.00 %   30,342.6  399,958,364.3  400,077,305.1
+        value            count  std.error            low           high  frequency      low     high
+        ios      599,982,165.3   30,342.6  599,922,694.9  600,041,635.7    60.00 %  59.99 %  60.00 %
+        android  400,017,834.7   30,342.6  399,958,364.3  400,077,305.1    40.00 %  40.00 %  40.01 %
         """
         generator = generator_of(seed)
         people, listed = (

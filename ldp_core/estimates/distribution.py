@@ -126,9 +126,10 @@ class Distribution(Result):
         return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
 
     def to_arrow(self) -> pa.Table:
-        """Table of columns left, right, frequency, standard_error, low, high; one row a bucket."""
+        """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row a bucket."""
         numbers = (self.frequencies, self.standard_errors, self.low, self.high)
-        return pa.table([pa.array(column) for column in (self.edges[:-1], self.edges[1:], *numbers)], _SCHEMA)
+        n = np.full(len(self), self.n)
+        return pa.table([pa.array(column) for column in (self.edges[:-1], self.edges[1:], *numbers, n)], _SCHEMA)
 
     def __repr__(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"
@@ -139,7 +140,8 @@ class Distribution(Result):
         return f"{head}, {ends}: mean {self.mean:.4g}; {quarters}"
 
 
-_SCHEMA = pa.schema([(name, pa.float64()) for name in ("left", "right", "frequency", "standard_error", "low", "high")])
+_NUMBERS = ("bucket_start", "bucket_end", "frequency", "standard_error", "low", "high")
+_SCHEMA = pa.schema([*((name, pa.float64()) for name in _NUMBERS), ("n", pa.int64())])
 
 
 @runtime_checkable

@@ -9,8 +9,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables
-from ldp_core.estimates.histogram import entries_schema
+from ldp_core.estimates.base import Estimate, refuse_mechanism, tables
+from ldp_core.estimates.histogram import Counted, entries_schema
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
@@ -22,7 +22,7 @@ MOST_CANDIDATES = 5 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Found(Result):
+class Found(Counted):
     """Values in order of their estimated counts, the largest first.
 
     Attributes:
@@ -47,14 +47,6 @@ class Found(Result):
     threshold: float
     candidates: int
 
-    @property
-    def frequencies(self) -> F64:
-        """``counts / n``."""
-        return self.counts / max(self.n, 1)  # without reports there are no values either
-
-    def __len__(self) -> int:
-        return len(self.values)
-
     def __repr__(self) -> str:
         head = (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
@@ -66,12 +58,11 @@ class Found(Result):
         more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
         return "\n".join([head, *lines[:20], *more])
 
+    @override
     def to_arrow(self) -> pa.Table:
-        """Table of columns value, count, frequency, standard_error, low, high, as of a `Histogram`."""
+        """Table of the same columns as of a `Histogram`, one row a value that was found."""
         text = not self.values or isinstance(self.values[0], str)
-        numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
-        values = pa.array(self.values, pa.string() if text else pa.int64())
-        return pa.table([values, *map(pa.array, numbers)], entries_schema(values.type))
+        return self._entries(pa.array(self.values, pa.string() if text else pa.int64()))
 
 
 def _check_threshold(name: str, value: float | None) -> float | None:

@@ -373,9 +373,9 @@ class PrivacyPlan(Declared):
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
         >>> plan.simulate({"crashed": {True: 0.1, False: 0.9}, "minutes": [5, 10, 60]}, n=30_000, seed=1)
         crashed: Histogram of 30,000 reports, 95% intervals (per value)
-        value     count  frequency  std.error       low      high
-        false  27,012.1    90.04 %      166.2  26,686.4  27,337.8
-        true    2,987.9     9.96 %      166.2   2,662.2   3,313.6
+        value     count  std.error       low      high  frequency      low     high
+        false  27,012.1      166.2  26,686.4  27,337.8    90.04 %  88.95 %  91.13 %
+        true    2,987.9      166.2   2,662.2   3,313.6     9.96 %   8.87 %  11.05 %
         <BLANKLINE>
         minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
         """
