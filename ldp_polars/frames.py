@@ -62,7 +62,7 @@ def perturb_frame(
             "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
         )
     schema = frame.collect_schema()
-    _plan(plan).check_columns(schema.names())
+    checked_plan(plan).check_columns(schema.names())
     refuse_reports({name: schema[name] for name in plan.columns})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
@@ -144,7 +144,7 @@ def histograms(
     [('crashed', 'ios', False, 2), ('crashed', 'ios', True, 2), ('crashed', 'web', False, 1), \
 ('crashed', 'web', True, 1)]
     """
-    if not _plan(plan).oracles:
+    if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = _groups(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY})
     ask = HistogramEstimate(confidence, simultaneous, consistency)
@@ -195,7 +195,7 @@ def estimates(
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
     asked = dict(ask or {})
-    unknown = sorted(asked.keys() - _plan(plan).columns.keys())
+    unknown = sorted(asked.keys() - checked_plan(plan).columns.keys())
     if unknown:
         raise PlanError(f"ask names columns {unknown}; the plan has {list(plan.columns)}")
     for name, mechanism in plan.columns.items():
@@ -315,12 +315,12 @@ def explain(
     how: dict[str, Any] = {"keyed": keyed, "total": total, "delta": delta}
     if id is None:
         n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
-        return _plan(plan).explain(n, **how)
+        return checked_plan(plan).explain(n, **how)
     each = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()["len"]
     if not len(each):
-        return _plan(plan).explain(0, **how)
+        return checked_plan(plan).explain(0, **how)
     middle, most = (math.ceil(each.quantile(q, "higher") or 0) for q in (0.5, 1.0))
-    text = _plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
+    text = checked_plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
     people = f"{len(each)} people; records of one person: {middle} in the middle, {most} at most"
     return f"{people}\n{text}"
 
@@ -353,7 +353,7 @@ def simulate(
     >>> seen["crashed"].to_polars().select("value", pl.col("frequency").round(3)).rows()
     [(False, 0.75), (True, 0.25)]
     """
-    plan, generator, lazy = _plan(plan), generator_of(seed), frame.lazy()
+    plan, generator, lazy = checked_plan(plan), generator_of(seed), frame.lazy()
     missing = [name for name in plan.columns if name not in lazy.collect_schema()]
     if missing:
         raise PlanError(f"the plan names columns that the frame does not have: {missing}")
@@ -403,6 +403,13 @@ def sink_parquet(
     ...     ldp_polars.read_plan(file.name) == plan
     True
     """
+    checked_reports(reports, plan, assume_reports).sink_parquet(
+        path, metadata={METADATA_KEY: plan.to_json()}, **options
+    )
+
+
+def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:
+    """Typed reports of a plan and what it keeps, and nothing else; see `sink_parquet` for arguments and errors."""
     _check_reports(reports, plan)
     schema = reports.collect_schema()
     lazy = reports.lazy()
@@ -414,7 +421,7 @@ def sink_parquet(
     plan.check_made(schema.names(), made)
     if plain:
         warn_assumed(plain)
-    lazy.sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
+    return lazy
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:
@@ -465,7 +472,7 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
         MechanismMismatchError: typed reports of another mechanism.
     """
     schema = reports.collect_schema()
-    _plan(plan).check_columns(schema.names())
+    checked_plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():
         dtype = schema[name]
         if isinstance(dtype, Report):
@@ -476,7 +483,8 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
             raise PlanError(f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports")
 
 
-def _plan(plan: PrivacyPlan) -> PrivacyPlan:
+def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:
+    """The plan; a `PlanError` if it is none."""
     if not isinstance(plan, PrivacyPlan):
         raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
     return plan
