@@ -68,6 +68,15 @@ def scan_csv(path: str | Path, plan: PrivacyPlan, *, packed: bool = False, **opt
     Raises:
         PlanError: at once: a planned column is missing, or ``plan`` is none.
         polars.exceptions.PolarsError: when run: a field is no report in this layout.
+
+    >>> import polars as pl, ldp_polars, tempfile
+    >>> from ldp_core import PrivacyPlan, UnaryEncoding
+    >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=1.0)})
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     _ = file.write("os\\n1 0\\n1 1\\n0 0\\n")
+    ...     file.flush()
+    ...     ldp_polars.scan_csv(file.name, plan).select(pl.col("os").ldp.tally(plan["os"])).collect().item()["counters"]
+    [2, 1]
     """
     dtypes = {name: report_dtype(m, packed=packed) for name, m in checked_plan(plan).columns.items()}
     read = {name: pl.String() if _is_text(dtype) else dtype for name, dtype in dtypes.items()}
