@@ -613,7 +613,7 @@ or forged, leave it out
     def _repr_html_(self) -> str:
         """Parameters, and what reports are."""
         shown = {"values": self.inputs.summary, "epsilon": self.epsilon, **self.parameters()}
-        rows = [(key, f"{value:.6g}" if isinstance(value, float) else f"{value}") for key, value in shown.items()]
+        rows = [(key, _cell(value)) for key, value in shown.items()]
         return html(
             [(self.title, ""), *rows, ("reports", str(self.reports.arrow_type())), ("fingerprint", self.fingerprint)]
         )
@@ -670,6 +670,14 @@ def _called_by_core(made: Mechanism) -> bool:
     while frame.f_back is not None and frame.f_locals.get("self") is made:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "")).startswith("ldp_core.")
+
+
+def _cell(value: Any) -> str:
+    """A parameter as people read it; of a mechanism in a mechanism what `to_dict` says, but for its inputs."""
+    if isinstance(value, Mapping):
+        own = (f"{key} {_cell(part)}" for key, part in value.items() if key not in ("mechanism", "domain", "unmatched"))
+        return ", ".join([str(value.get("mechanism", "")), *own])
+    return f"{value:.6g}" if isinstance(value, float) else f"{value}"
 
 
 _PEOPLE = 1 << 16  # whose reports are made at a time

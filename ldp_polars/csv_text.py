@@ -57,7 +57,7 @@ def sink_csv(
 
 
 def scan_csv(path: str | Path, plan: PrivacyPlan, *, packed: bool = False, **options: Any) -> pl.LazyFrame:
-    """Reports that `sink_csv` wrote, as plain columns, lazily; other columns are of the types that Polars sees in them.
+    r"""Reports that `sink_csv` wrote, as plain columns, lazily; other columns are of the types that Polars finds.
 
     Args:
         path: of the file, or what else ``pl.scan_csv`` takes.
@@ -73,7 +73,7 @@ def scan_csv(path: str | Path, plan: PrivacyPlan, *, packed: bool = False, **opt
     >>> from ldp_core import PrivacyPlan, UnaryEncoding
     >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=1.0)})
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-    ...     _ = file.write("os\\n1 0\\n1 1\\n0 0\\n")
+    ...     _ = file.write("os\n1 0\n1 1\n0 0\n")
     ...     file.flush()
     ...     ldp_polars.scan_csv(file.name, plan).select(pl.col("os").ldp.tally(plan["os"])).collect().item()["counters"]
     [2, 1]

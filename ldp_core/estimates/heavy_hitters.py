@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,7 +22,7 @@ MOST_CANDIDATES = 5 << 18
 """At most so many prefixes are looked up at a level, 1.3 million, if the levels allow it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Found(Counted):
     """Values in order of their estimated counts, the largest first.
 
@@ -47,16 +48,16 @@ class Found(Counted):
     threshold: float
     candidates: int
 
-    def __repr__(self) -> str:
-        head = (
+    @override
+    def _head(self) -> str:
+        return (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
             f"reports, {self.confidence:.0%} intervals"
         )
-        columns = (self.counts, self.standard_errors, self.low, self.high)
-        numbers = zip(self.values, *(array.tolist() for array in columns), strict=True)
-        lines = [f"{value!s}  {c:,.1f} +- {e:,.1f}  [{lo:,.1f}, {hi:,.1f}]" for value, c, e, lo, hi in numbers]
-        more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
-        return "\n".join([head, *lines[:20], *more])
+
+    @override
+    def _texts(self) -> Sequence[str]:
+        return [str(value) for value in self.values]
 
     @override
     def to_arrow(self) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -57,8 +58,38 @@ class Counted(Result):
         """`to_arrow`, given the values."""
         return entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high))
 
+    @abstractmethod
+    def _head(self) -> str:
+        """What is shown above the table."""
 
-@dataclass(frozen=True, eq=False)
+    @abstractmethod
+    def _texts(self) -> Sequence[str]:
+        """The values as text."""
+
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
+        """What is shown: rows of cells, and notes."""
+        texts = self._texts()
+        order = np.argsort(-self.counts, kind="stable") if len(self) > _SHOWN else np.arange(len(self))
+        rows: list[tuple[str, ...]] = [("value", "count", "std.error", "low", "high", "frequency", "low", "high")]
+        counts = (self.counts, self.standard_errors, self.low, self.high)
+        shares = (self.frequencies, self.frequency_low, self.frequency_high)
+        for i in order[:_SHOWN].tolist():
+            numbers = (*(f"{array[i]:,.1f}" for array in counts), *(f"{100 * array[i]:.2f} %" for array in shares))
+            rows.append((texts[i], *numbers))
+        more = [f"... {len(self) - _SHOWN} more values, in order of count"] if len(self) > _SHOWN else []
+        return rows, more
+
+    def __repr__(self) -> str:
+        rows, more = self._shown()
+        return "\n".join([self._head(), *aligned(rows, numbers=range(1, 8)), *more])
+
+    @override
+    def _repr_html_(self) -> str:
+        rows, more = self._shown()
+        return html(rows, title=self._head(), numbers=range(1, 8), notes=more)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Histogram(Counted):
     """Estimates of how many of ``n`` records hold each value of the domain; unbiased, unless ``consistency`` is set.
 
@@ -112,30 +143,17 @@ class Histogram(Counted):
         """Table of the columns in `ENTRY`, one row a value; the values are of their own type."""
         return self._entries(self.domain.arrow_values)
 
-    def _shown(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
-        """What is shown: a head, rows of cells, and notes."""
+    @override
+    def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
         head = f"Histogram of {self.n:,} reports, {self.confidence:.0%} intervals ({kind})"
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
-        order = np.argsort(-self.counts, kind="stable") if len(self) > 20 else np.arange(len(self))
-        rows: list[tuple[str, ...]] = [("value", "count", "std.error", "low", "high", "frequency", "low", "high")]
-        counts = (self.counts, self.standard_errors, self.low, self.high)
-        shares = (self.frequencies, self.frequency_low, self.frequency_high)
-        for i in order[:20]:
-            numbers = (*(f"{array[i]:,.1f}" for array in counts), *(f"{100 * array[i]:.2f} %" for array in shares))
-            rows.append((self.domain.texts[i], *numbers))
-        more = [f"... {len(self) - 20} more values, in order of count"] if len(self) > 20 else []
-        return head, rows, more
-
-    def __repr__(self) -> str:
-        head, rows, more = self._shown()
-        return "\n".join([head, *aligned(rows, numbers=range(1, 8)), *more])
+        return head
 
     @override
-    def _repr_html_(self) -> str:
-        head, rows, more = self._shown()
-        return html(rows, title=head, numbers=range(1, 8), notes=more)
+    def _texts(self) -> Sequence[str]:
+        return self.domain.texts
 
 
 @runtime_checkable
@@ -217,6 +235,9 @@ class HistogramEstimate(Estimate[Histogram]):
             counts[known] = consistent(counts[known], total, self.consistency, mechanism=mechanism)
         return counts, errors, low, high
 
+
+_SHOWN = 20
+"""At most so many values are shown to people."""
 
 _NUMBERS = ("count", "standard_error", "low", "high")
 _SHARES = ("frequency", *(f"frequency_{name}" for name in _NUMBERS[1:]))

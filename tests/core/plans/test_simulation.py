@@ -63,7 +63,7 @@ def test_a_mixed_plan_shows_all_its_columns():
     assert set(seen["page"].values) == {"a", "b", "cab"}
     assert seen.people["crashed"] == ((True, N // 4), (False, 3 * N // 4))
     assert all(name in repr(seen) for name in PLAN.columns)
-    assert seen._repr_html_().count("<table>") == 3
+    assert seen._repr_html_().count("<table>") == 5
 
 
 def test_the_same_from_lists_shares_and_counts():
