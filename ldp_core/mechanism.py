@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels, amplified
 from ldp_core.errors import LARGE_EPSILON, MechanismMismatchError, ParameterError, ReportError, warn_large
 from ldp_core.exact.arrays import I64, Bools, Codes
-from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
+from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, column_of, is_of_pandas, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
 from ldp_core.exact.probability import float_above, log_above
 from ldp_core.exact.simulation import Generator, generator_of
@@ -250,7 +250,8 @@ class Mechanism(Declared, ABC):
         """Turn each value into one private report.
 
         Args:
-            values: length-n Arrow array, numpy array or Python sequence of the domain's kind.
+            values: length-n Arrow array, numpy array, Series of Polars or pandas, or Python sequence, of the domain's
+                kind.
             randomness: default fresh noise, a keystream under a key from the operating system; or `Keyed`
                 noise, which `memoised` mechanisms need. Reports drawn from a known key are not private.
             packed: bit vectors as 64-bit words rather than as a list of Booleans.
@@ -321,17 +322,17 @@ class Mechanism(Declared, ABC):
         return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
-        if isinstance(reports, pa.ChunkedArray):
-            reports = combine(reports)
+        given, reports = reports, column_of(reports)
         if isinstance(reports, pa.Array):
-            return plain(reports)
+            made = plain(reports)
+            return made if isinstance(given, (pa.Array, pa.ChunkedArray)) else _of_one_length(made)
         array: pa.Array | None = None
         with suppress(*CONVERSION_ERRORS):
             rows = np.asarray(reports)
             if rows.ndim == 2:
                 array = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
             else:
-                array = pa.array(reports)
+                array = _of_one_length(pa.array(reports))
         if array is None:
             raise ReportError(
                 f"column {column!r}: reports must be of type {self.reports.arrow_type()}, or a numpy array of it"
@@ -350,8 +351,9 @@ class Mechanism(Declared, ABC):
 
         Args:
             counts: how many people have each value: a mapping from values to numbers (None for a null; values that are
-                not declared are treated as ``unmatched`` says); or, where values are declared, int64[d], in their
-                order (with ``unmatched="none"`` int64[d + 1]: the last one of people without a value).
+                not declared are treated as ``unmatched`` says), or a Series of pandas with the values as index; or,
+                where values are declared, int64[d], in their order (with ``unmatched="none"`` int64[d + 1]: the last
+                one of people without a value).
             seed: for the same tally again; default: the operating system's randomness.
 
         Raises:
@@ -367,6 +369,8 @@ class Mechanism(Declared, ABC):
         android  400,017,834.7   30,342.6  399,958,364.3  400,077,305.1    40.00 %  40.00 %  40.01 %
         """
         generator = generator_of(seed)
+        if is_of_pandas(counts):  # whose order is that of its index, as `value_counts` makes it
+            counts = dict(counts.items())  # type: ignore[union-attr]
         people, listed = (
             check_people(list(counts.values()) if isinstance(counts, Mapping) else counts),
             self.inputs.listed,
@@ -670,6 +674,18 @@ def _called_by_core(made: Mechanism) -> bool:
     while frame.f_back is not None and frame.f_locals.get("self") is made:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "")).startswith("ldp_core.")
+
+
+def _of_one_length(rows: pa.Array) -> pa.Array:
+    """Lists of one length as Arrow has vectors; anything else as it is.
+
+    (pandas keeps a vector as an object.)
+    """
+    if not (pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)) or rows.null_count or not len(rows):
+        return rows
+    size, items = len(rows[0]), rows.flatten()
+    lengths = rows.value_lengths().to_numpy(zero_copy_only=False)
+    return pa.FixedSizeListArray.from_arrays(items, size) if (lengths == size).all() else rows
 
 
 def _cell(value: Any) -> str:

@@ -15,7 +15,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables, z_score
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_open, parameter
+from ldp_core.parameters import check_open, parameter, shown
 from ldp_core.tables import aligned, html, preformatted
 from ldp_core.tally import Tally
 
@@ -234,5 +234,5 @@ class DistributionEstimate(Estimate[Distribution]):
 
 def _checked(share: float) -> float:
     if isinstance(share, bool) or not 0 <= share <= 1:
-        raise ParameterError(f"a quantile's share must be in [0, 1], got {share!r}")
+        raise ParameterError(f"a quantile's share must be in [0, 1], got {shown(share)}")
     return float(share)

@@ -15,7 +15,7 @@ from ldp_core.estimates.histogram import Counted, entries_schema
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_integer, check_open, parameter
+from ldp_core.parameters import check_integer, check_open, parameter, shown
 from ldp_core.tally import Tally
 
 MOST_CANDIDATES = 5 << 18
@@ -68,7 +68,7 @@ class Found(Counted):
 
 def _check_threshold(name: str, value: float | None) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
-        raise ParameterError(f"{name} must be None or a number in [0, inf), got {value!r}")
+        raise ParameterError(f"{name} must be None or a number in [0, inf), got {shown(value)}")
     return value
 
 

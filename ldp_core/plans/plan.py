@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
+from ldp_core.exact.arrow import table_of
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
@@ -602,27 +603,36 @@ data with the plan; for reports that were made elsewhere there is assume_reports
 
     def perturb(
         self,
-        batch: pa.RecordBatch,
+        batch: Any,
         *,
         packed: bool = False,
         key: Secret | None = None,
         id: Any = None,  # noqa: A002 (its name everywhere)
         records: Any = None,
-    ) -> pa.RecordBatch:
+    ) -> Any:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
 
         Args:
-            batch: the records.
+            batch: the records: an Arrow batch or table, or a frame of Polars or pandas.
             packed: bit vectors as 64-bit words.
             key: for keyed noise, with ``id``; see `Keyed`. Each column's name is its noise's.
             id: whose record each is; with a seeded plan, and without ``key``, what tells the records apart.
             records: with ``key``: what tells the records apart, for mechanisms that remember; see `Keyed`.
 
+        Returns:
+            An Arrow batch for a batch, a table for everything else.
+
         Raises:
-            PlanError: a planned column is missing; or the plan is seeded, and there is no id or another key.
+            PlanError: no records; a planned column is missing; the plan is seeded, and there is no id or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
             MechanismMismatchError: the batch says that a planned column holds reports already.
         """
+        batch = table_of(batch)
+        if not isinstance(batch, (pa.Table, pa.RecordBatch)):
+            raise PlanError(
+                f"records to perturb are an Arrow batch or table, or a frame, got {type(batch).__name__}; of a "
+                "LazyFrame take .ldp.perturb(plan)"
+            )
         refuse_reports(batch.schema, self.columns)
         schema = self.schema(batch.schema, packed=packed)
         if self.seed is not None:
@@ -633,7 +643,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         keyed = None if key is None else Keyed(key, id, column="", records=records)
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)
-        return pa.RecordBatch.from_arrays([*reports.values(), *kept], schema=schema)
+        return type(batch).from_arrays([*reports.values(), *kept], schema=schema)
 
     def perturb_columns(self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool) -> dict[str, Any]:
         """Reports of each planned column: an Arrow array, or for values in another form what `Mechanism.perturb` gives.

@@ -96,7 +96,7 @@ def test_people_add_up(weights, n):
     ("data", "n", "error", "words"),
     [
         ({"os": ["ios"]}, None, PlanError, "names column 'crashed'"),
-        ([1, 2], None, PlanError, "df.ldp.simulate"),
+        ([1, 2], None, PlanError, "got list"),
         ({"crashed": {True: 0.5}}, None, ParameterError, "say of how many people"),
         ({"crashed": {True: -1}}, None, ParameterError, "at least 0"),
         ({"crashed": {True: -0.5}}, 10, ParameterError, "at least 0"),
