@@ -262,8 +262,13 @@ class Mechanism(Declared, ABC):
 
         Raises:
             DomainError, DtypeError: see `Domain.encode`.
+            MechanismMismatchError: a Series of Polars that holds reports already.
             ParameterError: no keyed noise, and the mechanism is memoised.
         """
+        if _maker(values) is not None:
+            raise MechanismMismatchError(
+                f"column {column!r} holds reports already, says its dtype; do not perturb them again"
+            )
         self.check_noise(keyed=randomness is not None and randomness.by_value)
         source = Keystream() if randomness is None else randomness
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
@@ -311,6 +316,7 @@ class Mechanism(Declared, ABC):
             column: what to call the reports in an error message.
 
         Raises:
+            MechanismMismatchError: a Series of Polars whose dtype says that another mechanism made the reports.
             ReportError: nulls, or not reports of this mechanism's shape.
         """
         native = self._checked(reports, column)
@@ -322,6 +328,12 @@ class Mechanism(Declared, ABC):
         return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
+        made_by = _maker(reports)
+        if made_by is not None and made_by.fingerprint != self.fingerprint:
+            raise MechanismMismatchError(
+                f"column {column!r}: the reports were made by {made_by.name} (epsilon {made_by.epsilon:.4g}), says "
+                f"their dtype, not by {self.name} (epsilon {self.epsilon:.4g}): tally with the mechanism that made them"
+            )
         given, reports = reports, column_of(reports)
         if isinstance(reports, pa.Array):
             made = plain(reports)
@@ -674,6 +686,12 @@ def _called_by_core(made: Mechanism) -> bool:
     while frame.f_back is not None and frame.f_locals.get("self") is made:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "")).startswith("ldp_core.")
+
+
+def _maker(column: Any) -> Mechanism | None:
+    """The mechanism of a Series of typed reports, which its dtype has (`ldp_polars.Report`); None of other columns."""
+    made = getattr(getattr(column, "dtype", None), "mechanism", None)
+    return made if isinstance(made, Mechanism) else None
 
 
 def _of_one_length(rows: pa.Array) -> pa.Array:

@@ -744,6 +744,8 @@ data with the plan; for reports that were made elsewhere there is assume_reports
     def from_toml(cls, source: str | PathLike[str], *, limits: Limits = DEFAULT) -> PrivacyPlan:
         """A plan from a TOML file, or from TOML text (a string with a line break or an ``=``).
 
+        An epsilon above 20 warns, as it does in Python.
+
         Raises:
             PlanError: no such file, not TOML, over the limits, or not a plan.
         """
@@ -756,7 +758,9 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
                 raise PlanError(f"cannot read the plan {str(source)!r}: {reason}") from None
-        return cls.from_dict(read_toml(text, "the plan", PlanError, limits))
+        made = cls.from_dict(read_toml(text, "the plan", PlanError, limits))
+        warn_large(max(m.epsilon for m in made.columns.values()))
+        return made
 
 
 def _spends(mechanism: Mechanism) -> str:

@@ -12,6 +12,7 @@ from ldp_core import (
     Hybrid,
     Keyed,
     LdpWarning,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -116,6 +117,19 @@ def test_columns_of_other_kinds_are_refused_without_their_values():
 def test_a_domain_of_a_column_warns(make):
     with pytest.warns(LdpWarning, match="a column of data"):
         assert Domain(make(["ios", "web"])) == Domain(["ios", "web"])
+
+
+def test_typed_reports_are_neither_perturbed_again_nor_tallied_by_another_mechanism():
+    pytest.importorskip("ldp_polars")
+    m, other = RandomizedResponse(epsilon=3.0), RandomizedResponse(epsilon=1.0)
+    reports = pl.DataFrame({"x": [True, False]}).select(pl.col("x").ldp.perturb(m))["x"]
+    assert m.tally(reports).n == 2
+    with pytest.raises(MechanismMismatchError, match="holds reports already"):
+        m.perturb(reports)
+    with pytest.raises(MechanismMismatchError, match=r"\(epsilon 3\), .*not by .*\(epsilon 1\)"):
+        other.tally(reports)
+    with pytest.raises(MechanismMismatchError, match="hold reports already"):
+        PrivacyPlan({"x": m}).perturb(pl.DataFrame(reports))
 
 
 # ---- frames
