@@ -381,8 +381,10 @@ class Mechanism(Declared, ABC):
         android  400,017,834.7   30,342.6  399,958,364.3  400,077,305.1    40.00 %  40.00 %  40.01 %
         """
         generator = generator_of(seed)
-        if is_of_pandas(counts):  # whose order is that of its index, as `value_counts` makes it
-            counts = dict(counts.items())  # type: ignore[union-attr]
+        if is_of_pandas(counts) and hasattr(
+            counts, "items"
+        ):  # a Series, whose order is that of its index, as `value_counts` makes it
+            counts = dict(counts.items())
         people, listed = (
             check_people(list(counts.values()) if isinstance(counts, Mapping) else counts),
             self.inputs.listed,
@@ -703,7 +705,7 @@ def _of_one_length(rows: pa.Array) -> pa.Array:
         return rows
     size, items = len(rows[0]), rows.flatten()
     lengths = rows.value_lengths().to_numpy(zero_copy_only=False)
-    return pa.FixedSizeListArray.from_arrays(items, size) if (lengths == size).all() else rows
+    return pa.FixedSizeListArray.from_arrays(items, size) if size and (lengths == size).all() else rows
 
 
 def _cell(value: Any) -> str:

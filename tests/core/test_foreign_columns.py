@@ -17,6 +17,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    ReportError,
     Secret,
     UnaryEncoding,
     required_n,
@@ -83,6 +84,13 @@ def test_reports_are_tallied_from_any_library(name):
     for column in (pd.Series(list(rows)), pl.Series(reports), pl.DataFrame({"x": reports})["x"], reports.to_pandas()):
         if column.dtype != "int64":  # (numbers that pandas has made longer are other reports)
             assert m.tally(column) == expected
+
+
+@pytest.mark.parametrize("rows", [[[], []], [[True], []], [None, [True]], ["x"], [[["x"]]]], ids=str)
+def test_what_is_no_report_is_refused(rows):
+    for column in (pd.Series(rows), pl.Series(rows, strict=False), rows):
+        with pytest.raises(ReportError):
+            PLAN["os"].tally(column)
 
 
 def test_a_column_is_read_at_once_and_not_value_by_value():
@@ -168,6 +176,8 @@ def test_counts_of_pandas_are_taken_by_value_and_not_by_place():
     m = RandomizedResponse(["android", "ios"], epsilon=50.0)
     counted = pd.Series(["ios"] * 900 + ["android"] * 100).value_counts()  # the largest first: ios
     assert m.simulate(counted, seed=1).counters.tolist() == [100, 900]
+    for by_place in (pd.Index([100, 900]), pl.Series([100, 900]), pa.array([100, 900])):
+        assert m.simulate(by_place, seed=1).counters.tolist() == [100, 900]
 
 
 def test_a_frame_in_the_place_of_a_number_is_not_quoted():
