@@ -326,6 +326,10 @@ class PrivacyPlan(Declared):
         one record (epsilon 1): odds between two values change at most 2.72-fold;
           of 2 equally likely values the right one is guessed at most 73.2 % of the time
         """
+        if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):
+            raise ParameterError(
+                "n is the number of reports, got a frame: plan.explain(len(frame)), or of Polars df.ldp.explain(plan)"
+            )
         check_integer("n", n, low=0)
         rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
         warnings = []

@@ -172,6 +172,13 @@ def test_what_is_no_frame_is_refused(data):
             call(data)
 
 
+def test_a_frame_to_explain_is_not_quoted_and_the_error_says_what_to_do():
+    for make in FRAMES.values():
+        with pytest.raises(ParameterError, match=r"plan\.explain\(len\(frame\)\)") as error:
+            PLAN.explain(make())
+        assert "ios" not in str(error.value)
+
+
 def test_counts_of_pandas_are_taken_by_value_and_not_by_place():
     m = RandomizedResponse(["android", "ios"], epsilon=50.0)
     counted = pd.Series(["ios"] * 900 + ["android"] * 100).value_counts()  # the largest first: ios
