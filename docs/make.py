@@ -77,7 +77,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan",
+            "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan sink_csv scan_csv",
         ),
     },
     "ldp_beam": {

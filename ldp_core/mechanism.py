@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels, amplified
 from ldp_core.errors import LARGE_EPSILON, MechanismMismatchError, ParameterError, ReportError, warn_large
 from ldp_core.exact.arrays import I64, Bools, Codes
-from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, combine, plain
+from ldp_core.exact.arrow import CONVERSION_ERRORS, as_arrow, column_of, is_of_pandas, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
 from ldp_core.exact.probability import float_above, log_above
 from ldp_core.exact.simulation import Generator, generator_of
@@ -250,7 +250,8 @@ class Mechanism(Declared, ABC):
         """Turn each value into one private report.
 
         Args:
-            values: length-n Arrow array, numpy array or Python sequence of the domain's kind.
+            values: length-n Arrow array, numpy array, Series of Polars or pandas, or Python sequence, of the domain's
+                kind.
             randomness: default fresh noise, a keystream under a key from the operating system; or `Keyed`
                 noise, which `memoised` mechanisms need. Reports drawn from a known key are not private.
             packed: bit vectors as 64-bit words rather than as a list of Booleans.
@@ -261,8 +262,13 @@ class Mechanism(Declared, ABC):
 
         Raises:
             DomainError, DtypeError: see `Domain.encode`.
+            MechanismMismatchError: a Series of Polars that holds reports already.
             ParameterError: no keyed noise, and the mechanism is memoised.
         """
+        if _maker(values) is not None:
+            raise MechanismMismatchError(
+                f"column {column!r} holds reports already, says its dtype; do not perturb them again"
+            )
         self.check_noise(keyed=randomness is not None and randomness.by_value)
         source = Keystream() if randomness is None else randomness
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
@@ -310,6 +316,7 @@ class Mechanism(Declared, ABC):
             column: what to call the reports in an error message.
 
         Raises:
+            MechanismMismatchError: a Series of Polars whose dtype says that another mechanism made the reports.
             ReportError: nulls, or not reports of this mechanism's shape.
         """
         native = self._checked(reports, column)
@@ -321,17 +328,23 @@ class Mechanism(Declared, ABC):
         return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
-        if isinstance(reports, pa.ChunkedArray):
-            reports = combine(reports)
+        made_by = _maker(reports)
+        if made_by is not None and made_by.fingerprint != self.fingerprint:
+            raise MechanismMismatchError(
+                f"column {column!r}: the reports were made by {made_by.name} (epsilon {made_by.epsilon:.4g}), says "
+                f"their dtype, not by {self.name} (epsilon {self.epsilon:.4g}): tally with the mechanism that made them"
+            )
+        given, reports = reports, column_of(reports)
         if isinstance(reports, pa.Array):
-            return plain(reports)
+            made = plain(reports)
+            return made if isinstance(given, (pa.Array, pa.ChunkedArray)) else _of_one_length(made)
         array: pa.Array | None = None
         with suppress(*CONVERSION_ERRORS):
             rows = np.asarray(reports)
             if rows.ndim == 2:
                 array = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
             else:
-                array = pa.array(reports)
+                array = _of_one_length(pa.array(reports))
         if array is None:
             raise ReportError(
                 f"column {column!r}: reports must be of type {self.reports.arrow_type()}, or a numpy array of it"
@@ -350,8 +363,9 @@ class Mechanism(Declared, ABC):
 
         Args:
             counts: how many people have each value: a mapping from values to numbers (None for a null; values that are
-                not declared are treated as ``unmatched`` says); or, where values are declared, int64[d], in their
-                order (with ``unmatched="none"`` int64[d + 1]: the last one of people without a value).
+                not declared are treated as ``unmatched`` says), or a Series of pandas with the values as index; or,
+                where values are declared, int64[d], in their order (with ``unmatched="none"`` int64[d + 1]: the last
+                one of people without a value).
             seed: for the same tally again; default: the operating system's randomness.
 
         Raises:
@@ -362,11 +376,15 @@ class Mechanism(Declared, ABC):
         >>> m = RandomizedResponse(["ios", "android"], epsilon=1.0)
         >>> m.estimate(m.simulate({"ios": 600_000_000, "android": 400_000_000}, seed=1))
         Histogram of 1,000,000,000 reports, 95% intervals (per value)
-        value            count  frequency  std.error            low           high
-        ios      599,982,165.3    60.00 %   30,342.6  599,922,694.9  600,041,635.7
-        android  400,017,834.7    40.00 %   30,342.6  399,958,364.3  400,077,305.1
+        value            count  std.error            low           high  frequency      low     high
+        ios      599,982,165.3   30,342.6  599,922,694.9  600,041,635.7    60.00 %  59.99 %  60.00 %
+        android  400,017,834.7   30,342.6  399,958,364.3  400,077,305.1    40.00 %  40.00 %  40.01 %
         """
         generator = generator_of(seed)
+        if is_of_pandas(counts) and hasattr(
+            counts, "items"
+        ):  # a Series, whose order is that of its index, as `value_counts` makes it
+            counts = dict(counts.items())
         people, listed = (
             check_people(list(counts.values()) if isinstance(counts, Mapping) else counts),
             self.inputs.listed,
@@ -613,7 +631,7 @@ or forged, leave it out
     def _repr_html_(self) -> str:
         """Parameters, and what reports are."""
         shown = {"values": self.inputs.summary, "epsilon": self.epsilon, **self.parameters()}
-        rows = [(key, f"{value:.6g}" if isinstance(value, float) else f"{value}") for key, value in shown.items()]
+        rows = [(key, _cell(value)) for key, value in shown.items()]
         return html(
             [(self.title, ""), *rows, ("reports", str(self.reports.arrow_type())), ("fingerprint", self.fingerprint)]
         )
@@ -670,6 +688,32 @@ def _called_by_core(made: Mechanism) -> bool:
     while frame.f_back is not None and frame.f_locals.get("self") is made:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "")).startswith("ldp_core.")
+
+
+def _maker(column: Any) -> Mechanism | None:
+    """The mechanism of a Series of typed reports, which its dtype has (`ldp_polars.Report`); None of other columns."""
+    made = getattr(getattr(column, "dtype", None), "mechanism", None)
+    return made if isinstance(made, Mechanism) else None
+
+
+def _of_one_length(rows: pa.Array) -> pa.Array:
+    """Lists of one length as Arrow has vectors; anything else as it is.
+
+    (pandas keeps a vector as an object.)
+    """
+    if not (pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)) or rows.null_count or not len(rows):
+        return rows
+    size, items = len(rows[0]), rows.flatten()
+    lengths = rows.value_lengths().to_numpy(zero_copy_only=False)
+    return pa.FixedSizeListArray.from_arrays(items, size) if size and (lengths == size).all() else rows
+
+
+def _cell(value: Any) -> str:
+    """A parameter as people read it; of a mechanism in a mechanism what `to_dict` says, but for its inputs."""
+    if isinstance(value, Mapping):
+        own = (f"{key} {_cell(part)}" for key, part in value.items() if key not in ("mechanism", "domain", "unmatched"))
+        return ", ".join([str(value.get("mechanism", "")), *own])
+    return f"{value:.6g}" if isinstance(value, float) else f"{value}"
 
 
 _PEOPLE = 1 << 16  # whose reports are made at a time

@@ -79,6 +79,12 @@ def derived() -> Any:
     return field()
 
 
+def shown(value: object) -> str:
+    """A parameter in an error: a number, a word or None as it is; of anything else the type, as it may be data."""
+    known = isinstance(value, (int, float, str, np.generic, Fraction, type(None)))
+    return repr(value) if known else type(value).__name__
+
+
 def _number(name: str, value: Any, interval: str) -> float:
     """``value`` as a float, if it is one number."""
     with suppress(TypeError, ValueError, OverflowError):
@@ -110,7 +116,7 @@ def check_integer(name: str, value: int, low: int, high: int | None = None) -> i
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         permitted = f", at least {low}" if high is None else f" in [{low}, {high}]"
-        raise ParameterError(f"{name} must be an integer{permitted}, got {value!r}")
+        raise ParameterError(f"{name} must be an integer{permitted}, got {shown(value)}")
     return int(value)
 
 
@@ -157,4 +163,4 @@ def check_choice(name: str, value: T, among: Iterable[T]) -> T:
     if isinstance(value, str) and value in allowed:
         return value
     *rest, last = (f'"{one}"' for one in allowed)
-    raise ParameterError(f"{name} must be {', '.join(rest)} or {last}, got {value!r}")
+    raise ParameterError(f"{name} must be {', '.join(rest)} or {last}, got {shown(value)}")

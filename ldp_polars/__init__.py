@@ -7,6 +7,7 @@ same operations are typed functions here, which type checkers and completion see
 from ldp_polars import namespace as namespace
 from ldp_polars.checking import suspicious
 from ldp_polars.columns import Report
+from ldp_polars.csv_text import scan_csv, sink_csv
 from ldp_polars.estimating import (
     distribution,
     estimate,
@@ -43,7 +44,9 @@ __all__ = [
     "perturb_frame",
     "randomized_response",
     "read_plan",
+    "scan_csv",
     "simulate",
+    "sink_csv",
     "sink_parquet",
     "suspicious",
     "tally",

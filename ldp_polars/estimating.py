@@ -47,16 +47,19 @@ def histogram(
             the unbiased estimate, which is the default.
 
     Returns:
-        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, one entry a value
-        of the domain: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and
-        ``high`` are in records, as ``count`` is; ``frequency`` is ``count / n``, nan without reports.
+        A ``List(Struct{value, count, standard_error, low, high, frequency, frequency_standard_error, frequency_low,
+        frequency_high, n})`` a group, one entry a value of the domain: ``.explode(name).unnest(name)`` makes it a
+        table. ``value`` is of the domain's own type. ``standard_error``, ``low`` and ``high`` are in records, as
+        ``count`` is. ``frequency`` is the share of the group's ``n`` reports, ``count / n``, with an error bar of its
+        own; nan without reports. n is known, and all reports are in it, whatever their value was.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(epsilon=1.0)
     >>> df = pl.DataFrame({"reports": [True, False, True, True]})
     >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
-    ['value', 'count', 'frequency', 'standard_error', 'low', 'high']
+    ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
+'frequency_high', 'n']
     """
     return aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
 
@@ -157,9 +160,9 @@ def distribution(
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
 
     Returns:
-        A ``List(Struct{left, right, frequency, standard_error, low, high})`` a group, one entry a bucket from ``left``
-        to ``right``: ``.explode(name).unnest(name)`` makes it a table. Of `SquareWave` the interval allows for bias,
-        too; the standard error does not.
+        A ``List(Struct{bucket_start, bucket_end, frequency, standard_error, low, high, n})`` a group, one entry a
+        bucket: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and ``high`` are those of
+        ``frequency``. Of `SquareWave` the interval allows for bias, too; the standard error does not.
 
     Raises:
         ParameterError: not a mechanism for distributions, an option that it does not have, or bad values of options.
@@ -170,7 +173,7 @@ def distribution(
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=200)
     >>> reports = pl.DataFrame({"age": [20.0, 30.0, 40.0] * 1000}).select(ldp_polars.perturb("age", m))
     >>> buckets = reports.select(ldp_polars.distribution("age", m, buckets=10)).explode("age").unnest("age")
-    >>> buckets["right"].to_list()[:2]
+    >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
     return aggregate(expr, mechanism, DistributionEstimate(confidence, buckets, method))
@@ -199,7 +202,7 @@ def estimate_distribution(
     >>> m = StochasticRounding((0, 10), epsilon=1.0, buckets=3)
     >>> tallies = pl.DataFrame({"age": m.perturb([2.5, 7.5])}).select(ldp_polars.tally("age", m))
     >>> buckets = tallies.select(ldp_polars.estimate_distribution("age", m)).explode("age").unnest("age")
-    >>> buckets["right"].to_list()
+    >>> buckets["bucket_end"].to_list()
     [2.5, 7.5, 10.0]
     """
     return _of_tallies(expr, mechanism, DistributionEstimate(confidence, buckets, method))
@@ -222,8 +225,8 @@ def heavy_hitters(
         confidence, threshold: see `HeavyHitters.find`.
 
     Returns:
-        A ``List(Struct{value, count, frequency, standard_error, low, high})`` a group, the most frequent value
-        first; empty where nothing is above the threshold. ``value`` is String, or Int64.
+        A ``List`` of Structs with the fields that `histogram` has, the most frequent value first; empty where nothing
+        is above the threshold. ``value`` is String, or Int64.
 
     Raises:
         ParameterError: bad arguments.

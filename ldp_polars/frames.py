@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -14,7 +15,7 @@ from polars import selectors as cs
 
 from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS, Estimate
-from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
 from ldp_core.exact.simulation import generator_of
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
@@ -61,7 +62,7 @@ def perturb_frame(
             "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
         )
     schema = frame.collect_schema()
-    _plan(plan).check_columns(schema.names())
+    checked_plan(plan).check_columns(schema.names())
     refuse_reports({name: schema[name] for name in plan.columns})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
@@ -125,8 +126,10 @@ def histograms(
         consistency: see `histogram`.
 
     Returns:
-        Columns ``column``, the ``by`` columns, ``window_start`` (where asked for), ``value`` (as text), ``count``,
-        ``frequency``, ``standard_error``, ``low``, ``high`` and ``n``; sorted, by column in the plan's order.
+        Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
+        fields that `histogram` has; sorted, by column in the plan's order, and the values as their domain has them.
+        ``value`` is of the values' own type if all these columns have the same; otherwise it is text, ``false`` and
+        ``true`` for Booleans. `estimates` has a frame for each column, whose values are always of their own type.
 
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
@@ -137,24 +140,21 @@ def histograms(
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["os"])
     >>> df = pl.DataFrame({"os": ["ios", "ios", "web"], "crashed": [True, False, True]})
-    >>> df.ldp.perturb(plan).ldp.histograms(plan, by="os").select("column", "os", "value", "n").rows()
-    [('crashed', 'ios', 'false', 2), ('crashed', 'ios', 'true', 2), ('crashed', 'web', 'false', 1), \
-('crashed', 'web', 'true', 1)]
+    >>> df.ldp.perturb(plan).ldp.histograms(plan, by="os").select("column_name", "os", "value", "n").rows()
+    [('crashed', 'ios', False, 2), ('crashed', 'ios', True, 2), ('crashed', 'web', False, 1), \
+('crashed', 'web', True, 1)]
     """
-    if not _plan(plan).oracles:
+    if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    taken = {"column", "entry", "n", *_NUMBERS}
-    lazy, keys = _by(reports, plan, by, window, event_time, taken)
+    groups = _groups(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY})
     ask = HistogramEstimate(confidence, simultaneous, consistency)
-    parts = []
-    for name, mechanism in plan.oracles.items():
-        entry = _entries(lazy, keys, name, mechanism, ask).with_columns(pl.col("value").cast(pl.String))
-        parts.append(entry.select(pl.lit(name).alias("column"), *keys, *_NUMBERS, "n"))
-    tidy = pl.concat(parts)
+    types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
+    value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+    tidy = pl.concat(
+        groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
+        for name, mechanism in plan.oracles.items()
+    ).select("column_name", *groups.names, *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
-
-
-_NUMBERS = ("value", "count", "frequency", "standard_error", "low", "high")
 
 
 def estimates(
@@ -179,8 +179,9 @@ def estimates(
             `HistogramEstimate`.
 
     Returns:
-        By column of the plan: the ``by`` columns, ``window_start`` (where asked for), and the columns of the estimate,
-        the values in their own type; and ``n``.
+        By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
+        fields of the estimate, as `histogram`, `mean`, `distribution` and `heavy_hitters` have them, with values of
+        their own type. A group in which no heavy hitter was found has no row.
 
     Raises:
         PlanError: see `histograms`; or a column has no estimate, as a sketch without candidates.
@@ -194,7 +195,7 @@ def estimates(
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
     asked = dict(ask or {})
-    unknown = sorted(asked.keys() - _plan(plan).columns.keys())
+    unknown = sorted(asked.keys() - checked_plan(plan).columns.keys())
     if unknown:
         raise PlanError(f"ask names columns {unknown}; the plan has {list(plan.columns)}")
     for name, mechanism in plan.columns.items():
@@ -206,23 +207,55 @@ def estimates(
                 raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
             asked[name] = usual
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
-    lazy, keys = _by(reports, plan, by, window, event_time, {"entry", "n", *names})
+    groups = _groups(reports, plan, by, window, event_time, {"entry", *names})
     made: dict[str, Any] = {}
     for name, mechanism in plan.columns.items():
-        table = _entries(lazy, keys, name, mechanism, asked[name])
+        table = groups.entries(name, mechanism, asked[name])
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
 
 
-def _by(
+@dataclass(frozen=True)
+class _Groups:
+    """Reports, and what to estimate them by.
+
+    Attributes:
+        reports: with the start of the window of each, where there are windows.
+        keys: columns to group by; the last is the start of the window.
+        window: its length.
+    """
+
+    reports: pl.LazyFrame
+    keys: tuple[str, ...]
+    window: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What tells the groups apart in a table."""
+        return self.keys if self.window is None else (*self.keys, _WINDOW_END)
+
+    def entries(self, name: str, mechanism: Mechanism, how: Estimate[Any]) -> pl.LazyFrame:
+        """The estimate of a column, by the keys and sorted by them: a row an entry."""
+        entry = aggregate(cs.by_name(name), mechanism, how).alias("entry")
+        lazy, keys = self.reports, self.keys
+        grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
+        if self.window is not None:
+            end = pl.col(_WINDOW_START).dt.offset_by(self.window).alias(_WINDOW_END)
+            grouped = grouped.select(*keys, end, "entry")
+        if not how.single:
+            grouped = grouped.explode("entry", empty_as_null=False)
+        return grouped.unnest("entry")
+
+
+def _groups(
     reports: pl.DataFrame | pl.LazyFrame,
     plan: PrivacyPlan,
     by: str | Iterable[str],
     window: str | None,
     event_time: str | None,
     taken: set[str],
-) -> tuple[pl.LazyFrame, list[str]]:
-    """Reports with the window of each, and the columns to group by, of which none is ``taken``."""
+) -> _Groups:
+    """Reports, and the columns to group by, of which none is ``taken``."""
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     _check_reports(reports, plan)
@@ -234,26 +267,17 @@ def _by(
             f"the reports do not have the columns {missing}, by which to estimate; they have {available}: "
             "a plan passes on what its keep names"
         )
-    both = sorted((taken | ({_WINDOW} if window is not None else set())) & {*keys})
+    both = sorted((taken | ({_WINDOW_START, _WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
     lazy = reports.lazy()
     if window is not None and event_time is not None:
-        lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias(_WINDOW))
-        keys.append(_WINDOW)
-    return lazy, keys
+        lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias(_WINDOW_START))
+        keys.append(_WINDOW_START)
+    return _Groups(lazy, tuple(keys), window)
 
 
-def _entries(lazy: pl.LazyFrame, keys: list[str], name: str, mechanism: Mechanism, how: Estimate[Any]) -> pl.LazyFrame:
-    """The estimate of a column, by keys and sorted by them: a row an entry."""
-    aggregates = [aggregate(cs.by_name(name), mechanism, how).alias("entry"), pl.len().cast(pl.Int64).alias("n")]
-    grouped = lazy.group_by(keys).agg(aggregates).sort(keys) if keys else lazy.select(aggregates)
-    if how.single:  # which has its own n
-        return grouped.drop("n").unnest("entry")
-    return grouped.explode("entry").unnest("entry").select(*keys, *how.schema(mechanism).names, "n")
-
-
-_WINDOW = "window_start"
+_WINDOW_START, _WINDOW_END = "window_start", "window_end"
 
 
 def explain(
@@ -291,12 +315,12 @@ def explain(
     how: dict[str, Any] = {"keyed": keyed, "total": total, "delta": delta}
     if id is None:
         n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
-        return _plan(plan).explain(n, **how)
+        return checked_plan(plan).explain(n, **how)
     each = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()["len"]
     if not len(each):
-        return _plan(plan).explain(0, **how)
+        return checked_plan(plan).explain(0, **how)
     middle, most = (math.ceil(each.quantile(q, "higher") or 0) for q in (0.5, 1.0))
-    text = _plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
+    text = checked_plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
     people = f"{len(each)} people; records of one person: {middle} in the middle, {most} at most"
     return f"{people}\n{text}"
 
@@ -329,7 +353,7 @@ def simulate(
     >>> seen["crashed"].to_polars().select("value", pl.col("frequency").round(3)).rows()
     [(False, 0.75), (True, 0.25)]
     """
-    plan, generator, lazy = _plan(plan), generator_of(seed), frame.lazy()
+    plan, generator, lazy = checked_plan(plan), generator_of(seed), frame.lazy()
     missing = [name for name in plan.columns if name not in lazy.collect_schema()]
     if missing:
         raise PlanError(f"the plan names columns that the frame does not have: {missing}")
@@ -379,6 +403,13 @@ def sink_parquet(
     ...     ldp_polars.read_plan(file.name) == plan
     True
     """
+    checked_reports(reports, plan, assume_reports).sink_parquet(
+        path, metadata={METADATA_KEY: plan.to_json()}, **options
+    )
+
+
+def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:
+    """Typed reports of a plan and what it keeps, and nothing else; see `sink_parquet` for arguments and errors."""
     _check_reports(reports, plan)
     schema = reports.collect_schema()
     lazy = reports.lazy()
@@ -390,7 +421,7 @@ def sink_parquet(
     plan.check_made(schema.names(), made)
     if plain:
         warn_assumed(plain)
-    lazy.sink_parquet(path, metadata={METADATA_KEY: plan.to_json()}, **options)
+    return lazy
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:
@@ -441,7 +472,7 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
         MechanismMismatchError: typed reports of another mechanism.
     """
     schema = reports.collect_schema()
-    _plan(plan).check_columns(schema.names())
+    checked_plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():
         dtype = schema[name]
         if isinstance(dtype, Report):
@@ -452,7 +483,8 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
             raise PlanError(f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports")
 
 
-def _plan(plan: PrivacyPlan) -> PrivacyPlan:
+def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:
+    """The plan; a `PlanError` if it is none."""
     if not isinstance(plan, PrivacyPlan):
         raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
     return plan

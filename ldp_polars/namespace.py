@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import checking, estimating, frames, persons, perturbing, tallying
+from ldp_polars import checking, csv_text, estimating, frames, persons, perturbing, tallying
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -86,6 +86,7 @@ class _LdpFrame(_Namespace[Frame]):
     estimates = _FrameTables(frames.estimates)
     explain = _Method(frames.explain)
     simulate = _Method(frames.simulate)
+    sink_csv = _Method(csv_text.sink_csv)
     sink_parquet = _Method(frames.sink_parquet)
 
 

@@ -16,7 +16,7 @@ MEAN_SCHEMA = pa.schema(
     [
         pa.field("mean", pa.float64()) if field.name == "count" else field
         for field in HISTOGRAM_SCHEMA
-        if field.name not in ("value", "frequency")
+        if field.name != "value" and not field.name.startswith("frequency")
     ]
 )
 """Of `mean_table`: fields of `MeanRow`."""

@@ -29,7 +29,7 @@ def estimate_tables(histograms: pa.Table, means: pa.Table, plan: PrivacyPlan, *,
     for column, mechanism in plan.columns.items():
         number = isinstance(mechanism, Numeric)
         table = means if number else histograms
-        rows = table.filter(pc.equal(table["column"], column))
+        rows = table.filter(pc.equal(table["column_name"], column))
         if not len(rows):
             yield f"{column}: no reports" if column in plan.oracles or number else f"{column}: nothing was found"
             continue
@@ -78,9 +78,9 @@ def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int])
     inside: dict[str, list[bool]] = {}
     squares: dict[str, list[float]] = {}
     for row in histograms.to_pylist():
-        true = truth[(row["column"], int(row["window_start"].timestamp()), row["value"])]
-        inside.setdefault(row["column"], []).append(row["low"] <= true <= row["high"])
-        squares.setdefault(row["column"], []).append(((row["count"] - true) / row["standard_error"]) ** 2)
+        true = truth[(row["column_name"], int(row["window_start"].timestamp()), row["value"])]
+        inside.setdefault(row["column_name"], []).append(row["low"] <= true <= row["high"])
+        squares.setdefault(row["column_name"], []).append(((row["count"] - true) / row["standard_error"]) ** 2)
     inside["all"] = [x for column in inside.values() for x in column]
     squares["all"] = [x for column in squares.values() for x in column]
     for column, hits in inside.items():

@@ -27,7 +27,7 @@ class Head(_NamedTuple):
     pane_timing: str
     pane_is_first: bool
     pane_is_last: bool
-    column: str
+    column_name: str
     key: Mapping[str, str]
 
 
@@ -62,12 +62,13 @@ class HistogramRow(Head, Tail):
         pane_index: 0 for the first pane of the window and key.
         pane_timing: ``EARLY``, ``ON_TIME``, ``LATE`` or, on runners that do not tell, ``UNKNOWN``.
         pane_is_first, pane_is_last: whether the pane is known to be the first, the last.
-        column: the column that was tallied.
+        column_name: the column that was tallied.
         key: name and value, as text, of each ``by`` column; empty without ``by``.
         value: as text (``false`` and ``true`` for Booleans), ``other`` included where the domain has it.
         count: estimated number of records with the value; unbiased, so it can be below 0.
-        frequency: ``count / n``; nan if n is 0.
         standard_error, low, high: of ``count``, and the ends of its confidence interval.
+        frequency: ``count / n``; nan if n is 0.
+        frequency_standard_error, frequency_low, frequency_high: of ``frequency``, and the ends of its interval.
         n: number of reports in the pane. In accumulating mode a later pane replaces an earlier one; in
             discarding mode counts, ``n`` and squared standard errors of the panes of a window add up.
         confidence: of the interval.
@@ -77,10 +78,13 @@ class HistogramRow(Head, Tail):
 
     value: str
     count: float
-    frequency: float
     standard_error: float
     low: float
     high: float
+    frequency: float
+    frequency_standard_error: float
+    frequency_low: float
+    frequency_high: float
 
 
 @_row
@@ -105,13 +109,13 @@ class DistributionRow(Head, Tail):
 
     Attributes:
         window_start to key, and n to fingerprint: see `HistogramRow`.
-        left, right: ends of the bucket, in the numbers' own unit.
+        bucket_start, bucket_end: ends of the bucket, in the numbers' own unit.
         frequency: estimated share of the numbers in the bucket; nan if n is 0.
         standard_error, low, high: of ``frequency``, and the ends of its confidence interval, each bucket's own.
     """
 
-    left: float
-    right: float
+    bucket_start: float
+    bucket_end: float
     frequency: float
     standard_error: float
     low: float

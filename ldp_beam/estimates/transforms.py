@@ -44,7 +44,8 @@ _LOG = logging.getLogger(__name__)
 
 AnyEstimate: TypeAlias = base.Estimate[Any]
 
-_ENTRIES = ("counts", "frequencies", "standard_errors", "low", "high")
+_BARS = ("standard_errors", "low", "high")
+_ENTRIES = ("counts", *_BARS, "frequencies", "frequency_standard_errors", "frequency_low", "frequency_high")
 
 
 def _columns(result: Any, *names: str) -> list[list[Any]]:
@@ -56,7 +57,7 @@ _ROWS: dict[type[AnyEstimate], tuple[Any, Callable[[Any], list[Sequence[Any]]]]]
     MeanEstimate: (MeanRow, lambda found: [*_columns(found, "mean", "standard_error", "low", "high")]),
     DistributionEstimate: (
         DistributionRow,
-        lambda found: [found.edges[:-1].tolist(), found.edges[1:].tolist(), *_columns(found, *_ENTRIES[1:])],
+        lambda found: [found.edges[:-1].tolist(), found.edges[1:].tolist(), *_columns(found, "frequencies", *_BARS)],
     ),
     HeavyHittersEstimate: (HistogramRow, lambda found: [list(map(str, found.values)), *_columns(found, *_ENTRIES)]),
 }
@@ -491,7 +492,7 @@ class Distribution(Estimate):
     >>> reports = [{"seconds": report} for report in mechanism.perturb([0.0, 4.0, 4.0, 8.0]).tolist()]
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     rows = p | beam.Create(reports) | Distribution("seconds", mechanism)
-    ...     _ = rows | beam.Map(lambda r: print(r.left, r.right, round(r.frequency, 6)))
+    ...     _ = rows | beam.Map(lambda r: print(r.bucket_start, r.bucket_end, round(r.frequency, 6)))
     0.0 2.0 0.25
     2.0 6.0 0.5
     6.0 8.0 0.25
@@ -528,7 +529,7 @@ class PrivateDistribution(Estimate):
     >>> events = [{"age": age} for age in (17.0, 18.0, 71.0)]
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     rows = p | beam.Create(events) | PrivateDistribution("age", SquareWave((0, 100), epsilon=1.0), buckets=2)
-    ...     _ = rows | beam.Map(lambda r: print(r.left, r.right, r.n))
+    ...     _ = rows | beam.Map(lambda r: print(r.bucket_start, r.bucket_end, r.n))
     0.0 50.0 3
     50.0 100.0 3
     """

@@ -25,6 +25,7 @@ from typing_extensions import override
 from ldp_beam.elements.rows import HistogramRow, is_histogram_row
 from ldp_beam.elements.stable import Stable
 from ldp_core import DtypeError, ParameterError
+from ldp_core.estimates.histogram import entries_schema
 
 _FileFormat: TypeAlias = Literal["parquet", "ndjson"]
 
@@ -34,15 +35,9 @@ HISTOGRAM_SCHEMA = pa.schema(
         ("window_end", pa.timestamp("us", "UTC")),
         ("pane_index", pa.int64()),
         ("pane_timing", pa.string()),
-        ("column", pa.string()),
+        ("column_name", pa.string()),
         ("key", pa.map_(pa.string(), pa.string())),
-        ("value", pa.string()),
-        ("count", pa.float64()),
-        ("frequency", pa.float64()),
-        ("standard_error", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("n", pa.int64()),
+        *entries_schema(pa.string()),
         ("confidence", pa.float64()),
         ("epsilon", pa.float64()),
         ("fingerprint", pa.string()),
@@ -67,7 +62,7 @@ def histogram_batch(rows: Sequence[HistogramRow]) -> pa.RecordBatch:
 
     >>> from apache_beam.utils.timestamp import Timestamp
     >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
-    ...                    2.0, 1.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)
+    ...                    2.0, 0.5, 1.0, 3.0, 1.0, 0.25, 0.5, 1.5, 2, 0.95, 1.0, "f" * 16)
     >>> histogram_batch([row]).select(["value", "count", "n"]).to_pylist()
     [{'value': 'ios', 'count': 2.0, 'n': 2}]
     """
@@ -89,7 +84,7 @@ def histogram_dict(row: HistogramRow) -> dict[str, Any]:
 
     >>> from apache_beam.utils.timestamp import Timestamp
     >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
-    ...                    0.0, float("nan"), 0.0, 0.0, 0.0, 0, 0.95, 1.0, "f" * 16)
+    ...                    0.0, 0.0, 0.0, 0.0, *[float("nan")] * 4, 0, 0.95, 1.0, "f" * 16)
     >>> line = histogram_dict(row)
     >>> line["window_end"], line["key"], line["value"], line["frequency"]
     ('1970-01-01T00:01:00Z', {'app': 'mail'}, 'ios', None)
@@ -107,7 +102,7 @@ def histogram_line(row: HistogramRow) -> str:
 
     >>> from apache_beam.utils.timestamp import Timestamp
     >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
-    ...                    2.0, 1.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)
+    ...                    2.0, 0.5, 1.0, 3.0, 1.0, 0.25, 0.5, 1.5, 2, 0.95, 1.0, "f" * 16)
     >>> json.loads(histogram_line(row))["window_end"]
     '1970-01-01T00:01:00Z'
     """
@@ -145,7 +140,7 @@ def bigquery_row(row: HistogramRow) -> dict[str, Any]:
 
     >>> from apache_beam.utils.timestamp import Timestamp
     >>> row = HistogramRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "os", {"app": "mail"}, "ios",
-    ...                    2.0, 1.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)
+    ...                    2.0, 0.5, 1.0, 3.0, 1.0, 0.25, 0.5, 1.5, 2, 0.95, 1.0, "f" * 16)
     >>> bigquery_row(row)["key"]
     [{'key': 'app', 'value': 'mail'}]
     """

@@ -390,7 +390,7 @@ class LdpPrivateDistribution(_Keyed, LdpDistribution):
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     numbers = p | beam.Create([beam.Row(s=2.0), beam.Row(s=4.0)])
     ...     shares = numbers | LdpPrivateDistribution(column="s", mechanism=mechanism, buckets=2)
-    ...     _ = shares | beam.Map(lambda r: print(r.left, r.right, r.n))
+    ...     _ = shares | beam.Map(lambda r: print(r.bucket_start, r.bucket_end, r.n))
     0.0 5.0 2
     5.0 10.0 2
     """

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ldp_core.errors import MechanismMismatchError, ParameterError
 from ldp_core.exact.arrays import F64
 from ldp_core.inputs.domain import Domain
-from ldp_core.parameters import check_open
+from ldp_core.parameters import check_open, shown
 
 Consistency: TypeAlias = Literal[
     "base-pos",
@@ -160,7 +160,7 @@ def consistent(
 def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:
     """Raise `ParameterError` for an unknown method, or one that the mechanism's domain does not allow."""
     if method not in METHODS:
-        raise ParameterError(f"consistency must be one of {', '.join(METHODS)}, got {method!r}")
+        raise ParameterError(f"consistency must be one of {', '.join(METHODS)}, got {shown(method)}")
     if mechanism is not None and method == "mle" and mechanism.parts != (0.0, 1.0):
         raise ParameterError(
             f"mle is for reports that support a value or do not; those of {mechanism.name} add other numbers"

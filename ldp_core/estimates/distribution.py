@@ -15,11 +15,12 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables, z_score
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_open, parameter
+from ldp_core.parameters import check_open, parameter, shown
+from ldp_core.tables import aligned, html, preformatted
 from ldp_core.tally import Tally
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Distribution(Result):
     """Which share of ``n`` numbers lies in each of k buckets, estimated.
 
@@ -126,11 +127,12 @@ class Distribution(Result):
         return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
 
     def to_arrow(self) -> pa.Table:
-        """Table of columns left, right, frequency, standard_error, low, high; one row a bucket."""
+        """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row a bucket."""
         numbers = (self.frequencies, self.standard_errors, self.low, self.high)
-        return pa.table([pa.array(column) for column in (self.edges[:-1], self.edges[1:], *numbers)], _SCHEMA)
+        n = np.full(len(self), self.n)
+        return pa.table([pa.array(column) for column in (self.edges[:-1], self.edges[1:], *numbers, n)], _SCHEMA)
 
-    def __repr__(self) -> str:
+    def _head(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"
         ends = f"{self.edges[0]:.6g} to {self.edges[-1]:.6g}"
         if not self.n:
@@ -138,8 +140,32 @@ class Distribution(Result):
         quarters = ", ".join(f"{share:.0%} below {self.quantile(share):.4g}" for share in (0.25, 0.5, 0.75))
         return f"{head}, {ends}: mean {self.mean:.4g}; {quarters}"
 
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Rows of cells, the heads first; of many buckets none."""
+        if len(self) > _SHOWN:
+            return []
+        shares = (self.frequencies, self.standard_errors, self.low, self.high)
+        rows: list[tuple[str, ...]] = [("from", "to", "frequency", "std.error", "low", "high")]
+        for i in range(len(self)):
+            ends = (f"{self.edges[i]:.6g}", f"{self.edges[i + 1]:.6g}")
+            rows.append((*ends, *(f"{100 * array[i]:.2f} %" for array in shares)))
+        return rows
 
-_SCHEMA = pa.schema([(name, pa.float64()) for name in ("left", "right", "frequency", "standard_error", "low", "high")])
+    def __repr__(self) -> str:
+        rows = self._rows()
+        return "\n".join([self._head(), *(aligned(rows, numbers=range(6)) if rows else [])])
+
+    @override
+    def _repr_html_(self) -> str:
+        rows = self._rows()
+        return html(rows, title=self._head(), numbers=range(6)) if rows else preformatted(self._head())
+
+
+_SHOWN = 20
+"""At most so many buckets are shown to people."""
+
+_NUMBERS = ("bucket_start", "bucket_end", "frequency", "standard_error", "low", "high")
+_SCHEMA = pa.schema([*((name, pa.float64()) for name in _NUMBERS), ("n", pa.int64())])
 
 
 @runtime_checkable
@@ -208,5 +234,5 @@ class DistributionEstimate(Estimate[Distribution]):
 
 def _checked(share: float) -> float:
     if isinstance(share, bool) or not 0 <= share <= 1:
-        raise ParameterError(f"a quantile's share must be in [0, 1], got {share!r}")
+        raise ParameterError(f"a quantile's share must be in [0, 1], got {shown(share)}")
     return float(share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,20 +10,20 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables
-from ldp_core.estimates.histogram import entries_schema
+from ldp_core.estimates.base import Estimate, refuse_mechanism, tables
+from ldp_core.estimates.histogram import Counted, entries_schema
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_integer, check_open, parameter
+from ldp_core.parameters import check_integer, check_open, parameter, shown
 from ldp_core.tally import Tally
 
 MOST_CANDIDATES = 5 << 18
 """At most so many prefixes are looked up at a level, 1.3 million, if the levels allow it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Found(Result):
+@dataclass(frozen=True, eq=False, repr=False)
+class Found(Counted):
     """Values in order of their estimated counts, the largest first.
 
     Attributes:
@@ -47,36 +48,27 @@ class Found(Result):
     threshold: float
     candidates: int
 
-    @property
-    def frequencies(self) -> F64:
-        """``counts / n``."""
-        return self.counts / max(self.n, 1)  # without reports there are no values either
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __repr__(self) -> str:
-        head = (
+    @override
+    def _head(self) -> str:
+        return (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
             f"reports, {self.confidence:.0%} intervals"
         )
-        columns = (self.counts, self.standard_errors, self.low, self.high)
-        numbers = zip(self.values, *(array.tolist() for array in columns), strict=True)
-        lines = [f"{value!s}  {c:,.1f} +- {e:,.1f}  [{lo:,.1f}, {hi:,.1f}]" for value, c, e, lo, hi in numbers]
-        more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
-        return "\n".join([head, *lines[:20], *more])
 
+    @override
+    def _texts(self) -> Sequence[str]:
+        return [str(value) for value in self.values]
+
+    @override
     def to_arrow(self) -> pa.Table:
-        """Table of columns value, count, frequency, standard_error, low, high, as of a `Histogram`."""
+        """Table of the same columns as of a `Histogram`, one row a value that was found."""
         text = not self.values or isinstance(self.values[0], str)
-        numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
-        values = pa.array(self.values, pa.string() if text else pa.int64())
-        return pa.table([values, *map(pa.array, numbers)], entries_schema(values.type))
+        return self._entries(pa.array(self.values, pa.string() if text else pa.int64()))
 
 
 def _check_threshold(name: str, value: float | None) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
-        raise ParameterError(f"{name} must be None or a number in [0, inf), got {value!r}")
+        raise ParameterError(f"{name} must be None or a number in [0, inf), got {shown(value)}")
     return value
 
 

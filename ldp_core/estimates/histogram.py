@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,18 +22,87 @@ from ldp_core.tables import aligned, html
 from ldp_core.tally import Tally
 
 
-@dataclass(frozen=True, eq=False)
-class Histogram(Result):
+class Counted(Result):
+    """Values with estimated counts, and the same as shares of the ``n`` records, which is a known number."""
+
+    n: int
+    counts: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+
+    @property
+    def frequencies(self) -> F64:
+        """Estimated shares, ``counts / n``; nan where there are no reports."""
+        return _shares(self.n, self.counts)
+
+    @property
+    def frequency_standard_errors(self) -> F64:
+        """Of `frequencies`: ``standard_errors / n``."""
+        return _shares(self.n, self.standard_errors)
+
+    @property
+    def frequency_low(self) -> F64:
+        """Low ends of the confidence intervals of the shares, ``low / n``."""
+        return _shares(self.n, self.low)
+
+    @property
+    def frequency_high(self) -> F64:
+        """High ends of the confidence intervals of the shares, ``high / n``."""
+        return _shares(self.n, self.high)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def _entries(self, values: pa.Array) -> pa.Table:
+        """`to_arrow`, given the values."""
+        return entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high))
+
+    @abstractmethod
+    def _head(self) -> str:
+        """What is shown above the table."""
+
+    @abstractmethod
+    def _texts(self) -> Sequence[str]:
+        """The values as text."""
+
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
+        """What is shown: rows of cells, and notes."""
+        texts = self._texts()
+        order = np.argsort(-self.counts, kind="stable") if len(self) > _SHOWN else np.arange(len(self))
+        rows: list[tuple[str, ...]] = [("value", "count", "std.error", "low", "high", "frequency", "low", "high")]
+        counts = (self.counts, self.standard_errors, self.low, self.high)
+        shares = (self.frequencies, self.frequency_low, self.frequency_high)
+        for i in order[:_SHOWN].tolist():
+            numbers = (*(f"{array[i]:,.1f}" for array in counts), *(f"{100 * array[i]:.2f} %" for array in shares))
+            rows.append((texts[i], *numbers))
+        more = [f"... {len(self) - _SHOWN} more values, in order of count"] if len(self) > _SHOWN else []
+        return rows, more
+
+    def __repr__(self) -> str:
+        rows, more = self._shown()
+        return "\n".join([self._head(), *aligned(rows, numbers=range(1, 8)), *more])
+
+    @override
+    def _repr_html_(self) -> str:
+        rows, more = self._shown()
+        return html(rows, title=self._head(), numbers=range(1, 8), notes=more)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Histogram(Counted):
     """Estimates of how many of ``n`` records hold each value of the domain; unbiased, unless ``consistency`` is set.
 
     All arrays are float64[d], in the order of ``domain.values``. Unbiased means that a rare value can
     come out below 0, and that sums and differences of estimates stay unbiased.
 
     Attributes:
-        n: number of reports.
+        n: number of reports, those included whose value is none of the domain's (``unmatched="none"``).
         counts: estimated number of records.
         standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n].
         low, high: ends of the confidence interval of each count; see `Mechanism.debias`.
+        frequencies, frequency_standard_errors, frequency_low, frequency_high: the same as shares: divided by ``n``,
+            which is known, so that the intervals hold with the same confidence.
         confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
         simultaneous: whether the intervals are Bonferroni-corrected over the domain.
         consistency: the method that made ``counts`` consistent, and so biased (see `consistent`); None
@@ -67,42 +138,22 @@ class Histogram(Result):
         """Whether ``counts`` were made consistent: do not add, subtract or average them."""
         return self.consistency is not None
 
-    @property
-    def frequencies(self) -> F64:
-        """``counts / n``; nan where there are no reports."""
-        return self.counts / self.n if self.n else np.full(len(self.counts), np.nan)
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
+    @override
     def to_arrow(self) -> pa.Table:
-        """Table of columns value, count, frequency, standard_error, low, high; one row a value."""
-        numbers = (self.counts, self.frequencies, self.standard_errors, self.low, self.high)
-        return pa.table([self.domain.arrow_values, *numbers], entries_schema(self.domain.arrow_type))
+        """Table of the columns in `ENTRY`, one row a value; the values are of their own type."""
+        return self._entries(self.domain.arrow_values)
 
-    def _shown(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
-        """What is shown: a head, rows of cells, and notes."""
+    @override
+    def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
         head = f"Histogram of {self.n:,} reports, {self.confidence:.0%} intervals ({kind})"
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
-        order = np.argsort(-self.counts, kind="stable") if len(self) > 20 else np.arange(len(self))
-        rows: list[tuple[str, ...]] = [("value", "count", "frequency", "std.error", "low", "high")]
-        for i in order[:20]:
-            numbers = (self.counts[i], 100 * self.frequencies[i], self.standard_errors[i], self.low[i], self.high[i])
-            c, f, s, lo, hi = numbers
-            rows.append((self.domain.texts[i], f"{c:,.1f}", f"{f:.2f} %", f"{s:,.1f}", f"{lo:,.1f}", f"{hi:,.1f}"))
-        more = [f"... {len(self) - 20} more values, in order of count"] if len(self) > 20 else []
-        return head, rows, more
-
-    def __repr__(self) -> str:
-        head, rows, more = self._shown()
-        return "\n".join([head, *aligned(rows, numbers=range(1, 6)), *more])
+        return head
 
     @override
-    def _repr_html_(self) -> str:
-        head, rows, more = self._shown()
-        return html(rows, title=head, numbers=range(1, 6), notes=more)
+    def _texts(self) -> Sequence[str]:
+        return self.domain.texts
 
 
 @runtime_checkable
@@ -167,12 +218,10 @@ class HistogramEstimate(Estimate[Histogram]):
     @override
     def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         domain: Domain = mechanism.domain
-        counts, *rest = self._arrays(mechanism, n[:, None], counters)
-        with np.errstate(invalid="ignore"):
-            frequencies = counts / n[:, None]  # nan where there are no reports
+        numbers = self._arrays(mechanism, n[:, None], counters)
         values = domain.arrow_values.take(pa.array(np.tile(np.arange(domain.size), len(n))))
-        numbers = [array.reshape(-1) for array in (counts, frequencies, *rest)]
-        return pa.table([values, *numbers], self.schema(mechanism)), np.full(len(n), domain.size)
+        table = entries(values, np.repeat(n, domain.size), [array.reshape(-1) for array in numbers])
+        return table, np.full(len(n), domain.size)
 
     def _arrays(self, mechanism: Any, n: Any, counters: I64) -> tuple[F64, F64, F64, F64]:
         """`Counting.debias`, and counts made consistent, of any number of tallies at once."""
@@ -187,7 +236,37 @@ class HistogramEstimate(Estimate[Histogram]):
         return counts, errors, low, high
 
 
+_SHOWN = 20
+"""At most so many values are shown to people."""
+
+_NUMBERS = ("count", "standard_error", "low", "high")
+_SHARES = ("frequency", *(f"frequency_{name}" for name in _NUMBERS[1:]))
+
+ENTRY = ("value", *_NUMBERS, *_SHARES, "n")
+"""Columns of a table of counted values, the same everywhere: in Arrow, in Polars, and in the rows of Beam."""
+
+
 def entries_schema(values: pa.DataType) -> pa.Schema:
-    """Columns of a table of counted values: value, count, frequency, standard_error, low, high."""
-    numbers = ("count", "frequency", "standard_error", "low", "high")
-    return pa.schema([("value", values), *((name, pa.float64()) for name in numbers)])
+    """Columns of a table of counted values, as in `ENTRY`."""
+    numbers = ((name, pa.float64()) for name in (*_NUMBERS, *_SHARES))
+    return pa.schema([("value", values), *numbers, ("n", pa.int64())])
+
+
+def entries(values: pa.Array, n: Any, numbers: Sequence[F64]) -> pa.Table:
+    """A table of the columns in `ENTRY`.
+
+    Args:
+        values: k values.
+        n: number of reports, of all or of each.
+        numbers: float64[k] each: counts, their standard errors, low and high ends.
+    """
+    n = np.broadcast_to(np.asarray(n, np.int64), len(values))
+    columns = [values, *numbers, *(_shares(n, array) for array in numbers), n]
+    return pa.table(columns, entries_schema(values.type))
+
+
+def _shares(n: Any, numbers: F64) -> F64:
+    """Numbers of records as shares of ``n``; nan where there are none."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares: F64 = np.where(n, numbers / np.asarray(n), np.nan)
+    return shares

@@ -9,17 +9,16 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.estimates.base import Estimate, refuse_mechanism
+from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
-from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
 
 
-@dataclass(frozen=True)
-class Mean:
+@dataclass(frozen=True, eq=False)
+class Mean(Result):
     """An unbiased estimate of the mean of ``n`` numbers, in their own unit.
 
     Attributes:
@@ -47,9 +46,7 @@ class Mean:
             f"Mean of {self.n:,} reports: {numbers}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}"
         )
 
-    def _repr_html_(self) -> str:
-        return preformatted(repr(self))
-
+    @override
     def to_arrow(self) -> pa.Table:
         """Table of columns mean, standard_error, low, high, n; one row."""
         return pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA)

@@ -28,20 +28,56 @@ ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
+def column_of(values: Any) -> Any:
+    """A column of Arrow, Polars or pandas as one Arrow array; anything else as it is.
+
+    Libraries of frames hand their columns over by the Arrow PyCapsule interface; pandas before version 3 does not, and
+    pyarrow knows how to read it.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return combine(values)
+    if isinstance(values, (pa.Array, np.ndarray, list)):
+        return values
+    with suppress(*CONVERSION_ERRORS):
+        if hasattr(values, "__arrow_c_stream__"):
+            return combine(pa.chunked_array(values))
+        if hasattr(values, "__arrow_c_array__") or is_of_pandas(values):
+            return column_of(pa.array(values, from_pandas=True))
+    return values
+
+
+def table_of(data: Any) -> Any:
+    """A frame of Arrow, Polars or pandas as an Arrow table, a batch as a batch; anything else as it is."""
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return data
+    with suppress(*CONVERSION_ERRORS):
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        if is_of_pandas(data):
+            return pa.Table.from_pandas(data)
+    return data
+
+
+def is_of_pandas(values: Any) -> bool:
+    """Whether ``values`` are an object of pandas, which need not be installed."""
+    return any(cls.__module__.partition(".")[0] == "pandas" for cls in type(values).__mro__)
+
+
 def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     """``values`` as one Arrow array of Booleans, integers, text or numbers, as ``kind`` says; or a dictionary of them.
 
     Raises:
         DtypeError: they are of another kind, or no column at all.
     """
-    if isinstance(values, pa.ChunkedArray):
-        values = combine(values)
+    given, values = values, column_of(values)
     values = plain(values) if isinstance(values, pa.Array) else _from_python(values, kind, column)
     found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_null(found):
         return pa.nulls(len(values), ARROW_TYPES[kind])
     if not _IS_KIND[kind](found):
-        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {found}")
+        floats = kind == "int" and is_of_pandas(given) and pa.types.is_floating(found)
+        hint = ': pandas makes floats of integers with holes, column.astype("Int64") integers' if floats else ""
+        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {found}{hint}")
     return values
 
 
@@ -51,10 +87,11 @@ def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
     Raises:
         DtypeError: they are no numbers, or no column at all.
     """
-    if isinstance(values, pa.ChunkedArray):
-        values = combine(values)
+    values = column_of(values)
     if isinstance(values, pa.Array):
         numbers = plain(values)
+        if pa.types.is_dictionary(numbers.type):
+            numbers = numbers.dictionary_decode()
         kind = numbers.type
     else:
         kind, numbers = type(values).__name__, None

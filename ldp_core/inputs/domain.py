@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from ldp_core.errors import DomainError, DtypeError, LdpWarning, ParameterError, ReportError
 from ldp_core.exact.arrays import Codes
-from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, filled_indices, null_count
+from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, column_of, filled_indices, null_count
 from ldp_core.inputs.base import Inputs
-from ldp_core.parameters import Declared
+from ldp_core.parameters import Declared, shown
 
 Label: TypeAlias = bool | int | str
 Unmatched: TypeAlias = Literal["error", "other", "none"]
@@ -66,10 +66,12 @@ class Domain(Declared, Inputs):
                 LdpWarning,
                 stacklevel=2,
             )
-        items = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
+        column = column_of(labels)
+        listed = column.to_pylist() if isinstance(column, pa.Array) else labels
+        items = tuple(item.item() if isinstance(item, np.generic) else item for item in listed)
         kind = _kind(items)
         if unmatched not in ("error", "other", "none"):
-            raise DomainError(f'unmatched must be "error", "other" or "none", got {unmatched!r}')
+            raise DomainError(f'unmatched must be "error", "other" or "none", got {shown(unmatched)}')
         if unmatched == "other" and OTHER in items:
             raise DomainError('unmatched="other" adds the bucket "other": leave it out of the labels')
         if unmatched == "none" and len(items) < 2:
@@ -311,7 +313,7 @@ def _rebuild(labels: tuple[Label, ...], unmatched: Unmatched) -> Domain:
 
 
 def _is_data(labels: object) -> bool:
-    """Whether these are a column's values: a Series of Polars or pandas, or numpy's text."""
+    """Whether these are a column's values: a Series of Polars or pandas, an array of Arrow, or numpy's text."""
     if isinstance(labels, np.ndarray):
         return labels.dtype.kind in "OUS"
     return hasattr(labels, "__array__")

@@ -55,7 +55,7 @@ from ldp_core.exact.simulation import Generator, dealt
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
-from ldp_core.parameters import check_epsilon, check_integer
+from ldp_core.parameters import check_epsilon, check_integer, shown
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.reports import Native
 
@@ -110,7 +110,7 @@ class FakeDataColumn(DrawnColumn):
         if prior is None and fake is None:
             fake = "none" if can_be_none else "uniform"
         if fake not in (None, "uniform", "none"):
-            raise ParameterError(f'fake must be "uniform" or "none", got {fake!r}')
+            raise ParameterError(f'fake must be "uniform" or "none", got {shown(fake)}')
         if fake == "none" and not can_be_none:
             raise ParameterError(f'{inner.name} has no report of no value: use fake="uniform"')
         self._declare(fake=fake, prior=None if prior is None else _weights(prior, inner.domain.size))

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
+from ldp_core.exact.arrow import table_of
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
@@ -325,6 +326,10 @@ class PrivacyPlan(Declared):
         one record (epsilon 1): odds between two values change at most 2.72-fold;
           of 2 equally likely values the right one is guessed at most 73.2 % of the time
         """
+        if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):
+            raise ParameterError(
+                "n is the number of reports, got a frame: plan.explain(len(frame)), or of Polars df.ldp.explain(plan)"
+            )
         check_integer("n", n, low=0)
         rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
         warnings = []
@@ -373,9 +378,9 @@ class PrivacyPlan(Declared):
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
         >>> plan.simulate({"crashed": {True: 0.1, False: 0.9}, "minutes": [5, 10, 60]}, n=30_000, seed=1)
         crashed: Histogram of 30,000 reports, 95% intervals (per value)
-        value     count  frequency  std.error       low      high
-        false  27,012.1    90.04 %      166.2  26,686.4  27,337.8
-        true    2,987.9     9.96 %      166.2   2,662.2   3,313.6
+        value     count  std.error       low      high  frequency      low     high
+        false  27,012.1      166.2  26,686.4  27,337.8    90.04 %  88.95 %  91.13 %
+        true    2,987.9      166.2   2,662.2   3,313.6     9.96 %   8.87 %  11.05 %
         <BLANKLINE>
         minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
         """
@@ -602,27 +607,36 @@ data with the plan; for reports that were made elsewhere there is assume_reports
 
     def perturb(
         self,
-        batch: pa.RecordBatch,
+        batch: Any,
         *,
         packed: bool = False,
         key: Secret | None = None,
         id: Any = None,  # noqa: A002 (its name everywhere)
         records: Any = None,
-    ) -> pa.RecordBatch:
+    ) -> Any:
         """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
 
         Args:
-            batch: the records.
+            batch: the records: an Arrow batch or table, or a frame of Polars or pandas.
             packed: bit vectors as 64-bit words.
             key: for keyed noise, with ``id``; see `Keyed`. Each column's name is its noise's.
             id: whose record each is; with a seeded plan, and without ``key``, what tells the records apart.
             records: with ``key``: what tells the records apart, for mechanisms that remember; see `Keyed`.
 
+        Returns:
+            An Arrow batch for a batch, a table for everything else.
+
         Raises:
-            PlanError: a planned column is missing; or the plan is seeded, and there is no id or another key.
+            PlanError: no records; a planned column is missing; the plan is seeded, and there is no id or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
             MechanismMismatchError: the batch says that a planned column holds reports already.
         """
+        batch = table_of(batch)
+        if not isinstance(batch, (pa.Table, pa.RecordBatch)):
+            raise PlanError(
+                f"records to perturb are an Arrow batch or table, or a frame, got {type(batch).__name__}; of a "
+                "LazyFrame take .ldp.perturb(plan)"
+            )
         refuse_reports(batch.schema, self.columns)
         schema = self.schema(batch.schema, packed=packed)
         if self.seed is not None:
@@ -633,7 +647,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         keyed = None if key is None else Keyed(key, id, column="", records=records)
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)
-        return pa.RecordBatch.from_arrays([*reports.values(), *kept], schema=schema)
+        return type(batch).from_arrays([*reports.values(), *kept], schema=schema)
 
     def perturb_columns(self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool) -> dict[str, Any]:
         """Reports of each planned column: an Arrow array, or for values in another form what `Mechanism.perturb` gives.
@@ -734,6 +748,8 @@ data with the plan; for reports that were made elsewhere there is assume_reports
     def from_toml(cls, source: str | PathLike[str], *, limits: Limits = DEFAULT) -> PrivacyPlan:
         """A plan from a TOML file, or from TOML text (a string with a line break or an ``=``).
 
+        An epsilon above 20 warns, as it does in Python.
+
         Raises:
             PlanError: no such file, not TOML, over the limits, or not a plan.
         """
@@ -746,7 +762,9 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
                 raise PlanError(f"cannot read the plan {str(source)!r}: {reason}") from None
-        return cls.from_dict(read_toml(text, "the plan", PlanError, limits))
+        made = cls.from_dict(read_toml(text, "the plan", PlanError, limits))
+        warn_large(max(m.epsilon for m in made.columns.values()))
+        return made
 
 
 def _spends(mechanism: Mechanism) -> str:

@@ -38,7 +38,7 @@ from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.sketches.base import Sketch
-from ldp_core.parameters import check_epsilon, check_integer, check_probability
+from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
 from ldp_core.poisoning import Influence
 from ldp_core.tables import Row, Table
 
@@ -212,7 +212,7 @@ def recommend(
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
-        raise ParameterError(f"bytes_per_report must be at least {least}, got {bytes_per_report!r}")
+        raise ParameterError(f"bytes_per_report must be at least {least}, got {shown(bytes_per_report)}")
     return Table(tuple(sorted(fitting, key=_rank)))
 
 
@@ -342,7 +342,7 @@ class Error(NamedTuple):
             return self.hoeffding(beta) ** 2
         if bound == "normal":
             return NormalDist().inv_cdf(beta / 2) ** 2 * self.n_variance(f)
-        raise ParameterError(f'bound must be "normal" or "hoeffding", got {bound!r}')
+        raise ParameterError(f'bound must be "normal" or "hoeffding", got {shown(bound)}')
 
     def reports(self, margin: float, beta: float, bound: Bound, f: float) -> float:
         """How many reports a margin takes."""

@@ -13,7 +13,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalogue import CHOICES
-from ldp_core.parameters import check_integer, check_open
+from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import Bound, Error, Values, check_group, error_of, resolve
 from ldp_core.tables import Row, Table
@@ -174,7 +174,7 @@ def _check_margin(margin: float, error: Error) -> float:
     if not error.numeric:
         return check_open("margin", margin)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
-        raise ParameterError(f"margin of a mean must be a number in (0, inf), got {margin!r}")
+        raise ParameterError(f"margin of a mean must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
 
 

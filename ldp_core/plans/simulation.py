@@ -17,7 +17,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
 from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.exact.arrays import I64
-from ldp_core.exact.arrow import as_arrow
+from ldp_core.exact.arrow import as_arrow, table_of
 from ldp_core.exact.simulation import generator_of
 from ldp_core.mechanism import Mechanism, check_people
 from ldp_core.mechanisms.sketches.base import Sketch
@@ -26,7 +26,8 @@ from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
 
 Data: TypeAlias = Any
-"""An Arrow table or batch; or a mapping of columns to values, or to a mapping from values to numbers or shares."""
+"""A frame of Polars or pandas, an Arrow table or batch; or a mapping of columns to values, or to a mapping from values
+to numbers or shares."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def simulate(
     confidence: float,
 ) -> Simulation:
     """See `PrivacyPlan.simulate`."""
-    generator = generator_of(seed)
+    generator, data = generator_of(seed), data if isinstance(data, Mapping) else table_of(data)
     people = {name: _people(name, m, _column(data, name), n) for name, m in columns.items()}
     return simulated(columns, people, generator, confidence)
 
@@ -122,8 +123,8 @@ def _column(data: Data, name: str) -> Any:
     named = set(data.schema.names) if isinstance(data, (pa.Table, pa.RecordBatch)) else data
     if not isinstance(data, (pa.Table, pa.RecordBatch, Mapping)):
         raise PlanError(
-            f"data to simulate are an Arrow table or a mapping of columns, got {type(data).__name__}; of a frame "
-            "take df.ldp.simulate(plan)"
+            "data to simulate are a frame (Polars, pandas), an Arrow table or a mapping of columns, got "
+            f"{type(data).__name__}; of a LazyFrame take .ldp.simulate(plan)"
         )
     if name not in named:
         raise PlanError(f"the plan names column {name!r}, which the data do not have; they have {sorted(named)}")

@@ -341,16 +341,16 @@ class _View:
 
     def _row(self, row: HistogramRow) -> None:
         start = int(row.window_start.micros)
-        table = self._tables.setdefault((start, row.column), [])
+        table = self._tables.setdefault((start, row.column_name), [])
         table.append(row)
-        mechanism = self._job.plan.oracles[row.column]
+        mechanism = self._job.plan.oracles[row.column_name]
         if len(table) < mechanism.domain.size:
             return
-        del self._tables[start, row.column]
+        del self._tables[start, row.column_name]
         order = {value: place for place, value in enumerate(mechanism.domain.texts)}
         table.sort(key=lambda row: order[row.value])  # from other processes they come in any order
-        self._ledger.count(row.column, row.n)
-        self._window(table, mechanism, self._truth.of(start, row.column))
+        self._ledger.count(row.column_name, row.n)
+        self._window(table, mechanism, self._truth.of(start, row.column_name))
         self._closed[start] += 1
         if self._closed[start] == len(self._job.plan.columns):
             del self._closed[start]
@@ -364,7 +364,7 @@ class _View:
         self._covered += sum(inside)
         self._intervals += len(inside)
         self.say(
-            f"{_clock(first.window_start.micros)} - {_clock(first.window_end.micros)}  {first.column}: "
+            f"{_clock(first.window_start.micros)} - {_clock(first.window_end.micros)}  {first.column_name}: "
             f"{first.n:,} reports by {mechanism.title}, epsilon {first.epsilon:.4g}"
         )
         if first.n != truth.sum():
@@ -384,9 +384,8 @@ def window_table(rows: Sequence[HistogramRow], truth: Sequence[int], inside: Seq
     """A window's histogram: numbers, and a bar up to the interval, the interval, and a mark at the truth."""
     scale = max(1.0, *(row.high for row in rows), *truth)
     interval = f"{rows[0].confidence:.0%} interval"
-    cells = [
-        [rows[0].column, "true", "estimate", interval, "covers", f"{bars[0]} up to {bars[1]} interval {bars[2]} truth"]
-    ]
+    drawn = f"{bars[0]} up to {bars[1]} interval {bars[2]} truth"
+    cells = [[rows[0].column_name, "true", "estimate", interval, "covers", drawn]]
     for row, true, hit in zip(rows, truth, inside, strict=True):
         cells.append(
             [

@@ -20,6 +20,7 @@ from ldp_core import (
     ReportError,
     Secret,
 )
+from ldp_core.estimates.histogram import ENTRY
 from ldp_polars import find_heavy_hitters as find
 from ldp_polars import heavy_hitters
 
@@ -63,7 +64,7 @@ def test_polars(engine):
     reports = events().lazy().with_columns(ldp_polars.perturb("x", M)).collect(engine=engine)
     assert reports.schema["x"].ext_storage() == pl.UInt64
     whole = reports.select(heavy_hitters("x", M, 1)).explode("x").unnest("x")
-    assert whole.columns == ["value", "count", "frequency", "standard_error", "low", "high"]
+    assert whole.columns == list(ENTRY)
     assert whole["value"].to_list() == ["bead"]
     hours = reports.group_by("hour").agg(heavy_hitters("x", M, 3))
     check(found(hours, "hour")[0], MORNING)

@@ -118,10 +118,10 @@ def test_polars(name, engine, tmp_path, draws):
     assert reports.select(plan.keep).equals(frame.select(plan.keep))
     histograms = reports.ldp.histograms(plan)
     for column in plan.columns:
-        part = histograms.filter(pl.col("column") == column)
+        part = histograms.filter(pl.col("column_name") == column)
         assert part["n"].unique().to_list() == [N]
         check(frame, plan, column, part["count"])
-    grouped = reports.ldp.histograms(plan, by="g").filter(column="crashed", g=1)
+    grouped = reports.ldp.histograms(plan, by="g").filter(column_name="crashed", g=1)
     check(frame.filter(g=1), plan, "crashed", grouped["count"])
 
 

@@ -74,6 +74,14 @@ def test_an_epsilon_above_twenty_warns_once_and_where_it_was_given(make):
     assert [warned(read)[1] for read in again] == [[], []]
 
 
+def test_an_epsilon_above_twenty_in_toml_warns():
+    text = 'columns.crashed = {mechanism = "randomized_response", epsilon = 50.0, domain = [false, true]}'
+    made, (warning,) = warned(lambda: PrivacyPlan.from_toml(text))
+    assert str(warning.message).startswith("epsilon 50 hides nothing")
+    assert warning.filename == __file__
+    assert not warned(lambda: PrivacyPlan.from_json(made.to_json()))[1]
+
+
 def test_usual_epsilons_do_not_warn():
     assert not warned(lambda: RandomizedResponse(epsilon=20.0))[1]
     assert not warned(lambda: PrivacyPlan.split({"a": range(3), "b": range(3)}, epsilon=8.0))[1]

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from ldp_core import (
+    CountMeanSketch,
+    HeavyHitters,
     Hybrid,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     SquareWave,
@@ -70,9 +73,31 @@ def test_long_histograms_are_cut():
 
 
 def test_other_estimates():
-    mean, wave = Hybrid((0, 1), epsilon=1.0), SquareWave((0, 1), epsilon=1.0, buckets=8)
-    for shown in (mean.mean(mean.simulate({0.5: 100}, seed=1)), wave.distribution(wave.simulate({0.5: 100}, seed=1))):
+    m = Hybrid((0, 1), epsilon=1.0)
+    mean = m.mean(m.simulate({0.5: 100}, seed=1))
+    wave = SquareWave((0, 1), epsilon=1.0, buckets=64)
+    tally = wave.simulate({0.5: 100}, seed=1)
+    for shown in (mean, wave.distribution(tally)):
         assert Balanced(shown._repr_html_()).text == [repr(shown)]
+    few = wave.distribution(tally, buckets=4)
+    page = few._repr_html_()
+    assert page.count("<tr>") == 5
+    for text in ("0.75", f"{100 * few.frequencies[3]:.2f} %", f"{100 * few.high[3]:.2f} %"):
+        assert text in Balanced(page).text
+        assert text in repr(few)
+
+
+def test_what_was_found_is_a_table():
+    m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    found = m.find(m.simulate({"rome": 5000, "oslo": 3000}, seed=1), 20)
+    assert "2 of" in found._repr_html_()
+    assert found._repr_html_().count("<tr>") == 3
+    assert f"{100 * found.frequency_low[0]:.2f} %" in repr(found)
+
+
+def test_a_mechanism_in_a_mechanism_is_shown_in_words():
+    text = Balanced(CountMeanSketch("str", epsilon=1.0).over(["a", "b"])._repr_html_()).text
+    assert "count_mean_sketch, epsilon 1, hashes 512, width 128, variant optimized, salt 0" in text
 
 
 def test_an_empty_table():

@@ -13,7 +13,10 @@ from pipelines.table import estimate_tables
 
 
 def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():
-    row = dict.fromkeys(HISTOGRAM_SCHEMA.names) | {"window_start": datetime(2026, 1, 1, tzinfo=UTC), "column": "os"}
+    row = dict.fromkeys(HISTOGRAM_SCHEMA.names) | {
+        "window_start": datetime(2026, 1, 1, tzinfo=UTC),
+        "column_name": "os",
+    }
     row |= {"key": [], "value": "ios", "count": 50.0, "low": 0.0, "high": 60.0, "n": 100, "confidence": 0.95}
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
     text = "".join(estimate_tables(pa.Table.from_pylist([row], HISTOGRAM_SCHEMA), MEAN_SCHEMA.empty_table(), plan))

@@ -121,8 +121,8 @@ TRUE_SHARES = {
 def check_histograms(rows: list[dict], n: int, plan: PrivacyPlan = PLAN) -> None:
     """Each window and key has ``n`` records; estimates are as near to the truth as their errors say."""
     for row in rows:
-        true = TRUE_SHARES[row["column"], row["value"]] * n
-        assert abs(row["count"] - true) < 6.5 * np.sqrt(plan[row["column"]].variance(n, true))  # 8e-11 a row
+        true = TRUE_SHARES[row["column_name"], row["value"]] * n
+        assert abs(row["count"] - true) < 6.5 * np.sqrt(plan[row["column_name"]].variance(n, true))  # 8e-11 a row
         assert row["n"] == n
         assert row["window_end"] - row["window_start"] == DAY
         assert (row["window_start"] - START) % DAY == dt.timedelta(0)
@@ -167,7 +167,7 @@ def test_estimates_are_right_and_reports_hold_nothing_else(tmp_path, plan_file, 
             for start, country, counts in estimated.rows()
             for text, count in zip(mechanism.domain.texts, (row["count"] for row in counts), strict=True)
         }
-        found = [row for row in rows if row["column"] == name]
+        found = [row for row in rows if row["column_name"] == name]
         theirs = {(row["window_start"], row["key"][0][1], row["value"]): row["count"] for row in found}
         assert ours == pytest.approx(theirs)
 
@@ -320,21 +320,21 @@ def test_means_heavy_hitters_and_one_candidate(tmp_path, capsys, suffix):
     means = pq.read_table(out / "means.parquet").to_pylist()
     lines = [json.loads(line) for line in (out / "means.ndjson").read_text().splitlines()]
     assert sorted(row["mean"] for row in means) == sorted(line["mean"] for line in lines)
-    assert {(row["column"], row["window_start"], tuple(row["key"])) for row in means} == {
+    assert {(row["column_name"], row["window_start"], tuple(row["key"])) for row in means} == {
         (column, START + day * DAY, (("level_kept", kept),))
         for column in ("seconds", "level") for day in range(3) for kept in "01"
     }  # fmt: skip
     for row in means:
         kept = int(row["key"][0][1])
-        true = (1.5 + 5 * kept) if row["column"] == "seconds" else 1 + 2 * kept
-        sigma = np.sqrt(MIXED[row["column"]].variance(n / 6, true))
-        middle = 4 / 64 / 2 if row["column"] == "level" else 0  # a square wave's number is its bucket's middle
+        true = (1.5 + 5 * kept) if row["column_name"] == "seconds" else 1 + 2 * kept
+        sigma = np.sqrt(MIXED[row["column_name"]].variance(n / 6, true))
+        middle = 4 / 64 / 2 if row["column_name"] == "level" else 0  # a square wave's number is its bucket's middle
         assert abs(row["mean"] - true) < 6 * sigma + middle
         assert row["low"] < row["mean"] < row["high"]
         assert row["n"] == n / 6
     found: dict = {}
     for row in histograms(out):
-        found.setdefault(row["column"], {}).setdefault(row["value"], []).append(row)
+        found.setdefault(row["column_name"], {}).setdefault(row["value"], []).append(row)
     assert set(found) == {"word", "place", "os"}
     assert set(found["word"]) == {"rome", "oslo"}
     for column, value, true in [("word", "rome", n / 9), ("word", "oslo", n / 18)]:
@@ -369,7 +369,7 @@ def test_a_plan_of_which_a_record_answers_one_column(tmp_path):
     assert telemetry("--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out)) == 0
     for row in histograms(out):
         true = {"ios": 1500, "android": 1500, "web": 0, "true": 900, "false": 2100}[row["value"]]
-        assert abs(row["count"] - true) < 6.5 * np.sqrt(plan[row["column"]].variance(3000, true))
+        assert abs(row["count"] - true) < 6.5 * np.sqrt(plan[row["column_name"]].variance(3000, true))
         assert row["n"] == 3000
 
 
@@ -485,9 +485,9 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
     batch = table.combine_chunks().to_batches()[0]
     reports = plan.perturb(batch, id=batch["user"])
     for row in histograms(out):
-        m = plan[row["column"]]
+        m = plan[row["column_name"]]
         here = pc.equal(pc.floor_temporal(batch["t"], unit="day"), row["window_start"])
-        expected = m.estimate(m.tally(reports[row["column"]].filter(here)))
+        expected = m.estimate(m.tally(reports[row["column_name"]].filter(here)))
         assert row["count"] == pytest.approx(expected.counts[m.domain.texts.index(row["value"])])
 
 
@@ -620,7 +620,7 @@ def test_demo_covers_the_truth(tmp_path, capsys):
     assert intervals == 13 * (16 + 105 + 3 + 3)
     # Binomial(1651, 0.95) is within 0.95 +- 0.03 but for 1e-7; the 13 windows' columns are only weakly dependent.
     assert abs(inside / intervals - 0.95) < 0.03
-    others = [r for r in histograms(tmp_path / "out") if r["column"] == "late" and r["value"] == "other"]
+    others = [r for r in histograms(tmp_path / "out") if r["column_name"] == "late" and r["value"] == "other"]
     missing = sum(r["count"] for r in others)
     sigma = np.sqrt(sum(r["standard_error"] ** 2 for r in others))
     assert abs(missing - 9430) < 6 * sigma  # the nulls come back as an estimate of how many there were

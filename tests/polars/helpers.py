@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from ldp_core import Domain, Mechanism, RandomizedResponse, UnaryEncoding
+from ldp_core.estimates.histogram import ENTRY
 
 
 def some(params: Iterable[str], *default: str) -> list[Any]:
@@ -89,8 +90,8 @@ def histogram_dtype(mechanism: Mechanism) -> pl.DataType:
     domain = mechanism.domain
     kinds = {"str": pl.String, "int": pl.Int64, "bool": pl.Boolean}
     value = pl.String if "other" in domain.values else kinds[domain.kind]
-    numbers = ("count", "frequency", "standard_error", "low", "high")
-    return pl.List(pl.Struct({"value": value, **dict.fromkeys(numbers, pl.Float64)}))
+    fields = {**dict.fromkeys(ENTRY, pl.Float64), "value": value, "n": pl.Int64}
+    return pl.List(pl.Struct(fields))
 
 
 def child(code, *arguments, **environment):

@@ -43,7 +43,9 @@ def check_histogram(entries, n, counts, mechanism):
     if mechanism.domain.unmatched == "other":
         values = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
     assert columns.pop("value").tolist() == values
-    assert set(columns) == {"count", "frequency", "standard_error", "low", "high"}
+    assert columns.pop("n").tolist() == [n] * len(values)
+    shares = {"frequency": "count"} | {f"frequency_{name}": name for name in ("standard_error", "low", "high")}
+    assert set(columns) == {*shares, *shares.values()}
     close = {"rtol": 1e-12, "atol": 1e-9}
     np.testing.assert_allclose(columns["count"], estimate, **close)
     c = np.clip(estimate, 0, n)
@@ -54,9 +56,11 @@ def check_histogram(entries, n, counts, mechanism):
         np.testing.assert_allclose((estimate - end) ** 2, 1.959963984540054**2 * variance, **close)
     if n:
         assert np.all((columns["low"] < estimate) & (estimate < columns["high"]))
-        np.testing.assert_allclose(columns["frequency"], estimate / n, **close)
-    else:
-        assert np.isnan(columns["frequency"]).all()
+    for share, of in shares.items():
+        if n:
+            np.testing.assert_allclose(columns[share], columns[of] / n, **close)
+        else:
+            assert np.isnan(columns[share]).all()
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -28,6 +28,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.estimates.histogram import ENTRY
 from ldp_core.limits import DEFAULT
 from ldp_polars.columns import Report, report_dtype
 
@@ -216,11 +217,11 @@ def test_histograms_are_the_tidy_form_of_the_expressions(run):
     df = frame()
     reports = df.ldp.perturb(PLAN)
     tidy = run(reports, lambda f: f.ldp.histograms(PLAN, confidence=0.9))
-    assert tidy.columns == ["column", "value", "count", "frequency", "standard_error", "low", "high", "n"]
-    assert tidy["column"].unique(maintain_order=True).to_list() == list(PLAN.columns)
+    assert tidy.columns == ["column_name", *ENTRY]
+    assert tidy["column_name"].unique(maintain_order=True).to_list() == list(PLAN.columns)
     for name, mechanism in PLAN.columns.items():
         expected = reports.select(pl.col(name).ldp.histogram(mechanism, confidence=0.9)).explode(name).unnest(name)
-        part = tidy.filter(pl.col("column") == name).drop("column", "n")
+        part = tidy.filter(pl.col("column_name") == name).drop("column_name")
         assert part.equals(expected.with_columns(pl.col("value").cast(pl.String)))
 
 
@@ -237,10 +238,24 @@ def test_histograms_by_key_and_window(run):
     tidy = run(df.ldp.perturb(plan), lambda f: f.ldp.histograms(plan, by="g", window="1d", event_time="t"))
     rows = (
         tidy.filter(pl.col("value") == "b")
-        .select("g", pl.col("window_start").dt.day(), pl.col("count").round(), "n")
+        .select("g", pl.col("window_start", "window_end").dt.day(), pl.col("count").round(), "n")
         .rows()
     )
-    assert rows == [(1, 1, 1, 2), (1, 5, 0, 1), (2, 1, 1, 2), (2, 9, 2, 2)]
+    assert rows == [(1, 1, 2, 1, 2), (1, 5, 6, 0, 1), (2, 1, 2, 1, 2), (2, 9, 10, 2, 2)]
+    months = run(df.ldp.perturb(plan), lambda f: f.ldp.histograms(plan, window="1mo", event_time="t"))
+    assert months["window_end"].unique().to_list() == [dt.datetime(2026, 2, 1)]
+
+
+def test_values_of_one_type_keep_it_and_those_of_several_are_text(run):
+    level, crashed = RandomizedResponse([1, 2, 10], epsilon=1.0), RandomizedResponse(epsilon=1.0)
+    df = pl.DataFrame({"a": [1, 2, 10], "b": [10, 2, 1], "c": [True, False, True]})
+    one = PrivacyPlan({"a": level, "b": level})
+    tidy = run(df.ldp.perturb(one), lambda f: f.ldp.histograms(one))
+    assert tidy["value"].to_list() == [1, 2, 10] * 2
+    assert tidy.join(pl.DataFrame({"value": [10], "name": ["high"]}), on="value").height == 2
+    both = PrivacyPlan({"a": level, "c": crashed})
+    tidy = run(df.ldp.perturb(both), lambda f: f.ldp.histograms(both))
+    assert tidy["value"].to_list() == ["1", "2", "10", "false", "true"]
 
 
 def test_what_is_not_the_plans_reports_is_refused(tmp_path):
@@ -316,9 +331,9 @@ def test_columns_without_a_histogram_are_left_out_until_a_sketch_has_candidates(
     columns = {"os": RandomizedResponse(["ios", "web"], epsilon=1.0), "number": NUMBER}
     plan = PrivacyPlan({**columns, "word": SKETCH})
     reports = mixed().ldp.perturb(plan)
-    assert set(reports.ldp.histograms(plan)["column"]) == {"os"}
+    assert set(reports.ldp.histograms(plan)["column_name"]) == {"os"}
     tidy = reports.ldp.histograms(PrivacyPlan({**columns, "word": SKETCH.over(WORDS)}))
-    assert tidy.filter(pl.col("column") == "word")["value"].to_list() == WORDS
+    assert tidy.filter(pl.col("column_name") == "word")["value"].to_list() == WORDS
 
 
 @pytest.mark.parametrize("kind", [PrivacyPlan.sampled, PrivacyPlan.fake])
@@ -448,7 +463,7 @@ def test_reports_of_the_core_are_not_perturbed_again_and_written_as_they_are(tmp
     assert ldp_polars.read_plan(tmp_path / "again.parquet") == FLAG
 
 
-@pytest.mark.parametrize("name", ["value", "count", "n", "column", "entry", "low"])
+@pytest.mark.parametrize("name", ["value", "count", "n", "column_name", "entry", "low"])
 def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words(name):
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=[name])
     reports = mixed().with_columns(pl.lit(1).alias(name)).ldp.perturb(plan)

@@ -57,7 +57,7 @@ def test_every_column_of_a_mixed_plan_has_its_estimate(run):
         "delay": ldp_polars.distribution,
         "word": ldp_polars.heavy_hitters,
     }.items():
-        groups = reports.group_by("day").agg(ask(name), n=pl.len().cast(pl.Int64)).sort("day")
+        groups = reports.group_by("day").agg(ask(name)).sort("day")
         expected = groups.explode(name).unnest(name)
         assert found[name].equals(expected.select(found[name].columns))
         assert found[name].columns[-1] == "n"
@@ -78,7 +78,7 @@ def test_what_is_asked_of_a_column():
     reports = PEOPLE.ldp.perturb(MIXED)
     ask = {"delay": MeanEstimate(), "word": HeavyHittersEstimate(k=1), "level": HistogramEstimate(simultaneous=True)}
     found = reports.ldp.estimates(MIXED, window="1d", event_time="time", ask=ask)
-    assert found["delay"].columns == ["window_start", "mean", "standard_error", "low", "high", "n"]
+    assert found["delay"].columns == ["window_start", "window_end", "mean", "standard_error", "low", "high", "n"]
     assert found["word"].height == 2
     assert found["level"]["n"].unique().to_list() == [4000]
     with pytest.raises(ParameterError, match="a mean needs"):
@@ -87,6 +87,14 @@ def test_what_is_asked_of_a_column():
         reports.ldp.estimates(MIXED, ask={"other": MeanEstimate()})
     with pytest.raises(PlanError, match="has columns"):
         reports.with_columns(low=1).ldp.estimates(MIXED, by="low")
+
+
+def test_where_nothing_was_found_there_is_no_row(run):
+    plan = PrivacyPlan({"word": WORDS}, keep=["day"])
+    few = PEOPLE.with_columns(day=pl.when(pl.int_range(pl.len()) < 3).then(3).otherwise("day")).ldp.perturb(plan)
+    found = run(few, lambda f: f.ldp.estimates(plan, by="day")["word"])
+    assert found["day"].unique().sort().to_list() == [1, 2]
+    assert not found["value"].has_nulls()
 
 
 def test_a_sketch_without_candidates_is_not_left_out_silently():

@@ -26,13 +26,13 @@ X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
 
-FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "simulate", "sink_parquet")
+FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "simulate", "sink_csv", "sink_parquet")
 
 
 ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
 
 
-ELSEWHERE = {"read_plan"}  # of a file
+ELSEWHERE = {"read_plan", "scan_csv"}  # of a file
 
 
 ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}

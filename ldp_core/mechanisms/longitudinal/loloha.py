@@ -46,7 +46,7 @@ from ldp_core.mechanisms.oracles.hash_families import (
     LinearFamily,
 )
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, converted, parameter
+from ldp_core.parameters import check_epsilon, converted, parameter, shown
 from ldp_core.reports import Native
 
 
@@ -56,7 +56,9 @@ def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
     if value == "optimal":
         return min(round(exp_below(epsilon_1)) + 1, MOST_BUCKETS)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 2 <= value <= MOST_BUCKETS:
-        raise ParameterError(f'{name} must be "optimal", "binary" or an integer in [2, {MOST_BUCKETS}], got {value!r}')
+        raise ParameterError(
+            f'{name} must be "optimal", "binary" or an integer in [2, {MOST_BUCKETS}], got {shown(value)}'
+        )
     return int(value)
 
 

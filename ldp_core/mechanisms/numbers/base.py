@@ -35,7 +35,7 @@ from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Mechanism, Outlook
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter
+from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Number, Symbol
 from ldp_core.tally import Tally
@@ -144,7 +144,7 @@ class Numeric(Mechanism):
             ParameterError: n is below 1, or the number is not in the interval.
         """
         if not n >= 1:
-            raise ParameterError(f"n must be at least 1, got {n!r}")
+            raise ParameterError(f"n must be at least 1, got {shown(n)}")
         if number is not None and not self.domain.low <= number <= self.domain.high:
             raise ParameterError(f"number must be in {self.domain.summary}")
         length = self.domain.high - self.domain.low

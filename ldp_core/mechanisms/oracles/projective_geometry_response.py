@@ -35,7 +35,7 @@ from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.noise.base import Noise, coins
-from ldp_core.parameters import check_epsilon, converted, parameter
+from ldp_core.parameters import check_epsilon, converted, parameter, shown
 from ldp_core.reports import Native, Word
 
 _MOST_ELEMENTS = 1 << 15
@@ -44,7 +44,7 @@ _MOST_ELEMENTS = 1 << 15
 def check_field(name: str, value: int) -> int:
     """Return ``value``; raise `ParameterError` unless it is a prime."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value not in primes_to(_MOST_ELEMENTS):
-        raise ParameterError(f"{name} must be a prime number in [2, {_MOST_ELEMENTS}], got {value!r}")
+        raise ParameterError(f"{name} must be a prime number in [2, {_MOST_ELEMENTS}], got {shown(value)}")
     return int(value)
 
 

@@ -43,7 +43,7 @@ from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
+from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
@@ -61,7 +61,7 @@ def check_width(name: str, value: int, hashes: int) -> int:
     """
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or not 2 <= value <= MOST_BUCKETS or value & (value - 1):
-        raise ParameterError(f"{name} must be a power of two in [2, {MOST_BUCKETS}], got {value!r}")
+        raise ParameterError(f"{name} must be a power of two in [2, {MOST_BUCKETS}], got {shown(value)}")
     if hashes * value > _MOST_CELLS:
         raise ParameterError(f"hashes * {name} must be at most {_MOST_CELLS}, got {hashes * value}")
     return value

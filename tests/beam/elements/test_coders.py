@@ -53,8 +53,8 @@ def test_tally_bytes_made_by_hand():
 
 def test_rows_have_schemas():
     row = ldp_beam.HistogramRow(
-        Timestamp(0), Timestamp(60), 1, "LATE", False, True, "os", {"k": "x"}, "ios", -1.5, 0.5, 2.0, -3.0, 4.0, 7,
-        0.95, 1.0, "f" * 16,
+        Timestamp(0), Timestamp(60), 1, "LATE", False, True, "os", {"k": "x"}, "ios", -1.5, 2.0, -3.0, 4.0,
+        0.5, 0.2, -0.3, 0.6, 7, 0.95, 1.0, "f" * 16,
     )  # fmt: skip
     letter = ldp_beam.DeadLetter("os", "null", 3)
     for value in (row, letter):

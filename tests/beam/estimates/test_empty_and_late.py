@@ -71,7 +71,7 @@ def test_empty_windows_of_means_and_distributions():
     means, buckets = run(All([mean, wide]), numbers)
     starts = sorted((r.window_start.micros // 10**6, r.n, r.mean != r.mean) for r in means)
     assert starts == [(0, 2, False), (10, 0, True), (20, 0, True)]
-    found = sorted((r.window_start.micros // 10**6, r.left, r.n, r.frequency != r.frequency) for r in buckets)
+    found = sorted((r.window_start.micros // 10**6, r.bucket_start, r.n, r.frequency != r.frequency) for r in buckets)
     assert found == [(0, 0.0, 2, False), (0, 5.0, 2, False), (10, 0.0, 0, True), (10, 5.0, 0, True)]
 
 

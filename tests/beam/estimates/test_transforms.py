@@ -78,7 +78,7 @@ def check(rows, column, expected):
         for value, count in zip(VALUES, counts, strict=True):
             row = found[place][value]
             assert row.n == n
-            assert row.column == column
+            assert row.column_name == column
             assert math.isclose(row.count, count, rel_tol=1e-12, abs_tol=1e-9)
             assert math.isclose(row.frequency, count / n, rel_tol=1e-12, abs_tol=1e-12)
             clipped = min(max(count, 0), n)
@@ -284,7 +284,7 @@ def test_means_by_windows_and_keys(name, single):
         assert (row.mean, row.standard_error) == pytest.approx((mean.mean, mean.standard_error))
         assert (row.low, row.high) == pytest.approx((mean.low, mean.high))
         assert (row.n, row.confidence, row.epsilon) == (mean.n, 0.95, m.epsilon)
-        assert (row.column, row.fingerprint, row.pane_index) == ("v", m.fingerprint, 0)
+        assert (row.column_name, row.fingerprint, row.pane_index) == ("v", m.fingerprint, 0)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -350,8 +350,8 @@ DISTRIBUTIONS = {
 def same(rows, expected) -> None:
     """Rows of one pane are a distribution's buckets, in order."""
     theirs = {
-        "left": expected.edges[:-1],
-        "right": expected.edges[1:],
+        "bucket_start": expected.edges[:-1],
+        "bucket_end": expected.edges[1:],
         "frequency": expected.frequencies,
         "standard_error": expected.standard_errors,
         "low": expected.low,
@@ -376,7 +376,7 @@ def test_distributions_by_windows_and_keys(name, single):
     assert set(found) == set(expected)
     for place, records in expected.items():
         same(found[place], m.distribution(m.tally(reports.filter(pa.array(records))), **how))
-        assert {(r.column, r.fingerprint, r.epsilon, r.pane_index) for r in found[place]} == {
+        assert {(r.column_name, r.fingerprint, r.epsilon, r.pane_index) for r in found[place]} == {
             ("v", m.fingerprint, 2.0, 0)
         }
 
@@ -419,7 +419,7 @@ def test_rows_begin_and_end_alike():
         assert pickle.loads(pickle.dumps(kind)) is kind
         assert kind._fields[:8] == ldp_beam.HistogramRow._fields[:8]
         assert isinstance(beam.coders.registry.get_coder(kind), beam.coders.RowCoder)
-    assert ldp_beam.DistributionRow._fields[-7:] == ldp_beam.HistogramRow._fields[-7:]
+    assert ldp_beam.DistributionRow._fields[-4:] == ldp_beam.HistogramRow._fields[-4:]
 
 
 # ---- what is refused at construction

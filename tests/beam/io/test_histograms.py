@@ -32,7 +32,7 @@ from ..helpers import SURE, Collector, run, stamped
 
 ROW = HistogramRow(
     Timestamp(0), Timestamp(3600), 1, "LATE", False, True, "os", {"app": "mail", "zone": "ü"}, "ios",
-    -1.5, 0.5, 2.0, -3.0, 4.0, 7, 0.95, 1.0, "f" * 16,
+    -1.5, 2.0, -3.0, 4.0, 0.5, 0.2, -0.3, 0.6, 7, 0.95, 1.0, "f" * 16,
 )  # fmt: skip
 EMPTY = ROW._replace(n=0, frequency=float("nan"), key={}, pane_index=0)
 WHOLE = ROW._replace(window_start=GlobalWindow().start, window_end=GlobalWindow().end)

@@ -112,7 +112,7 @@ def cells(rows: Any) -> dict[Cell, tuple[float, int]]:
     out = {}
     for row in rows:
         start = int(np.datetime64(row["window_start"].removesuffix("Z"), "s").astype(int))
-        cell = (row["column"], start, row["value"])
+        cell = (row["column_name"], start, row["value"])
         assert cell not in out, "two rows of one window and value"
         out[cell] = (row["count"], row["n"])
     return out

@@ -172,7 +172,7 @@ def test_distributions(direct):
         perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": wave}}}}
         steps = [perturb, {"type": "LdpDistribution", "config": options}]
     rows = expand([create(NUMBERS), *steps])
-    found = [(row.left, row.right, round(row.frequency, 6), row.n, row.confidence) for row in rows]
+    found = [(row.bucket_start, row.bucket_end, round(row.frequency, 6), row.n, row.confidence) for row in rows]
     assert sorted(found) == [(0.0, 5.0, 0.5, 4, 0.9), (5.0, 10.0, 0.5, 4, 0.9)]
 
 

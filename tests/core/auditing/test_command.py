@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -60,6 +62,14 @@ def test_help_has_examples(capsys):
         main(["--help"])
     assert stopped.value.code == 0
     assert "python -m ldp_core.auditing plan.toml" in capsys.readouterr().out
+
+
+def test_help_needs_neither_beam_nor_polars():
+    code = "import runpy, sys; sys.modules.update(apache_beam=None, polars=None); sys.argv[1:] = ['--help']; "
+    code += "runpy.run_module('ldp_core.auditing', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: python -m ldp_core.auditing")
 
 
 @pytest.mark.parametrize(

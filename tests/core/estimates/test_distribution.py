@@ -79,7 +79,8 @@ def test_distribution_is_a_value():
     assert a == pickle.loads(pickle.dumps(a)) != b
     assert hash(a) == hash(by_hand([0.25, 0.75]))
     assert "10 reports over 2 buckets (em)" in repr(a)
-    assert a.to_arrow().column_names == ["left", "right", "frequency", "standard_error", "low", "high"]
+    numbers = ["frequency", "standard_error", "low", "high", "n"]
+    assert a.to_arrow().column_names == ["bucket_start", "bucket_end", *numbers]
     with pytest.raises(ValueError, match="read-only"):
         a.frequencies[0] = 1
 

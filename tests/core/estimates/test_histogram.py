@@ -6,9 +6,12 @@ import copy
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from scipy import stats
 
 from ldp_core import Domain, Histogram, ParameterError, RandomizedResponse, Tally, UnaryEncoding
+from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
 
 
 def test_histogram():
@@ -18,7 +21,8 @@ def test_histogram():
     assert len(h) == 3
     np.testing.assert_array_equal(h.frequencies, h.counts / 1000)
     table = h.to_arrow()
-    assert table.column_names == ["value", "count", "frequency", "standard_error", "low", "high"]
+    assert table.column_names == list(ENTRY)
+    assert table["n"].to_pylist() == [1000] * 3
     assert table["value"].to_pylist() == ["10", "20", "other"]
     assert table["count"].to_pylist() == h.counts.tolist()
     assert h == m.estimate(Tally(1000, np.array([400, 300, 120]), m.fingerprint))
@@ -55,3 +59,46 @@ def test_confidence_is_inside_the_unit_interval(confidence):
 def test_a_histogram_stays_read_only(again):
     m = RandomizedResponse(epsilon=1)
     assert not again(m.estimate(m.empty_tally())).counts.flags.writeable
+
+
+# ---- shares
+
+
+def all_supports(m, n):
+    """Every possible tally of n reports of a mechanism for two values."""
+    yes = np.arange(n + 1)
+    return np.full(n + 1, n), np.stack([n - yes, yes], axis=1)
+
+
+def check_shares(table, m, n, share):
+    """The error and the interval of the second value's share, by enumeration of all tallies; its share is ``share``."""
+    p, q = (float(side[1]) for side in m.expected_parts())
+    people = round(n * share)
+    yes, no = (stats.binom.pmf(range(k + 1), k, of) for k, of in ((people, p), (n - people, q)))
+    chance = np.convolve(yes, no)
+    of = {name: table[name].to_numpy()[1::2] for name in ENTRY[1:]}
+    mean = chance @ of["frequency"]
+    assert mean == pytest.approx(share, abs=1e-12)
+    deviation = np.sqrt(chance @ (of["frequency"] - mean) ** 2)
+    assert np.sqrt(chance @ of["frequency_standard_error"] ** 2) == pytest.approx(deviation, rel=0.01)
+    covers = (of["frequency_low"] <= share) & (share <= of["frequency_high"])
+    assert 0.94 < chance @ covers < 0.96
+
+
+@pytest.mark.filterwarnings("ignore:implausible")  # some of all tallies hardly ever occur
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+def test_the_interval_of_a_share_holds_it_as_often_as_it_says(share):
+    m, n = RandomizedResponse(epsilon=1.0), 3000
+    table, _ = HistogramEstimate().table(m, *all_supports(m, n))
+    check_shares(table, m, n, share)
+
+
+@pytest.mark.filterwarnings("ignore:implausible")
+def test_check_shares_has_power():
+    m, n = RandomizedResponse(epsilon=1.0), 3000
+    table, _ = HistogramEstimate().table(m, *all_supports(m, n))
+    for name, factor in (("frequency", 1.001), ("frequency_standard_error", 1.02), ("frequency_low", 1.03)):
+        wrong = pa.array(table[name].to_numpy() * factor)
+        at = table.column_names.index(name)
+        with pytest.raises(AssertionError):
+            check_shares(table.set_column(at, name, wrong), m, n, 0.5)

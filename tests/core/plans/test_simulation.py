@@ -63,7 +63,7 @@ def test_a_mixed_plan_shows_all_its_columns():
     assert set(seen["page"].values) == {"a", "b", "cab"}
     assert seen.people["crashed"] == ((True, N // 4), (False, 3 * N // 4))
     assert all(name in repr(seen) for name in PLAN.columns)
-    assert seen._repr_html_().count("<table>") == 3
+    assert seen._repr_html_().count("<table>") == 5
 
 
 def test_the_same_from_lists_shares_and_counts():
@@ -96,7 +96,7 @@ def test_people_add_up(weights, n):
     ("data", "n", "error", "words"),
     [
         ({"os": ["ios"]}, None, PlanError, "names column 'crashed'"),
-        ([1, 2], None, PlanError, "df.ldp.simulate"),
+        ([1, 2], None, PlanError, "got list"),
         ({"crashed": {True: 0.5}}, None, ParameterError, "say of how many people"),
         ({"crashed": {True: -1}}, None, ParameterError, "at least 0"),
         ({"crashed": {True: -0.5}}, 10, ParameterError, "at least 0"),

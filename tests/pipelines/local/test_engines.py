@@ -32,7 +32,7 @@ FLINK = ["--live", "--engine", "flink"]
 
 def test_a_row_comes_back_from_its_line():
     row = HistogramRow(Timestamp(5), Timestamp(10), 0, "ON_TIME", False, False, "app", {}, "maps",
-                       2.5, 0.25, 1.0, -0.5, 5.5, 10, 0.95, 1.0, "f" * 16)  # fmt: skip
+                       2.5, 1.0, -0.5, 5.5, 0.25, 0.1, -0.05, 0.55, 10, 0.95, 1.0, "f" * 16)  # fmt: skip
     assert parse(histogram_line(row).encode()) == row
     assert parse(histogram_line(row._replace(frequency=math.nan)).encode()).frequency is None
 

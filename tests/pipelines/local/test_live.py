@@ -63,7 +63,7 @@ def test_rows_may_come_in_any_order():
     devices.truth.add(0, {"v": np.array([0, 0, 0, 1, 1, 2])})
     rows = [
         HistogramRow(Timestamp(0), Timestamp(1), 0, "ON_TIME", True, True, "v", {}, value,
-                     count, count / 6, 0.0, count, count, 6, 0.95, 80.0, "f" * 16)
+                     count, 0.0, count, count, count / 6, 0.0, count / 6, count / 6, 6, 0.95, 80.0, "f" * 16)
         for value, count in counts.items()
     ]  # fmt: skip
     shown = []

@@ -23,6 +23,7 @@ from ldp_core import (
     Secret,
     Tally,
 )
+from ldp_core.estimates.histogram import ENTRY
 from ldp_core.exact.probability import fraction
 
 from ...acceptance import ACCEPTANCE
@@ -123,7 +124,7 @@ def test_find(levels, outside):
     assert (found.low < found.counts).all()
     assert (found.high > found.counts).all()
     table = found.to_arrow()
-    assert table.column_names == ["value", "count", "frequency", "standard_error", "low", "high"]
+    assert table.column_names == list(ENTRY)
     assert found.to_polars()["value"].to_list() == list(found.values)
     assert "bead" in repr(found)
     assert pickle.loads(pickle.dumps(found)) == found
