@@ -42,7 +42,7 @@ def file_format(path: str) -> str | None:
 
 
 def _read_file(
-    path: str, schema: pa.Schema | None, limits: Limits, position: str | None = None
+    path: str, schema: pa.Schema | None, limits: Limits, position: str | None = None, form: str | None = None
 ) -> Iterator[pa.RecordBatch | DeadLetter]:
     """Batches of a file, and how many of its records are unusable.
 
@@ -51,8 +51,9 @@ def _read_file(
         schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
         limits: for its row groups and lines.
         position: a column with the records' positions; None: there is none.
+        form: of the file; None: as its name says.
     """
-    form = file_format(path)
+    form = form or file_format(path)
     readable = True
     try:
         with FileSystems.open(path) as stream:
@@ -144,10 +145,12 @@ class ReadFileDoFn(beam.DoFn):
         dead_letter_tag: str | None,
         limits: Limits = DEFAULT,
         position: str | None = None,
+        form: str | None = None,
     ) -> None:
         self._schema = schema
         self._limits = limits
         self._position = position
+        self._form = form
         self._dead_letter_tag = dead_letter_tag
         self._files = Metrics.counter(NAMESPACE, "files_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
@@ -160,7 +163,7 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in _read_file(path, self._schema, self._limits, self._position):
+        for item in _read_file(path, self._schema, self._limits, self._position, self._form):
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:
