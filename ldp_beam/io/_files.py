@@ -8,7 +8,6 @@ from typing import Any, BinaryIO, TypeAlias
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
@@ -19,12 +18,11 @@ from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import number_stream
+from ldp_beam.io.parquet_batches import open_parquet, read_batches
 from ldp_core import InputError
 from ldp_core.exact.arrays import I64, Bools
-from ldp_core.limits import DEFAULT, Limits, check_row_groups
+from ldp_core.limits import DEFAULT, Limits
 from ldp_core.plans.plan import METADATA_KEY
-
-BATCH_ROWS = 1 << 16
 
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
@@ -91,16 +89,15 @@ def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Ite
 
 
 def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[_Found]:
-    file = pq.ParquetFile(stream)
+    file = open_parquet(stream)
     columns = None if schema is None else schema.names
     if columns is not None and set(columns) - set(file.schema_arrow.names):
         raise LookupError
-    check_row_groups(file, limits)
     key = METADATA_KEY.encode()
     plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
     metadata = {**plan, **(file.schema_arrow.metadata or {})}  # and where Arrow does
     first = 0
-    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+    for batch in read_batches(file, stream, columns, limits):
         batch.validate(full=True)
         yield [batch.replace_schema_metadata(metadata or None)], np.arange(first, first + batch.num_rows)
         first += batch.num_rows

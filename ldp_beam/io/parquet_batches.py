@@ -1,0 +1,339 @@
+"""Parquet files as batches, of which none takes more memory than the limit of a row group.
+
+What a file's metadata declare is not what its pages hold. Arrow (25.0) believes the pages: 17 kB whose metadata declare
+8 kB took 513 MB, 557 bytes with one long text in a dictionary 1.1 GB, 396 bytes in an encoding of differences 2.3 GB.
+So the headers of the pages are read here first, as Arrow will read them, and what they declare is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ldp_core import InputError, LimitError
+from ldp_core.limits import DEFAULT, Limits, check_row_groups, over
+
+BATCH_ROWS = 1 << 16
+
+_ENTRIES = 4096
+"""Row groups and columns of a file at most. Arrow walks a schema by recursion: 20,000 levels end the process."""
+
+
+def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
+    """The file's metadata, read.
+
+    Raises:
+        OSError, pyarrow.ArrowException: it is no such file, or has more row groups or columns than are read.
+    """
+    return pq.ParquetFile(stream, thrift_container_size_limit=_ENTRIES)
+
+
+def read_batches(
+    file: pq.ParquetFile, stream: BinaryIO, columns: Sequence[str] | None, limits: Limits = DEFAULT
+) -> Iterator[pa.RecordBatch]:
+    """Batches of 65,536 rows, of fewer where texts are so long that these would take more than ``row_group_bytes``.
+
+    Args:
+        file: as `open_parquet` makes it.
+        stream: that it was made of.
+        columns: to read; None: all.
+        limits: for its row groups.
+
+    Raises:
+        LimitError: a row group has more than the limit, by its metadata or by its pages.
+        InputError, pyarrow.ArrowException, OSError: it is corrupt.
+    """
+    check_row_groups(file, limits)
+    groups = [_group(file.metadata, g, stream, columns, limits) for g in range(file.num_row_groups)]
+    for run in _runs(groups, limits.row_group_bytes):
+        widest = max(groups[g].widest for g in run)
+        rows = min(BATCH_ROWS, limits.row_group_bytes // max(widest, 1))
+        yield from file.iter_batches(rows, row_groups=run, columns=columns)
+
+
+@dataclass(frozen=True)
+class _Group:
+    size: int
+    """Bytes of its pages, decompressed, and of what is decoded whole."""
+    widest: int
+    """Bytes of one row at most, where its bytes in the pages do not tell."""
+
+
+def _runs(groups: list[_Group], most: int) -> Iterator[list[int]]:
+    """Row groups that are read together, as a batch may hold rows of several."""
+    run, size = list[int](), 0
+    for g, group in enumerate(groups):
+        if run and size + group.size > most:
+            yield run
+            run, size = [], 0
+        run.append(g)
+        size += group.size
+    if run:
+        yield run
+
+
+def _group(
+    metadata: pq.FileMetaData, g: int, stream: BinaryIO, columns: Sequence[str] | None, limits: Limits
+) -> _Group:
+    group = metadata.row_group(g)
+    size = widest = 0
+    for c in range(group.num_columns):
+        chunk = group.column(c)
+        if columns is not None and not any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
+            continue
+        pages = _pages(stream, chunk)
+        found = _chunk(pages, chunk, metadata.schema.column(c), stream, metadata, g, limits)
+        size, widest = size + found.size, widest + found.widest
+    largest = max(size, widest, group.num_rows)  # (a row is a byte at least)
+    if largest > limits.row_group_bytes:
+        raise LimitError(over("a row group", largest, "bytes when read", "row_group_bytes", limits))
+    return _Group(size, widest)
+
+
+# ---- columns
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT = 0, 2, 3, 8, 9
+_DELTA_INTEGERS, _DELTA_LENGTHS, _DELTA_TEXTS = 5, 6, 7
+_BY_DICTIONARY = {_PLAIN_DICTIONARY, _RLE_DICTIONARY}
+_LENGTHS = {_DELTA_LENGTHS, _DELTA_TEXTS}
+_KNOWN = {_PLAIN, _RLE, _BYTE_STREAM_SPLIT, _DELTA_INTEGERS} | _BY_DICTIONARY | _LENGTHS
+
+
+def _chunk(
+    pages: list[_Page],
+    chunk: pq.ColumnChunkMetaData,
+    column: Any,
+    stream: BinaryIO,
+    metadata: pq.FileMetaData,
+    g: int,
+    limits: Limits,
+) -> _Group:
+    """What one column adds."""
+    size = sum(page.size for page in pages)
+    if size > limits.row_group_bytes:
+        return _Group(size, 0)
+    width = _WIDTHS.get(chunk.physical_type, column.length)
+    values = sum(page.values for page in pages if not page.dictionary)
+    encodings = {page.encoding for page in pages if not page.dictionary}
+    if encodings - _KNOWN or any(page.values > page.size for page in pages if page.dictionary):
+        raise InputError("the pages of a column are in no known encoding")
+    if chunk.physical_type == "BYTE_ARRAY":
+        width = 4  # an offset
+        entries = sum(page.size for page in pages if page.dictionary)
+        if entries and encodings & _BY_DICTIONARY:
+            short = entries * BATCH_ROWS <= limits.row_group_bytes >> 6  # it is as good as one text of this length
+            width += entries if short else _longest(pages, chunk, stream, metadata, g)
+    by_differences = [page for page in pages if not page.dictionary and page.encoding in _LENGTHS]
+    for page in by_differences:
+        _check_lengths(stream, page, chunk.compression, column)
+        size += 8 * page.values
+    width += max((page.size for page in by_differences if page.encoding == _DELTA_TEXTS), default=0)
+    if column.max_repetition_level:
+        return _Group(size + values * (width + _LEVELS), 0)
+    return _Group(max(size, values), width)
+
+
+_LEVELS = 8
+"""Bytes that say where a value is in lists, and whether it is there."""
+
+
+def _longest(
+    pages: list[_Page], chunk: pq.ColumnChunkMetaData, stream: BinaryIO, metadata: pq.FileMetaData, g: int
+) -> int:
+    """Bytes of the longest text in a dictionary."""
+    path = chunk.path_in_schema
+    if len(pages) > 1 and pages[0].dictionary and pages[1].encoding in _BY_DICTIONARY:
+        reader = pq.ParquetFile(stream, metadata=metadata, read_dictionary=[path])
+        array = next(reader.iter_batches(1, row_groups=[g], columns=[path])).column(0)
+        if pa.types.is_dictionary(array.type) and len(array.dictionary) == pages[0].values:
+            return int(pc.max(pc.binary_length(array.dictionary)).as_py() or 0)
+    return max(page.size for page in pages if page.dictionary)
+
+
+def _check_lengths(stream: BinaryIO, page: _Page, codec: str, column: Any) -> None:
+    """Raise if a page of texts has the lengths of more of them than its header says: Arrow makes room for all.
+
+    Lengths are differences in blocks: https://parquet.apache.org/docs/file-format/data-pages/encodings/
+    """
+    stream.seek(page.begin)
+    data, at = stream.read(page.stored), 0
+    if page.levels is None:
+        data = _decompressed(data, page.size, codec)
+        for most in (column.max_repetition_level, column.max_definition_level):
+            at += 4 + int.from_bytes(data[at : at + 4], "little") if most else 0
+    else:
+        data = _decompressed(data[page.levels :], page.size - page.levels, codec if page.compressed else "UNCOMPRESSED")
+    try:
+        for _ in range(
+            2 if page.encoding == _DELTA_TEXTS else 1
+        ):  # of what is shared with the text before; of the rest
+            block, at = _varint(data, at)
+            parts, at = _varint(data, at)
+            count, at = _varint(data, at)
+            _, at = _varint(data, at)
+            if count > page.values or not 0 < parts <= block // 32:
+                raise _corrupt()
+            at = _after_blocks(data, at, count - 1, parts, block // parts)
+    except IndexError:
+        raise _corrupt() from None
+
+
+def _after_blocks(data: bytes, at: int, left: int, parts: int, numbers: int) -> int:
+    while left > 0:
+        _, at = _varint(data, at)
+        widths, at = data[at : at + parts], at + parts
+        for width in widths[: -(-left // numbers)]:
+            at += numbers * width // 8
+        left -= parts * numbers
+    return at
+
+
+def _decompressed(data: bytes, size: int, codec: str) -> bytes:
+    if codec == "UNCOMPRESSED":
+        return data
+    return bytes(pa.Codec({"LZ4": "lz4_raw"}.get(codec, codec.lower())).decompress(data, size))
+
+
+# ---- the headers of pages: Thrift's compact protocol
+
+
+@dataclass(frozen=True)
+class _Page:
+    dictionary: bool
+    size: int
+    """Bytes, decompressed."""
+    begin: int
+    stored: int
+    values: int
+    encoding: int
+    levels: int | None
+    """Bytes in front that are not compressed; None: they are, and say themselves how many they are."""
+    compressed: bool
+
+
+_DATA, _INDEX, _DICTIONARY, _DATA_2 = range(4)
+_HEADERS = {_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}
+_MOST_HEADER = 1 << 24
+_DEPTH = 8
+
+
+def _pages(stream: BinaryIO, chunk: pq.ColumnChunkMetaData) -> list[_Page]:
+    """What the headers of a column's pages say, up to the page with which Arrow stops."""
+    at = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
+        at = chunk.dictionary_page_offset
+    end = at + chunk.total_compressed_size
+    pages, values = list[_Page](), 0
+    while values < chunk.num_values:
+        header, begin = _header(stream, at, end)
+        kind, size, stored = (_number(header, name) for name in (1, 2, 3))
+        at = begin + stored
+        if at > end:
+            raise _corrupt()
+        if kind not in _HEADERS:
+            if kind != _INDEX:
+                raise _corrupt()
+            continue
+        inner = header.get(_HEADERS[kind])
+        if not isinstance(inner, dict):
+            raise _corrupt()
+        encoding, levels = _number(inner, 4 if kind == _DATA_2 else 2), None
+        if kind == _DATA_2:
+            levels = _number(inner, 5) + _number(inner, 6)
+        elif encoding in _LENGTHS and not _number(inner, 3) == _number(inner, 4) == _RLE:
+            raise _corrupt()
+        compressed = inner.get(7, True)
+        found = _Page(kind == _DICTIONARY, size, begin, stored, _number(inner, 1), encoding, levels, compressed)
+        pages.append(found)
+        if not found.dictionary:
+            values += found.values
+    return pages
+
+
+def _corrupt() -> InputError:
+    return InputError("the pages of a column are corrupt")
+
+
+def _number(struct: dict[int, Any], name: int) -> int:
+    number = struct.get(name)
+    if type(number) is not int or not 0 <= number < 1 << 31:
+        raise _corrupt()
+    return number
+
+
+def _header(stream: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
+    """A page's header, and where its content begins."""
+    length = 1 << 8
+    while at < end:
+        stream.seek(at)
+        data = stream.read(min(length, end - at))
+        try:
+            header, used = _struct(data, 0, _DEPTH)
+        except IndexError:  # there is more of it
+            if len(data) < length or length >= _MOST_HEADER:
+                break
+            length <<= 4
+        else:
+            return header, at + used
+    raise _corrupt()
+
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _FLOAT64, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
+    """32-bit integers, Booleans and structs of a struct, by their numbers, which ascend; and where it ends."""
+    found: dict[int, Any] = {}
+    name = 0
+    while data[at]:
+        step, kind = data[at] >> 4, data[at] & 15
+        at += 1
+        if not step:
+            new, at = _zigzag(data, at)
+            step = new - name
+        if step <= 0:
+            raise _corrupt()
+        name += step
+        value, at = _value(data, at, kind, depth)
+        if kind in (_TRUE, _FALSE, _I32, _STRUCT):
+            found[name] = value
+    return found, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind in (_TRUE, _FALSE):
+        return kind == _TRUE, at
+    if kind in (_I16, _I32, _I64):
+        return _zigzag(data, at)
+    if kind == _BINARY:
+        length, at = _varint(data, at)
+        return None, at + length
+    if kind == _STRUCT and depth:
+        return _struct(data, at, depth - 1)
+    if kind in (_BYTE, _FLOAT64):
+        return None, at + (1 if kind == _BYTE else 8)
+    raise _corrupt()  # a page's header has no lists
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, at
+        shift += 7
+        if shift > 63:
+            raise _corrupt()
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number, at = _varint(data, at)
+    return number >> 1 ^ -(number & 1), at
