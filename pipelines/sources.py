@@ -24,9 +24,10 @@ from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import UNREADABLE
 from ldp_beam.io.csv_text import cast_or_null, header_names, read_text
 from ldp_beam.io.ndjson import parse_stream
-from ldp_beam.io.parquet_batches import open_parquet, read_batches
+from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError, PlanError, PrivacyPlan
 from ldp_core.exact.arrow import ARROW_TYPES
+from ldp_core.limits import open_parquet
 from pipelines.progress import PROGRESS
 
 TIME = pa.timestamp("us", "UTC")

@@ -18,10 +18,10 @@ from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import number_stream
-from ldp_beam.io.parquet_batches import open_parquet, read_batches
+from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError
 from ldp_core.exact.arrays import I64, Bools
-from ldp_core.limits import DEFAULT, Limits
+from ldp_core.limits import DEFAULT, Limits, open_parquet
 from ldp_core.plans.plan import METADATA_KEY
 
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter

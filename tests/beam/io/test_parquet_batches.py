@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ldp_beam.io._files import ReadFileDoFn
-from ldp_beam.io.parquet_batches import open_parquet, read_batches
+from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import LimitError, Limits
+from ldp_core.limits import open_parquet
 
-from ..memory import forget_peak, needs_peak, peak
-from .parquet_bombs import BOMBS, READ_IN_SMALL_BATCHES, Parts, by_differences, differences
+from ...memory import forget_peak, needs_peak, peak
+from ...parquet_bombs import BOMBS, READ_IN_SMALL_BATCHES, Parts, by_differences, differences
 
 LIMIT = 10**6
 
@@ -121,6 +122,10 @@ def test_row_groups_that_are_too_large_together_are_not_in_one_batch():
 def test_long_texts_of_a_dictionary_come_in_small_batches():
     shared = pa.table({"text": ["x" * 10_000] * 900 + ["y"] * 100})
     assert [batch.num_rows for batch in batches(written(shared), row_group_bytes=1_001_000)] == [100] * 10
+    many = pa.table(
+        {"text": [[{"a": f"{i:016}"}, None] for i in range(30_000)]}
+    )  # 30,000 times all of them is too much
+    assert sum(batch.num_rows for batch in batches(written(many))) == 30_000
     listed = pa.table({"text": [["x" * 10_000] * 50]})  # in one row
     with pytest.raises(LimitError):
         batches(written(listed), row_group_bytes=400_000)
