@@ -109,6 +109,7 @@ class Parts:
         self.group: Struct = self.footer[4][1][1][0]
         self.column: Struct = self.group[1][1][1][0]
         self.chunk: Struct = self.column[3][1]
+        self.chunk.pop(16, None)
         reader = Reader(data, self.chunk.get(11, self.chunk[9])[1])
         end = reader.at + self.chunk[7][1]
         self.pages: list[Page] = []
@@ -137,7 +138,6 @@ class Parts:
             self.chunk[11] = (I64, first[2])
         for name in (4, 5, 6, 7):
             self.column.pop(name, None)
-        self.chunk.pop(16, None)
         footer = written(STRUCT, self.footer)
         return out + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
@@ -242,6 +242,13 @@ def shared_prefixes(length: int) -> bytes:
     return by_differences(7, one_step(0, length) + one_step(length, -length) + b"x" * length)
 
 
+def statistics_of_another_size() -> bytes:
+    """It is pyarrow's metadata of the column that end the process."""
+    parts = Parts(NUMBERS)
+    parts.chunk[16] = STRUCT, {2: (LIST, (I64, [1, 2, 3, 4]))}
+    return parts.data()
+
+
 def levels_of_a_schema(n: int) -> bytes:
     parts = Parts(pa.array([1], pa.int32()))
     root, leaf = parts.schema
@@ -273,6 +280,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "lengths by differences": lambda: by_differences(6, differences(LONG)),
     "texts by differences": lambda: by_differences(7, differences(LONG) + differences(LONG)),
     "prefixes that many share": lambda: shared_prefixes(1 << 18),
+    "statistics of another size": statistics_of_another_size,
     "20,000 levels": lambda: levels_of_a_schema(20_000),
 }
 """Files of some 500 bytes, of a few MB at most. Arrow takes 64 to 640 MB for most; the last ends the process."""

@@ -6,10 +6,11 @@ pages are read here first, as Arrow will read them, and what they declare is add
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +38,8 @@ def read_batches(
         InputError, pyarrow.ArrowException, OSError: it is corrupt.
     """
     check_row_groups(file, limits)
-    groups = [_group(file.metadata, g, stream, columns, limits) for g in range(file.num_row_groups)]
+    chunks = _chunks(file.metadata)
+    groups = [_group(file.metadata, chunks[g], g, stream, columns, limits) for g in range(file.num_row_groups)]
     for run in _runs(groups, limits.row_group_bytes):
         widest = max(groups[g].widest for g in run)
         rows = min(BATCH_ROWS, limits.row_group_bytes // max(widest, 1))
@@ -66,18 +68,22 @@ def _runs(groups: list[_Group], most: int) -> Iterator[list[int]]:
 
 
 def _group(
-    metadata: pq.FileMetaData, g: int, stream: BinaryIO, columns: Sequence[str] | None, limits: Limits
+    metadata: pq.FileMetaData,
+    chunks: list[_Chunk],
+    g: int,
+    stream: BinaryIO,
+    columns: Sequence[str] | None,
+    limits: Limits,
 ) -> _Group:
-    group = metadata.row_group(g)
     size = widest = 0
-    for c in range(group.num_columns):
-        chunk = group.column(c)
-        if columns is not None and not any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
+    for c, chunk in enumerate(chunks):
+        column = metadata.schema.column(c)
+        if columns is not None and not any(f"{column.path}.".startswith(f"{name}.") for name in columns):
             continue
         pages = _pages(stream, chunk)
-        found = _chunk(pages, chunk, metadata.schema.column(c), stream, metadata, g, limits)
+        found = _chunk(pages, chunk, column, stream, metadata, g, limits)
         size, widest = size + found.size, widest + found.widest
-    largest = max(size, widest, group.num_rows)  # (a row is a byte at least)
+    largest = max(size, widest, metadata.row_group(g).num_rows)  # (a row is a byte at least)
     if largest > limits.row_group_bytes:
         raise LimitError(over("a row group", largest, "bytes when read", "row_group_bytes", limits))
     return _Group(size, widest)
@@ -95,7 +101,7 @@ _KNOWN = {_PLAIN, _RLE, _BYTE_STREAM_SPLIT, _DELTA_INTEGERS} | _BY_DICTIONARY | 
 
 def _chunk(
     pages: list[_Page],
-    chunk: pq.ColumnChunkMetaData,
+    chunk: _Chunk,
     column: Any,
     stream: BinaryIO,
     metadata: pq.FileMetaData,
@@ -106,26 +112,22 @@ def _chunk(
     size = sum(page.size + _ENTRY * page.values * page.dictionary for page in pages)
     if size > limits.row_group_bytes:
         return _Group(size, 0)
-    width = _WIDTHS.get(chunk.physical_type, column.length)
+    width = _WIDTHS.get(column.physical_type, column.length)
     values = sum(page.values for page in pages if not page.dictionary)
     encodings = {page.encoding for page in pages if not page.dictionary}
     if encodings - _KNOWN or any(page.values > page.size for page in pages if page.dictionary):
         raise InputError("the pages of a column are in no known encoding")
-    if chunk.physical_type == "BYTE_ARRAY":
+    if column.physical_type == "BYTE_ARRAY":
         width = 4  # an offset
         entries = sum(page.size for page in pages if page.dictionary)
         if entries and encodings & _BY_DICTIONARY:
             short = entries * BATCH_ROWS <= limits.row_group_bytes >> 6  # it is as good as one text of this length
-            width += entries if short else _longest(pages, chunk, stream, metadata, g)
+            width += entries if short else _longest(pages, column.path, stream, metadata, g)
     by_differences = [page for page in pages if not page.dictionary and page.encoding in _LENGTHS]
     for page in by_differences:
-        if (
-            not page.compressed
-            and chunk.compression != "UNCOMPRESSED"
-            and _OLD.match((metadata.created_by or "").lower())
-        ):
+        if not page.compressed and chunk.codec and _OLD.match((metadata.created_by or "").lower()):
             raise _corrupt()
-        _check_lengths(stream, page, chunk.compression, column)
+        _check_lengths(stream, page, chunk.codec, column)
         size += 8 * page.values
     width += max((page.size for page in by_differences if page.encoding == _DELTA_TEXTS), default=0)
     if column.max_repetition_level:
@@ -141,11 +143,8 @@ _LEVELS = 8
 """Bytes that say where a value is in lists, and whether it is there."""
 
 
-def _longest(
-    pages: list[_Page], chunk: pq.ColumnChunkMetaData, stream: BinaryIO, metadata: pq.FileMetaData, g: int
-) -> int:
+def _longest(pages: list[_Page], path: str, stream: BinaryIO, metadata: pq.FileMetaData, g: int) -> int:
     """Bytes of the longest text in a dictionary."""
-    path = chunk.path_in_schema
     if len(pages) > 1 and pages[0].dictionary and pages[1].encoding in _BY_DICTIONARY:
         reader = pq.ParquetFile(stream, metadata=metadata, read_dictionary=[path])
         array = next(reader.iter_batches(1, row_groups=[g], columns=[path])).column(0)
@@ -156,7 +155,7 @@ def _longest(
     return max(page.size for page in pages if page.dictionary)
 
 
-def _check_lengths(stream: BinaryIO, page: _Page, codec: str, column: Any) -> None:
+def _check_lengths(stream: BinaryIO, page: _Page, codec: int, column: Any) -> None:
     """Raise if a page of texts has the lengths of more of them than its header says: Arrow makes room for all.
 
     Lengths are differences in blocks: https://parquet.apache.org/docs/file-format/data-pages/encodings/
@@ -168,7 +167,7 @@ def _check_lengths(stream: BinaryIO, page: _Page, codec: str, column: Any) -> No
         for most in (column.max_repetition_level, column.max_definition_level):
             at += 4 + int.from_bytes(data[at : at + 4], "little") if most else 0
     else:
-        data = _decompressed(data[page.levels :], page.size - page.levels, codec if page.compressed else "UNCOMPRESSED")
+        data = _decompressed(data[page.levels :], page.size - page.levels, codec if page.compressed else 0)
     try:
         for _ in range(
             2 if page.encoding == _DELTA_TEXTS else 1
@@ -194,13 +193,48 @@ def _after_blocks(data: bytes, at: int, left: int, parts: int, numbers: int) -> 
     return at
 
 
-def _decompressed(data: bytes, size: int, codec: str) -> bytes:
-    if codec == "UNCOMPRESSED":
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+
+
+def _decompressed(data: bytes, size: int, codec: int) -> bytes:
+    if not codec:
         return data
-    return bytes(pa.Codec({"LZ4": "lz4_raw"}.get(codec, codec.lower())).decompress(data, size))
+    if codec not in _CODECS:
+        raise _corrupt()
+    return bytes(pa.Codec(_CODECS[codec]).decompress(data, size))
 
 
-# ---- the headers of pages: Thrift's compact protocol
+# ---- the metadata and the headers of pages: Thrift's compact protocol
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    codec: int
+    values: int
+    begin: int
+    end: int
+
+
+def _chunks(metadata: pq.FileMetaData) -> list[list[_Chunk]]:
+    """The columns of each row group.
+
+    Not by pyarrow's ``row_group(g).column(c)``: in 25.0 a fault of the metadata ends the process there. What Arrow
+    writes again is what it has read, so these bytes have no fault of form.
+    """
+    sink = io.BytesIO()
+    metadata.write_metadata_file(sink)
+    data = sink.getvalue()
+    footer, _ = _struct(data, len(data) - 8 - int.from_bytes(data[-8:-4], "little"), _DEPTH)
+    return [[_read_chunk(column) for column in group[1, _LIST]] for group in footer.get((4, _LIST), [])]
+
+
+def _read_chunk(column: Any) -> _Chunk:
+    chunk = column.get((3, _STRUCT))
+    if chunk is None:  # encrypted
+        raise _corrupt()
+    begin, dictionary = chunk[9, _I64], chunk.get((11, _I64), 0)
+    begin = dictionary if 0 < dictionary < begin else begin
+    return _Chunk(chunk[4, _I32], chunk[5, _I64], begin, begin + chunk[7, _I64])
 
 
 @dataclass(frozen=True)
@@ -220,17 +254,16 @@ class _Page:
 _DATA, _INDEX, _DICTIONARY, _DATA_2 = range(4)
 _HEADERS = {_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}
 _MOST_HEADER = 1 << 24
-_DEPTH = 8
+_DEPTH = 16
 
 
-def _pages(stream: BinaryIO, chunk: pq.ColumnChunkMetaData) -> list[_Page]:
+def _pages(stream: BinaryIO, chunk: _Chunk) -> list[_Page]:
     """What the headers of a column's pages say, up to the page with which Arrow stops."""
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-        at = chunk.dictionary_page_offset
-    end = at + chunk.total_compressed_size
+    at, end = chunk.begin, chunk.end
+    if at < 0:
+        raise _corrupt()
     pages, values = list[_Page](), 0
-    while values < chunk.num_values:
+    while values < chunk.values:
         header, begin = _header(stream, at, end)
         kind, size, stored = (_number(header, name) for name in (1, 2, 3))
         at = begin + stored
@@ -240,7 +273,7 @@ def _pages(stream: BinaryIO, chunk: pq.ColumnChunkMetaData) -> list[_Page]:
             if kind != _INDEX:
                 raise _corrupt()
             continue
-        inner = header.get(_HEADERS[kind])
+        inner = header.get((_HEADERS[kind], _STRUCT))
         if not isinstance(inner, dict):
             raise _corrupt()
         encoding, levels = _number(inner, 4 if kind == _DATA_2 else 2), None
@@ -248,7 +281,7 @@ def _pages(stream: BinaryIO, chunk: pq.ColumnChunkMetaData) -> list[_Page]:
             levels = _number(inner, 5) + _number(inner, 6)
         elif encoding in _LENGTHS and not _number(inner, 3) == _number(inner, 4) == _RLE:
             raise _corrupt()
-        compressed = inner.get(7, True) is not False
+        compressed = (7, _FALSE) not in inner
         found = _Page(kind == _DICTIONARY, size, begin, stored, _number(inner, 1), encoding, levels, compressed)
         pages.append(found)
         if not found.dictionary:
@@ -260,14 +293,14 @@ def _corrupt() -> InputError:
     return InputError("the pages of a column are corrupt")
 
 
-def _number(struct: dict[int, Any], name: int) -> int:
-    number = struct.get(name)
-    if type(number) is not int or not 0 <= number < 1 << 31:
+def _number(struct: _Struct, name: int) -> int:
+    number: int = struct.get((name, _I32), -1)
+    if not 0 <= number < 1 << 31:
         raise _corrupt()
     return number
 
 
-def _header(stream: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
+def _header(stream: BinaryIO, at: int, end: int) -> tuple[_Struct, int]:
     """A page's header, and where its content begins."""
     length = 1 << 8
     while at < end:
@@ -287,9 +320,13 @@ def _header(stream: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _FLOAT64, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 
-def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """32-bit integers, Booleans and structs of a struct, by their numbers, which ascend; and where it ends."""
-    found: dict[int, Any] = {}
+_Struct: TypeAlias = dict[tuple[int, int], Any]
+"""Values by number and type: Arrow skips what is of another type."""
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[_Struct, int]:
+    """A struct, whose numbers ascend; and where it ends."""
+    found: _Struct = {}
     name = 0
     while data[at]:
         step, kind = data[at] >> 4, data[at] & 15
@@ -300,9 +337,7 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
         if step <= 0:
             raise _corrupt()
         name += step
-        value, at = _value(data, at, kind, depth)
-        if kind in (_TRUE, _FALSE, _I32, _STRUCT):
-            found[name] = value
+        found[name, kind], at = _value(data, at, kind, depth)
     return found, at + 1
 
 
@@ -313,12 +348,23 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         return _zigzag(data, at)
     if kind == _BINARY:
         length, at = _varint(data, at)
-        return None, at + length
+        return data[at : at + length], at + length
     if kind == _STRUCT and depth:
         return _struct(data, at, depth - 1)
     if kind in (_BYTE, _FLOAT64):
-        return None, at + (1 if kind == _BYTE else 8)
-    raise _corrupt()  # a page's header has no lists
+        at += 1 if kind == _BYTE else 8
+        return data[at - 1], at
+    if kind == _LIST and depth:
+        size, inner = data[at] >> 4, data[at] & 15
+        at += 1
+        if size == 15:
+            size, at = _varint(data, at)
+        items = []
+        for _ in range(size):
+            item, at = _value(data, at, _BYTE if inner in (_TRUE, _FALSE) else inner, depth - 1)
+            items.append(item)
+        return items, at
+    raise _corrupt()
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
