@@ -203,6 +203,19 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
     )
 
 
+def open_parquet(source: Any) -> Any:
+    """A ``pyarrow.parquet.ParquetFile``, whose metadata have 4,096 row groups and columns at most.
+
+    (Arrow and Polars walk a schema by recursion: one of 20,000 levels, in 200 kB, ends the process.)
+
+    Raises:
+        OSError, pyarrow.ArrowException: it is none, or has more.
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415 (most processes that import the core read no such files)
+
+    return pq.ParquetFile(source, thrift_container_size_limit=4096)
+
+
 def check_row_groups(file: Any, limits: Limits) -> None:
     """Raise `LimitError` if a row group of a ``pyarrow.parquet.ParquetFile`` declares more than the limits permit."""
     metadata = file.metadata

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
+import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS, Estimate
 from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
 from ldp_core.exact.simulation import generator_of
+from ldp_core.limits import open_parquet
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
@@ -458,7 +460,10 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 
 def _plan_of(file: str) -> PrivacyPlan:
     found = None
-    with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # whatever the bytes lead it to
+    # whatever the bytes lead it to
+    with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError):
+        if Path(file).exists():
+            open_parquet(file).close()
         found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}
     if found is None:
         raise InputError(f"{file!r} cannot be read as parquet: it is not there, corrupt, or of another format")

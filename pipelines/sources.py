@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, TypeAlias
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
@@ -25,12 +24,12 @@ from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import UNREADABLE
 from ldp_beam.io.csv_text import cast_or_null, header_names, read_text
 from ldp_beam.io.ndjson import parse_stream
+from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError, PlanError, PrivacyPlan
 from ldp_core.exact.arrow import ARROW_TYPES
-from ldp_core.limits import DEFAULT, check_row_groups
+from ldp_core.limits import open_parquet
 from pipelines.progress import PROGRESS
 
-BATCH_ROWS = 1 << 16
 TIME = pa.timestamp("us", "UTC")
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
@@ -134,7 +133,7 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     try:
         with FileSystems.open(path) as stream:
             if kind == "parquet":
-                found = pq.ParquetFile(stream).schema_arrow
+                found = open_parquet(stream).schema_arrow
                 names = found.names
             elif kind == "csv":
                 names = header_names(stream)
@@ -193,9 +192,7 @@ Item: TypeAlias = pa.RecordBatch | DeadLetter
 
 def read_parquet(stream: BinaryIO, schema: EventSchema) -> Iterator[Item]:
     """Batches of a Parquet file in its own types; records without an event time are dead letters."""
-    file = pq.ParquetFile(stream)
-    check_row_groups(file, DEFAULT)
-    for batch in file.iter_batches(BATCH_ROWS, columns=schema.names):
+    for batch in read_batches(open_parquet(stream), stream, schema.names):
         batch.validate(full=True)
         yield from _with_time(batch.select(schema.names), schema.event_time)
 

@@ -8,7 +8,6 @@ from typing import Any, BinaryIO, TypeAlias
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
@@ -19,12 +18,11 @@ from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import number_stream
+from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError
 from ldp_core.exact.arrays import I64, Bools
-from ldp_core.limits import DEFAULT, Limits, check_row_groups
+from ldp_core.limits import DEFAULT, Limits, open_parquet
 from ldp_core.plans.plan import METADATA_KEY
-
-BATCH_ROWS = 1 << 16
 
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
@@ -42,7 +40,7 @@ def file_format(path: str) -> str | None:
 
 
 def _read_file(
-    path: str, schema: pa.Schema | None, limits: Limits, position: str | None = None
+    path: str, schema: pa.Schema | None, limits: Limits, position: str | None = None, form: str | None = None
 ) -> Iterator[pa.RecordBatch | DeadLetter]:
     """Batches of a file, and how many of its records are unusable.
 
@@ -51,8 +49,9 @@ def _read_file(
         schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
         limits: for its row groups and lines.
         position: a column with the records' positions; None: there is none.
+        form: of the file; None: as its name says.
     """
-    form = file_format(path)
+    form = form or file_format(path)
     readable = True
     try:
         with FileSystems.open(path) as stream:
@@ -90,16 +89,15 @@ def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Ite
 
 
 def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[_Found]:
-    file = pq.ParquetFile(stream)
+    file = open_parquet(stream)
     columns = None if schema is None else schema.names
     if columns is not None and set(columns) - set(file.schema_arrow.names):
         raise LookupError
-    check_row_groups(file, limits)
     key = METADATA_KEY.encode()
     plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
     metadata = {**plan, **(file.schema_arrow.metadata or {})}  # and where Arrow does
     first = 0
-    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+    for batch in read_batches(file, stream, columns, limits):
         batch.validate(full=True)
         yield [batch.replace_schema_metadata(metadata or None)], np.arange(first, first + batch.num_rows)
         first += batch.num_rows
@@ -144,10 +142,12 @@ class ReadFileDoFn(beam.DoFn):
         dead_letter_tag: str | None,
         limits: Limits = DEFAULT,
         position: str | None = None,
+        form: str | None = None,
     ) -> None:
         self._schema = schema
         self._limits = limits
         self._position = position
+        self._form = form
         self._dead_letter_tag = dead_letter_tag
         self._files = Metrics.counter(NAMESPACE, "files_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
@@ -160,7 +160,7 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in _read_file(path, self._schema, self._limits, self._position):
+        for item in _read_file(path, self._schema, self._limits, self._position, self._form):
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:

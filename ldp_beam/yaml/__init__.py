@@ -14,6 +14,7 @@ from ldp_beam.yaml.transforms import (
     LdpPrivateHeavyHitters,
     LdpPrivateHistogram,
     LdpPrivateMean,
+    LdpReadCsv,
     LdpReadParquet,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "LdpPrivateHeavyHitters",
     "LdpPrivateHistogram",
     "LdpPrivateMean",
+    "LdpReadCsv",
     "LdpReadParquet",
 ]

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.transforms.trigger import AccumulationMode
@@ -98,6 +99,35 @@ def _length(value: Any, name: str) -> Duration:
     if not length:
         raise ParameterError(f"{name} of a window must be longer than 0 seconds")
     return Duration(micros=round(length * 1e6))
+
+
+_TYPES = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def read_columns(columns: Any, required: Any = ()) -> pa.Schema:
+    """A schema from ``{NAME: TYPE}``; columns that are required are not nullable."""
+    if not isinstance(columns, Mapping) or not columns:
+        raise ParameterError("columns is {NAME: TYPE, ...}, one at least")
+    wrong = [name for name, kind in columns.items() if not isinstance(name, str) or str(kind) not in _TYPES]
+    if wrong:
+        raise ParameterError(f"columns {wrong}: the name is text, and the type one of {sorted(_TYPES)}")
+    needed = read_names(required)
+    if set(needed) - set(columns):
+        raise ParameterError(f"required names columns {sorted(set(needed) - set(columns))} that are not in columns")
+    return pa.schema([pa.field(name, _TYPES[kind], name not in needed) for name, kind in columns.items()])
+
+
+def read_names(names: Any) -> list[str]:
+    """Names of columns."""
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ParameterError("names of columns are a list of texts")
+    return list(names)
 
 
 def read_by(by: Any) -> tuple[str, ...]:

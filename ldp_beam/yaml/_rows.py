@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.typehints.schemas import named_fields_from_element_type
+from apache_beam.utils.timestamp import Timestamp
 
 from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
 from ldp_core.exact.arrow import PYTHON_TYPES
@@ -74,6 +75,27 @@ def python_type(arrow_type: pa.DataType, nullable: bool = False) -> Any:
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return str
     raise ParameterError(f"reports of type {arrow_type} do not fit into a Beam row; use Arrow batches (LdpReadParquet)")
+
+
+_OF_FILES = {pa.string(): str, pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): bool}
+
+
+def schema_fields(schema: pa.Schema) -> list[tuple[str, Any]]:
+    """What a Beam schema calls the columns of a text file; times are Beam's `Timestamp`."""
+    kinds = [(field, _OF_FILES.get(field.type, Timestamp)) for field in schema]
+    return [(field.name, typing.Optional[kind] if field.nullable else kind) for field, kind in kinds]  # noqa: UP045
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The records of a batch, one by one, for steps that are not of this package."""
+    columns = [_plain(column) for column in batch.columns]
+    return (Row(**dict(zip(batch.schema.names, values, strict=True))) for values in zip(*columns, strict=True))
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        return list(column.to_pylist())
+    return [None if v is None else Timestamp(micros=v) for v in column.cast(pa.int64()).to_pylist()]
 
 
 def is_words(arrow_type: pa.DataType) -> bool:

@@ -1,6 +1,7 @@
 """The transforms for Beam YAML: plain arguments in, rows with a schema out; listed in ``providers.yaml``.
 
-LdpPerturb: rows -> rows of reports                        LdpReadParquet: files -> Arrow batches, for the others
+LdpReadCsv: files -> rows, or Arrow batches                LdpReadParquet: files -> Arrow batches, for the others
+LdpPerturb: rows -> rows of reports
 
 LdpHistogram: rows of reports -> `HistogramRow`            LdpPrivateHistogram: rows -> `HistogramRow`, in one step
 LdpMean: rows of reports -> `MeanRow`                      LdpPrivateMean: rows -> `MeanRow`
@@ -19,15 +20,14 @@ or does not fit the schema of the rows, is an error before anything runs.
 
 import inspect
 import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.typehints.row_type import RowTypeConstraint
 from typing_extensions import override
 
@@ -42,22 +42,25 @@ from ldp_beam.estimates.transforms import (
     PrivateHistogram,
     PrivateMean,
 )
+from ldp_beam.io.files import ReadFiles
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb
 from ldp_beam.yaml import _rows
 from ldp_beam.yaml._options import (
     read_accumulation_mode,
     read_by,
+    read_columns,
     read_fill,
     read_fill_keys,
     read_flag,
     read_key,
     read_mechanism,
+    read_names,
     read_output,
     read_plan,
     read_window,
 )
-from ldp_core import FrequencyOracle, InputError, ParameterError, PlanError
+from ldp_core import FrequencyOracle, ParameterError, PlanError
 
 Config = Mapping[str, Any]
 
@@ -566,34 +569,97 @@ class LdpPrivacyLedger(_Limit):
         }
 
 
-class LdpReadParquet(beam.PTransform[Any, Any]):
-    """Parquet files as Arrow batches, one a row group: the fast way into the other transforms, and into them only.
-
-    Beam's ``ReadFromParquet`` makes a row of each record, and refuses columns of dates and timestamps.
+@dataclass(kw_only=True, eq=False)
+class _Files(_YamlTransform):
+    """Reads files; one worker reads a file.
 
     Args:
-        path (str): a file pattern.
-        columns (Sequence[str]): to read; all if absent.
+        path: a file pattern.
+    """
+
+    makes = ReadFiles
+    form: ClassVar[str]
+    _yaml_requires_inputs: ClassVar[bool] = False
+
+    path: str
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        if not isinstance(self.path, str):
+            raise ParameterError(f"path is a file pattern, got {type(self.path).__name__}")
+        return {**super().arguments(), "pattern": self.path, "form": self.form, "schema": self.schema()}
+
+    @abstractmethod
+    def schema(self) -> pa.Schema | None:
+        """Of what is to be read."""
+
+    def as_asked(self, read: Any) -> Any:
+        """The batches, as what they are to be."""
+        return read
+
+    @override
+    def expand(self, pbegin: Any) -> Any:
+        read, dead_letters = self._apply(pbegin)
+        return self._result(self.as_asked(read), dead_letters)
+
+
+@dataclass(kw_only=True, eq=False)
+class LdpReadCsv(_Files):
+    """CSV files with a header line as rows, or as Arrow batches; only an empty field without quotes is null.
+
+    So NA, null and NaN are text, as the country code NA is, and a quoted empty field is the empty text. (Beam's
+    ``ReadFromCsv`` cannot tell them from a missing value.) A line of another number of fields, or with a value that
+    is not of its column's type, is unusable: with ``error_handling`` it is counted, else the job ends.
+
+    Args:
+        columns: to read, and the type of each: ``string``, ``integer``, ``number``, ``boolean`` (true, false, 1, 0) or
+            ``timestamp`` (ISO 8601, with a zone), as ``{os: string, time: number}``.
+        required: columns whose null makes a line unusable, as one that counts in an expression.
+        batches: Arrow batches rather than rows: the fast way into the other transforms, and into them only.
 
     Raises:
         InputError: there are no such files.
         ParameterError: bad arguments.
     """
 
-    _yaml_requires_inputs = False
+    form = "csv"
 
-    def __init__(self, *, path: str, columns: Sequence[str] | None = None) -> None:
-        super().__init__()
-        if not isinstance(path, str) or not (columns is None or isinstance(columns, (list, tuple))):
-            raise ParameterError("path is a file pattern, and columns a list of names")
-        self._read: Any = None
-        with suppress(BeamIOError, OSError):
-            self._read = beam.io.ReadFromParquetBatched(path, columns=None if columns is None else list(columns))
-        if self._read is None:
-            raise InputError(f"there are no files to read at {path!r}")
+    columns: Config
+    required: Sequence[str] = ()
+    batches: bool = False
 
     @override
-    def expand(self, pbegin: Any) -> Any:
-        tables = pbegin | "Read" >> self._read
-        tables.element_type = pa.Table
-        return tables
+    def schema(self) -> pa.Schema:
+        read_flag("batches", self.batches)
+        return read_columns(self.columns, self.required)
+
+    @override
+    def as_asked(self, read: Any) -> Any:
+        if self.batches:
+            return read
+        rows = read | "Rows" >> beam.FlatMap(_rows.rows_of)
+        rows.element_type = RowTypeConstraint.from_fields(_rows.schema_fields(self.schema()))
+        return rows
+
+
+@dataclass(kw_only=True, eq=False)
+class LdpReadParquet(_Files):
+    """Parquet files as Arrow batches: the fast way into the other transforms, and into them only.
+
+    Beam's ``ReadFromParquet`` makes a row of each record, and refuses columns of dates and timestamps.
+
+    Args:
+        columns: to read; all if absent.
+
+    Raises:
+        InputError: there are no such files.
+        ParameterError: bad arguments.
+    """
+
+    form = "parquet"
+
+    columns: Sequence[str] | None = None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        return None if self.columns is None else read_columns(dict.fromkeys(read_names(self.columns), "string"))

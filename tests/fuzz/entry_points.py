@@ -265,7 +265,12 @@ def _parquet(batch: pa.RecordBatch, **options: Any) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-PARQUET = [_parquet(EVENTS), _parquet(REPORTS[1]), _parquet(REPORTS[0], compression="zstd"), _parquet(TYPED)]
+_TEXTS = {"v": "DELTA_BYTE_ARRAY", "w": "DELTA_LENGTH_BYTE_ARRAY"}
+PARQUET = [
+    *(_parquet(EVENTS), _parquet(REPORTS[1]), _parquet(REPORTS[0], compression="zstd"), _parquet(TYPED)),
+    _parquet(EVENTS, compression="none", use_dictionary=False, column_encoding=_TEXTS),
+    _parquet(EVENTS, compression="zstd", use_dictionary=False, column_encoding=_TEXTS, data_page_version="2.0"),
+]
 CSV = [
     b"v,w,t,id\na,b,2024-01-01T00:00:00,1\n" + SECRET.encode() + b',"b\nb",x,y\n"",NA,,\n',
     b"t,id,v,w\n1,2,3\n" * 3,

@@ -32,6 +32,8 @@ from ldp_core.estimates.histogram import ENTRY
 from ldp_core.limits import DEFAULT
 from ldp_polars.columns import Report, report_dtype
 
+from ..parquet_bombs import BOMBS
+
 LABELS = ["ios", "android", "web"]
 N = 3000
 PLAN = PrivacyPlan(
@@ -478,6 +480,13 @@ def test_a_plan_of_a_file_that_is_no_parquet(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(InputError, match=r"a\.parquet"):
         ldp_polars.read_plan(path)
+
+
+def test_a_plan_of_a_file_with_a_schema_of_many_levels(tmp_path):
+    """It ended the process. (Here it would end the tests.)"""
+    (tmp_path / "a.parquet").write_bytes(BOMBS["20,000 levels"]())
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        ldp_polars.read_plan(tmp_path)
 
 
 def test_a_large_plan_of_one_s_own_has_no_limits():

@@ -14,6 +14,7 @@ from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder
 from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_core import InputError, LimitError, Limits
 
+from ...memory import needs_peak
 from ..raw_values import SECRET, assert_clean, everything_about
 
 MANY = 2**31 - 1
@@ -124,14 +125,17 @@ def test_a_stream_without_a_batch_is_no_end_of_iteration():
         RecordBatchCoder().decode(sink.getvalue().to_pybytes())
 
 
+@needs_peak
 def test_little_memory_is_enough_to_refuse_them():
     code = (
-        "import resource; from tests.beam.elements.test_ipc import BOMBS, read_batch, Limits, LimitError\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "from tests.beam.elements.test_ipc import BOMBS, read_batch, Limits, LimitError\n"
+        "from tests.memory import forget_peak, peak\n"
+        "forget_peak()\n"
+        "before = peak()\n"
         "for bomb in BOMBS.values():\n"
         "    try: read_batch(bomb, Limits(rows=1000, bytes=10**5))\n"
         "    except LimitError: pass\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        "print(peak() - before)\n"
     )
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)

@@ -258,7 +258,7 @@ def test_errors_and_logs_tell_nothing(tmp_path, text, caplog):
 
 
 def test_large_files_come_in_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "BATCH_ROWS", 40)
+    monkeypatch.setattr("ldp_beam.io.parquet_batches.BATCH_ROWS", 40)
     put(tmp_path / "a.parquet", REPORTS)
     batches, _ = read(watched(tmp_path))
     assert max(batch.num_rows for batch in batches) <= 40

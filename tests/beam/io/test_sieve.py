@@ -139,3 +139,21 @@ def test_the_good_lines_pass_in_their_order_and_the_others_are_counted(share, mo
     assert as_text(batches).equals(as_text(taken))
     assert bad == len(lines) - len(taken)
     assert len(batches) <= 1  # and not one for each piece
+
+
+def test_a_line_goes_to_arrow_few_times_though_half_of_them_are_bad(monkeypatch):
+    """By halving alone it goes there twelve times; a bad line then costs 230 good ones and more."""
+    handed = []
+    together = ndjson._together
+    monkeypatch.setattr(ndjson, "_together", lambda lines, schema: handed.append(len(lines)) or together(lines, schema))
+    rng = random.Random(7)
+    good = b'{"s":"x","i":5,"f":1e3,"t":"2024-02-29"}'
+    bad = [b'{"i":5', b'{"i":"x"}', b"not JSON", b'{"s":5}', b'{"t":"2024-13-01"}', b'{"i":1.5}', b'{"b":1}', b"\xff"]
+    lines = [rng.choice(bad) if i % 2 else good for i in range(2000)]
+    ndjson._halved(lines, SCHEMA)
+    assert sum(handed) > 10 * len(lines)
+    handed.clear()
+    batches, missing = parse_lines(lines, SCHEMA)
+    assert (sum(batch.num_rows for batch in batches), missing) == (1000, 1000)
+    assert sum(handed) <= 3 * len(lines)
+    assert len(handed) <= len(lines) / 50

@@ -108,18 +108,21 @@ def test_the_batch_example_on_the_command_line(where, tmp_path):
     assert "s3cr3t" not in printed
 
 
-def test_the_batch_example_reads_na_as_text(tmp_path):
-    """The country code NA was null, and so were null, None and NaN."""
-    text = "os,crashed,time\n" + "".join(f"{os},true,1.0\n" for os in ("NA", '"NA"', "null", "None", "NaN", "", "NA"))
+def test_only_an_empty_unquoted_field_is_null_in_the_batch_example(tmp_path):
+    """The country code NA was null, and so were null, None and NaN; then a quoted empty field was."""
+    fields = ("NA", '"NA"', "null", "None", "NaN", "", '""', '""', "NA", "nan")
+    text = "os,crashed,time\n" + "".join(f"{os},true,1.0\n" for os in fields)
+    text += "NA,true,nan\nNA,true,1e300\nNA,true,\nNA,NA,1\n"
     (tmp_path / "events.csv").write_text(text)
-    labels = Domain(["NA", "null", "None", "NaN"])
+    labels = Domain(["NA", "null", "None", "NaN", ""])
     plan = write_plan(tmp_path, os=UnaryEncoding(labels, epsilon=50.0, variant="symmetric").to_dict(), crashed=COIN)
     out = tmp_path / "out"
     succeeds, printed = run_main("here", "batch.yaml", input=str(tmp_path / "events.csv"), output=str(out), plan=plan)
     assert succeeds, printed[-2000:]
-    assert lines(out, "unusable*") == [{"column": "os", "reason": "null", "count": 1}]
+    unusable = sorted((letter["reason"], letter["count"]) for letter in lines(out, "unusable*"))
+    assert unusable == [("not a line of the schema", 2), ("not in the domain", 1), ("null", 1)]
     counts = {row["value"]: round(row["count"]) for row in lines(out, "histogram*")}
-    assert counts == {"NA": 3, "null": 1, "None": 1, "NaN": 1}
+    assert counts == {"NA": 3, "null": 1, "None": 1, "NaN": 1, "": 2}
 
 
 @everywhere
@@ -211,6 +214,8 @@ def test_the_yaml_of_the_guide_is_accepted(tmp_path, monkeypatch):
     text = (EXAMPLES.parents[1] / "docs" / "deploy.md").read_text(encoding="utf-8")
     steps = [step for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for step in pyyaml.safe_load(block)]
     (tmp_path / "plan.toml").write_text(PrivacyPlan({"os": Mechanism.from_dict(OS)}).to_toml())
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "a.csv").write_text("os,crashed,time\n")
     monkeypatch.chdir(tmp_path)
     assert {"LdpPerturb", "LdpPrivateMean", "LdpPrivateHeavyHitters"} <= {step["type"] for step in steps}
     (provider,) = load_providers(str(PROVIDERS))
