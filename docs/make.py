@@ -90,6 +90,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),
     },
+    "ldp_plots": {
+        "Estimates": ("plots", "histogram heavy_hitters mean distribution windows"),
+        "Before there are data": ("plots", "error mechanisms"),
+        "Light and dark": ("plots", "themed"),
+    },
     "ldp_beam.io": {
         "Sources and sinks": (
             "beam deploy live",

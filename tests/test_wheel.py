@@ -27,7 +27,7 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_wheel_holds_all_but_the_local_tools(wheel):
-    packages = ["ldp_core", "ldp_polars", "ldp_beam", "pipelines"]
+    packages = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "pipelines", "ldp_cli"]
     assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(packages)
     source = {
         path.relative_to(ROOT)

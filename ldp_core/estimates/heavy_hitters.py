@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.charts.drawing import draw_histogram, row_of
+from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables
 from ldp_core.estimates.histogram import entries_schema
@@ -65,6 +68,25 @@ class Found(Result):
         lines = [f"{value!s}  {c:,.1f} +- {e:,.1f}  [{lo:,.1f}, {hi:,.1f}]" for value, c, e, lo, hi in numbers]
         more = [f"... {len(self) - 20} more"] if len(self) > 20 else []
         return "\n".join([head, *lines[:20], *more])
+
+    def plot(
+        self,
+        *,
+        truth: Mapping[str | int, float] | None = None,
+        shares: bool = False,
+        top: int = 20,
+        title: str = "",
+        theme: Theme | None = "light",
+    ) -> Chart:
+        """Bars of the counts with their intervals, the largest first, and the threshold; an Altair chart.
+
+        Args:
+            truth, shares, top, title, theme: see `Histogram.plot`.
+        """
+        rows = [row_of(record) for record in self.to_arrow().to_pylist()]
+        options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}
+        about: dict[str, Any] = {"n": self.n, "confidence": self.confidence, "least": self.threshold}
+        return draw_histogram(rows, ranked=True, **about, **options)
 
     def to_arrow(self) -> pa.Table:
         """Table of columns value, count, frequency, standard_error, low, high, as of a `Histogram`."""
