@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from ldp_cli import jobs, planning, reports
 from ldp_cli.printing import note, say
-from ldp_core import LdpError
+from ldp_core import LdpError, LdpWarning
 
 _BEFORE, _FILES, _RUNS = "Before there are data", "Files of reports", "What runs"
 
@@ -28,6 +28,7 @@ class _Group(TyperGroup):
     @override
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
+            warnings.simplefilter("always", LdpWarning)
             warnings.showwarning = lambda message, *_: note(f"warning: {message}", style="yellow")
             try:
                 return super().invoke(ctx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -31,15 +32,24 @@ def audit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:
     """Look for faults: lower bounds of epsilon, from reports that are drawn here."""
-    from ldp_core.auditing.__main__ import main  # noqa: PLC0415 (as the others here)
-
+    auditing: Any = importlib.import_module("ldp_core.auditing.__main__")
     if (plan is None) == (not catalogue) or (catalogue and column):
         raise typer.BadParameter("give a plan and perhaps --column, or --catalogue")
+    try:
+        each = auditing.whole_number(trials)
+    except argparse.ArgumentTypeError as error:
+        raise typer.BadParameter(f"--trials: {error}") from None
+    if not 0 < false_alarm < 1:
+        raise typer.BadParameter(f"--false-alarm must be in (0, 1), got {false_alarm:g}")
     arguments = [] if plan is None else [str(plan)]
     arguments += ["--catalogue"] * catalogue + ["--keyed"] * keyed + ["--json"] * as_json + ["--quiet"] * quiet
     arguments += [word for name in column or () for word in ("--column", name)]
-    arguments += ["--trials", trials, "--false-alarm", str(false_alarm), "--rounds", str(rounds)]
-    _end(_run(main, arguments))
+    arguments += ["--trials", str(each), "--false-alarm", str(false_alarm), "--rounds", str(rounds)]
+    try:
+        code = _run(auditing.main, arguments)
+    except SystemExit:  # it has told the error
+        code = 1
+    _end(code)
 
 
 def run(context: typer.Context) -> None:

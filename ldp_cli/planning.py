@@ -14,13 +14,20 @@ from ldp_cli.values import SYNTAX, declared, mechanism_of, named, shares_of, val
 from ldp_core import (
     Domain,
     DtypeError,
+    HeavyHitters,
+    Hybrid,
+    Interval,
     Mechanism,
+    OneBitMean,
     ParameterError,
+    Piecewise,
+    Prefixes,
     PrivacyPlan,
     recommend,
     required_epsilon,
     required_n,
 )
+from ldp_core.plans.required import Needs
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
@@ -198,14 +205,34 @@ def size(
         found = required_n(PrivacyPlan.from_toml(plan), margin, group=group)
     elif values is None or (epsilon is None) == (people is None):
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
-    elif epsilon is not None:
-        found = required_n(mechanism, margin, domain=values_of(values), epsilon=epsilon, group=group)
     else:
-        found = required_epsilon(mechanism, margin, int(people or 0), domain=values_of(values), group=group)
+        inputs = values_of(values)
+        parts = []
+        for kind in _kinds(inputs, mechanism):
+            if epsilon is not None:
+                parts.append(required_n(kind, margin, domain=inputs, epsilon=epsilon, group=group))
+            else:
+                parts.append(required_epsilon(kind, margin, int(people or 0), domain=inputs, group=group))
+        rows = sorted((row for part in parts for row in part), key=lambda row: (row.n, row.epsilon))
+        found = Needs(tuple(rows))
     if as_json:
         say_json([row.values() for row in found])
     else:
         show([row.texts() for row in found], title=found.title)
+
+
+def _kinds(inputs: Any, name: str | None) -> list[Any]:
+    """The mechanisms to ask about such inputs: one by its name, or all; None stands for all oracles."""
+    kinds: dict[str, Any] = {}
+    if isinstance(inputs, Interval):
+        kinds = {kind.name: kind for kind in (Hybrid, Piecewise, OneBitMean)}
+    elif isinstance(inputs, Prefixes):
+        kinds = {HeavyHitters.name: HeavyHitters}
+    if not kinds:
+        return [name]
+    if name is not None and name not in kinds:
+        raise ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
+    return [kind for key, kind in kinds.items() if name in (None, key)]
 
 
 def simulate(

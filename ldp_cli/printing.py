@@ -41,11 +41,19 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
     if title:
         console.print(Text(title, style="bold"))
     if rows:
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="dim")
+        natural = [max(map(len, [head, *(row[head] for row in rows)])) for head in rows[0]]
+        narrow = sum(natural) + 2 * (len(natural) - 1) > console.width
         for k, head in enumerate(rows[0]):
-            right = all(_is_number(row[head]) for row in rows)
+            words = head.replace("/", "/ ").split()  # (where a head may be broken)
+            numbers = all(_is_number(row[head]) for row in rows)
+            longest = max(map(len, [*words, *(row[head] for row in rows if numbers or not k)]), default=1)
             table.add_column(
-                Text(head), justify="right" if right else "left", overflow="fold", no_wrap=k == 0 and right
+                Text(" ".join(words)),
+                justify="right" if numbers else "left",
+                min_width=longest,  # names and numbers stay whole
+                max_width=longest if numbers and narrow else None,
+                overflow="fold",
             )
         for row in rows:
             table.add_row(*(Text(cell) for cell in row.values()))

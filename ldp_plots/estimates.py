@@ -56,8 +56,8 @@ def histogram(
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=2.0)
     >>> chart = histogram(m.estimate(m.simulate([700, 300], seed=1)), truth={"ios": 700, "android": 300})
-    >>> chart.to_dict()["title"]["text"]
-    '1,000 reports, 95 % intervals; 2 of 2 intervals hold the truth (diamonds)'
+    >>> chart.to_dict()["title"]["subtitle"]
+    ['2 of 2 intervals hold the truth (diamonds)']
     """
 
     def draw(panel: Panel) -> Chart:

@@ -213,7 +213,7 @@ def mechanisms(
 
 
 _MOST = 1 << 16
-_HALF = 2.6
+_HALF = 3.5
 
 
 def _at(asked: int | Interval, epsilon: float) -> dict[str, Mechanism]:

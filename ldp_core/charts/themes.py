@@ -35,8 +35,8 @@ def themed(chart: Chart, theme: Theme | None) -> Chart:
 
     >>> from ldp_core import Mean
     >>> chart = Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95).plot()
-    >>> themed(chart, "dark").to_dict()["config"]["background"], "config" in themed(chart, None).to_dict()
-    ('#14171c', False)
+    >>> themed(chart, "dark").to_dict()["config"]["background"], themed(chart, None).config
+    ('#14171c', Undefined)
     """
     alt = altair()
     if theme is not None and theme not in CONFIGS:
@@ -121,11 +121,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         text="#e6eaf0",
         faint="#9aa5b4",
         grid="#2b323c",
-        bar="#2f6aa8",
+        bar="#285d94",
         interval="#e6eaf0",
         miss="#ff7b85",
         lines=["#63a9f0", "#ffa14f", "#5cc795", "#c191f2", "#f27db3", "#d9b84f", "#4fc6d3", "#b6bfcb"],
-        ramp=["#16324f", "#24598f", "#3f87cc", "#84b8ec", "#d3e6fb"],
+        ramp=["#16324f", "#1f4f7d", "#2f6fae", "#84b8ec", "#d3e6fb"],
     ),
 }
 """Vega-Lite's config of each theme."""

@@ -109,7 +109,7 @@ class Histogram(Result):
         >>> m = RandomizedResponse(["ios", "android"], epsilon=2.0)
         >>> chart = m.estimate(m.simulate([700, 300], seed=1)).plot(title="systems")
         >>> chart.to_dict()["title"]["subtitle"]
-        '1,000 reports, 95 % intervals'
+        ['1,000 reports, 95 % intervals']
         """
         rows = [row_of(record) for record in self.to_arrow().to_pylist()]
         options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}

@@ -69,7 +69,7 @@ class Simulation(Mapping[str, Any]):
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
         >>> chart = plan.simulate({"crashed": {True: 0.1, False: 0.9}}, n=30_000, seed=1).plot()
         >>> chart.to_dict()["title"]["subtitle"]
-        '30,000 reports, 95 % intervals; 2 of 2 intervals hold the truth (diamonds)'
+        ['30,000 reports, 95 % intervals', '2 of 2 intervals hold the truth (diamonds)']
         """
         charts = []
         for name, found in self.estimates.items():
