@@ -83,7 +83,7 @@ _add(
     plans,
     "new",
     planning.new,
-    "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 --epsilon 2 --keep day",
+    "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day",
 )
 _add(plans, "check", planning.check, "ldp plan check plan.toml", "ldp plan check plan.toml people.parquet")
 _add(
@@ -130,7 +130,7 @@ _add(
     "estimate",
     reports.estimate,
     "ldp estimate reports.parquet",
-    "ldp estimate reports.parquet --window 7d --event-time day --output weekly --csv",
+    "ldp estimate reports.parquet --window 7d --event-time day --output weekly",
     "ldp estimate reports.parquet --column os --plot os.svg",
     rich_help_panel=_FILES,
 )

@@ -67,7 +67,17 @@ def live(context: typer.Context) -> None:
 def flink(context: typer.Context) -> None:
     """Run a Flink cluster on this machine: up, submit, status, down."""
     _local("ldp flink")
-    _pass_on(context.args, "pipelines.local.flink.__main__", "python -m pipelines.local.flink", "ldp flink", beam=False)
+    module, called = "pipelines.local.flink.__main__", "python -m pipelines.local.flink"
+    _pass_on(context.args, module, called, "ldp flink", beam=False, more=_FLINK)
+
+
+_FLINK = """
+Examples:
+
+  ldp flink up
+  ldp flink submit -m pipelines.telemetry --plan plan.toml --input ...
+  ldp flink down
+"""
 
 
 def _local(command: str) -> None:
@@ -76,14 +86,16 @@ def _local(command: str) -> None:
         raise LdpError(f"{command} is not part of the installed package: run it in a checkout of the source")
 
 
-def _pass_on(arguments: Sequence[str], module: str, called: str, command: str, *, beam: bool = True) -> None:
+def _pass_on(
+    arguments: Sequence[str], module: str, called: str, command: str, *, beam: bool = True, more: str = ""
+) -> None:
     if beam:
         need("apache_beam", "beam")
     other: Any = importlib.import_module(module)
     if _asks_for_help(arguments):
         parser = other.parser()
         parser.prog = command
-        say(parser.format_help().replace(called, command).replace("python -m pipelines.telemetry", "ldp run"))
+        say(parser.format_help().replace(called, command).replace("python -m pipelines.telemetry", "ldp run") + more)
         return
     _end(_run(other.main, arguments))
 

@@ -27,6 +27,7 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
+from ldp_core.charts.drawing import FIELDS
 from ldp_core.plans.required import Needs
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
@@ -267,12 +268,19 @@ def simulate(
     if plot is not None:
         save(found.plot(top=top), plot)
     if as_json:
-        say_json({name: result.to_arrow().to_pylist() for name, result in found.items()})
+        say_json({name: _rows_beside(result, dict(found.people[name])) for name, result in found.items()})
         return
     for k, (name, result) in enumerate(found.items()):
         if k:
             out().print()
         _show_beside(name, made[name], result, dict(found.people[name]), top)
+
+
+def _rows_beside(result: Any, people: dict[Any, int]) -> list[dict[str, Any]]:
+    """The estimate, and for each value how many people have it."""
+    rows: list[dict[str, Any]] = result.to_arrow().to_pylist()
+    value = FIELDS["value"]
+    return [{**row, "people": people.get(row[value], 0)} if value in row else row for row in rows]
 
 
 def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], top: int) -> None:

@@ -10,7 +10,7 @@ from string import ascii_lowercase, digits
 from ldp_core import Domain, HeavyHitters, Hybrid, InputError, Interval, Mechanism, ParameterError, Prefixes
 
 SYNTAX = (
-    "ios,android (a list), 1..40 (whole numbers), false,true, @FILE (one value a line), 0:60 (numbers from 0 to 60), "
+    "ios,android or false,true (a list); 1..40 (whole numbers); @FILE (one a line); 0:60 (numbers, for their mean); "
     "text:6 (any text of up to 6 small letters and digits)"
 )
 """How values are written."""

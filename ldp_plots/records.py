@@ -79,8 +79,11 @@ def panels(
 
 
 def _of_key(record: Mapping[str, Any], key: str) -> str:
-    inner = record.get("key")
-    of_beam = dict(inner) if isinstance(inner, (Mapping, list)) else {}
+    inner = record.get(
+        "key"
+    )  # a mapping, or pairs, or records of key and value: as Beam, Arrow and older Polars have it
+    pairs = inner.items() if isinstance(inner, Mapping) else inner if isinstance(inner, list) else ()
+    of_beam = dict(tuple(pair.values()) if isinstance(pair, Mapping) else pair for pair in pairs)
     if key not in record and key not in of_beam:
         raise ParameterError(f"by names {key!r}, which the estimates do not have; they have {sorted(map(str, record))}")
     return text(record[key] if key in record else of_beam[key])

@@ -12,7 +12,6 @@ from ldp_core import (
     Hybrid,
     Interval,
     PrivacyPlan,
-    RandomizedResponse,
     recommend,
     required_epsilon,
     required_n,
@@ -155,12 +154,12 @@ def test_size_of_a_plan(ldp, people):
 
 
 def test_simulate_is_the_plan_s(ldp):
-    PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
     ldp("plan new plan.toml -c os=ios,web --epsilon 1")
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     line = "simulate plan.toml --share os=ios:0.75,web:0.25 -n 4000 --seed 7"
     same = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7)
-    assert ldp(f"{line} --json").data == {"os": same["os"].to_arrow().to_pylist()}
+    rows = [{**row, "people": n} for row, n in zip(same["os"].to_arrow().to_pylist(), (3000, 1000), strict=True)]
+    assert ldp(f"{line} --json").data == {"os": rows}
     shown = ldp(line).out
     assert "3,000" in shown
     assert f"{same['os'].counts[0]:,.0f}" in shown

@@ -93,6 +93,14 @@ def test_what_fails_leaves_nothing_and_quotes_nothing(ldp, people):
         assert sorted(Path().iterdir()) == before
 
 
+def test_a_column_that_is_missing_is_named(ldp, people):
+    for name, write in (("less.csv", "write_csv"), ("less.parquet", "write_parquet"), ("less.ndjson", "write_ndjson")):
+        getattr(people.drop("os"), write)(name)
+        assert "['os']" in ldp(f"perturb {name} reports.parquet --plan plan.toml", code=1).err
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    assert "['country']" in ldp("estimate reports.parquet --by country", code=1).err
+
+
 def test_reports_that_are_there_stay(ldp, people, reports):
     assert "--overwrite" in ldp("perturb people.parquet reports.parquet --plan plan.toml", code=1).err
     assert pl.read_parquet("reports.parquet").equals(reports)
