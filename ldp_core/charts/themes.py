@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from ldp_core.errors import ParameterError
@@ -42,8 +43,14 @@ def themed(chart: Chart, theme: Theme | None) -> Chart:
     if theme is not None and theme not in CONFIGS:
         raise ParameterError(f"theme must be one of {list(CONFIGS)} or None, got {theme!r}")
     made = chart.copy()
-    made.config = alt.Undefined if theme is None else alt.Config.from_dict(CONFIGS[theme])
+    made.config = alt.Undefined if theme is None else _config_of(theme)
     return made
+
+
+@cache
+def _config_of(theme: Theme) -> Any:
+    """Altair's object of a config, which takes longer to make than the rest of a chart."""
+    return altair().Config.from_dict(CONFIGS[theme])
 
 
 def _config(
