@@ -36,6 +36,12 @@ class _Group(TyperGroup):
                 said = str(error).partition("\n")[0]  # (Polars adds the expression in which it happened)
                 note(f"error: {said}", style="red")
                 raise typer.Exit(1) from None
+            except BrokenPipeError:
+                raise  # (which Click knows)
+            except OSError as error:
+                about = f" {error.filename!r}" if error.filename else ""
+                note(f"error: cannot use the file{about}: {error.strerror or type(error).__name__}", style="red")
+                raise typer.Exit(1) from None
 
 
 def _examples(*lines: str) -> str:

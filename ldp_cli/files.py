@@ -123,6 +123,18 @@ def _reading(file: str, kind: str) -> Iterator[None]:
         raise InputError(f"{file!r} cannot be read as {kind}: it is corrupt, or of another format") from None
 
 
+def our_polars() -> Any:
+    """Our package for Polars.
+
+    Raises:
+        MissingExtraError: Polars is not installed.
+    """
+    need("polars", "polars")
+    import ldp_polars  # noqa: PLC0415 (only some commands need it)
+
+    return ldp_polars
+
+
 @contextmanager
 def polars_work(what: str) -> Iterator[None]:
     """What Polars says of data may quote them, so only its kind is passed on; our own errors go through.

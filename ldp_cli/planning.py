@@ -143,12 +143,11 @@ def explain(
     if (people is None) == (data is None) or (id is not None and data is None):
         raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
     if data is not None and id is not None:
-        from ldp_polars import explain as of_frame  # noqa: PLC0415 (only here is Polars needed)
-
-        with working("counting the records"), files.polars_work("explain"):
-            text = of_frame(files.scan(data, made), made, id=id, keyed=keyed, delta=delta)
         if as_json:
-            raise typer.BadParameter("--json takes --people")
+            raise typer.BadParameter("--json says nothing of persons: leave out --id")
+        ldp_polars = files.our_polars()
+        with working("counting the records"), files.polars_work("explain"):
+            text = ldp_polars.explain(files.scan(data, made), made, id=id, keyed=keyed, delta=delta)
         say(text)
         return
     n = people if people is not None else sum(batch.num_rows for batch in files.batches(str(data), made))

@@ -29,7 +29,6 @@ from ldp_core import (
     Sketch,
 )
 from ldp_core.charts.drawing import FIELDS
-from ldp_core.extras import need
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +52,7 @@ def perturb(
     overwrite: Overwrite = False,
 ) -> None:
     """Perturb records: one private report each, as a plan says."""
-    ldp_polars: Any = _polars()
+    ldp_polars = files.our_polars()
     made = PrivacyPlan.from_toml(plan)
     if target.suffix.lower() != ".parquet":
         raise InputError(
@@ -114,7 +113,7 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
 ) -> None:
     """Estimate from reports: histograms, means and more, with error bars."""
-    ldp_polars: Any = _polars()
+    ldp_polars = files.our_polars()
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
     wanted = _wanted(made, column, candidates)
@@ -252,7 +251,8 @@ def _draw(
 ) -> None:
     if len(frames) > 1:
         raise typer.BadParameter(f"--plot draws one column: say which of {list(frames)}, --column NAME")
-    plots: Any = need("ldp_plots", "plot")
+    import ldp_plots as plots  # noqa: PLC0415 (only here)
+
     [(name, frame)] = frames.items()
     rows = [{FIELDS["column"]: name, FIELDS["confidence"]: confidence, **record} for record in frame.to_dicts()]
     if windows:
@@ -267,15 +267,3 @@ def _draw(
 
 
 _LINES = 6
-
-
-def _polars() -> Any:
-    """Our package for Polars.
-
-    Raises:
-        MissingExtraError: Polars is not installed.
-    """
-    need("polars", "polars")
-    import ldp_polars  # noqa: PLC0415 (only the commands of this file need it)
-
-    return ldp_polars

@@ -132,9 +132,10 @@ def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
 def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):
     lines = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]
     lines += ["size 16 -m 0.1 -e 1", "plan explain plan.toml -n 10", "audit plan.toml --trials 1e3 --quiet"]
-    done = without("apache_beam,polars", *lines, "estimate reports.parquet", cwd=tmp_path)
-    assert [code for code, _ in done] == [0, 0, 0, 0, 0, 0, 1]
-    assert "ldp-telemetry[polars]" in done[-1][1]
+    needy = ["estimate reports.parquet", "plan explain plan.toml --data people.parquet --id user"]
+    done = without("apache_beam,polars", *lines, *needy, cwd=tmp_path)
+    assert [code for code, _ in done] == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert all("ldp-telemetry[polars]" in said for _, said in done[-2:])
 
 
 def test_without_its_extra_the_command_says_what_to_install(monkeypatch, capsys):

@@ -66,6 +66,8 @@ def test_a_plan_is_printed_without_a_file(ldp):
         ("simulate plan.toml --share os=ios", "VALUE:SHARE"),
         ("simulate plan.toml nowhere.csv", "there is no file"),
         ("plan check plan.toml nowhere.xls", "there is no file"),
+        ("simulate plan.toml people.parquet --plot no/such/folder/a.html", "No such file or directory"),
+        ("plan new no/such/folder/a.toml -c os=a,b --epsilon 1", "No such file or directory"),
         ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['hybrid'"),
     ],
 )

@@ -26,6 +26,13 @@ def test_reports_are_those_of_the_plan_and_nothing_else(reports):
     assert len(reports) == N
 
 
+def test_progress_is_on_standard_error(ldp, people, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    done = ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    assert "perturbing" in done.err
+    assert "perturbing" not in done.out
+
+
 def test_estimates_are_those_of_polars(ldp, people, reports):
     plan = ldp_polars.read_plan("reports.parquet")
     same = reports.ldp.estimates(plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
+from importlib.util import find_spec
 
 import altair as alt
 import numpy as np
@@ -72,15 +73,15 @@ def beam_rows(histogram, key=None, start=0) -> list:
 def every_form() -> dict:
     table = HISTOGRAM.to_arrow()
     structs = pl.DataFrame({"os": [table.to_pylist()]}, schema={"os": pl.List(pl.Struct(HISTOGRAM.to_polars().schema))})
-    return {
+    forms = {
         "core": HISTOGRAM,
         "arrow": table,
         "polars": HISTOGRAM.to_polars(),
         "nested": structs,
-        "pandas": table.to_pandas(),
         "beam": beam_rows(HISTOGRAM),
         "mappings": table.to_pylist(),
     }
+    return forms | ({"pandas": table.to_pandas()} if find_spec("pandas") else {})
 
 
 @pytest.mark.parametrize("form", every_form())
