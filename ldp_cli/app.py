@@ -113,7 +113,7 @@ _add(
     planning.size,
     "ldp size 16 --margin 0.01 --epsilon 1",
     "ldp size 16 --margin 0.01 --people 50000",
-    "ldp size --plan plan.toml --margin 0.02",
+    "ldp size --plan plan.toml --margin os=0.02 --margin minutes=0.5",
     rich_help_panel=_BEFORE,
 )
 _add(

@@ -10,7 +10,7 @@ import typer
 
 from ldp_cli import files
 from ldp_cli.printing import number, out, percent, save, say, say_json, show, working
-from ldp_cli.values import SYNTAX, declared, mechanism_of, named, shares_of, values_of
+from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, shares_of, values_of
 from ldp_core import (
     Domain,
     DtypeError,
@@ -190,7 +190,15 @@ def size(
         str | None, typer.Argument(metavar="VALUES", help=f"How many values, or which: 16; {SYNTAX}.")
     ] = None,
     *,
-    margin: Annotated[float, typer.Option("--margin", "-m", help="Half of the 95 % interval that is wanted.")],
+    margin: Annotated[
+        list[str],
+        typer.Option(
+            "--margin",
+            "-m",
+            metavar="[NAME=]M",
+            help="Half of the 95 % interval that is wanted: of a share, or in the numbers' unit; of a plan by column.",
+        ),
+    ],
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Of a report: says how many people.")] = None,
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many: says which epsilon.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Of a plan: how many people its columns need.")] = None,
@@ -202,17 +210,19 @@ def size(
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
-        found = required_n(PrivacyPlan.from_toml(plan), margin, group=group)
+        found = required_n(PrivacyPlan.from_toml(plan), margins_of(margin), group=group)
     elif values is None or (epsilon is None) == (people is None):
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
     else:
-        inputs = values_of(values)
+        inputs, wanted = values_of(values), margins_of(margin)
+        if not isinstance(wanted, float):
+            raise ParameterError("margins by column are a plan's: give one number")
         parts = []
         for kind in _kinds(inputs, mechanism):
             if epsilon is not None:
-                parts.append(required_n(kind, margin, domain=inputs, epsilon=epsilon, group=group))
+                parts.append(required_n(kind, wanted, domain=inputs, epsilon=epsilon, group=group))
             else:
-                parts.append(required_epsilon(kind, margin, int(people or 0), domain=inputs, group=group))
+                parts.append(required_epsilon(kind, wanted, int(people or 0), domain=inputs, group=group))
         rows = sorted((row for part in parts for row in part), key=lambda row: (row.n, row.epsilon))
         found = Needs(tuple(rows))
     if as_json:

@@ -116,6 +116,24 @@ def shares_of(text: str) -> dict[str | int | bool, float]:
     return dict(zip(labels(value for value, _, _ in pairs), (float(share) for _, _, share in pairs), strict=True))
 
 
+def margins_of(texts: list[str]) -> float | dict[str, float]:
+    """One margin, or margins by column.
+
+    Raises:
+        ParameterError: it cannot be read so.
+
+    >>> margins_of(["0.02"]), margins_of(["os=0.02", "minutes=0.5"])
+    (0.02, {'os': 0.02, 'minutes': 0.5})
+    """
+    if len(texts) == 1 and _is_number(texts[0]):
+        return float(texts[0])
+    pairs = dict(named(text, example="os=0.02") for text in texts)
+    wrong = [name for name, text in pairs.items() if not _is_number(text)]
+    if wrong:
+        raise ParameterError(f"the margins of {wrong} are not numbers")
+    return {name: float(text) for name, text in pairs.items()}
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

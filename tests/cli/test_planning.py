@@ -153,6 +153,12 @@ def test_size_of_a_plan(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     done = ldp("size --plan plan.toml -m 0.5")
     assert f"{required_n(plan, 0.5).n:,} people" in done.out
+    margins = {"os": 0.02, "minutes": 0.5, "crashed": 0.1}
+    options = " ".join(f"-m {name}={margin}" for name, margin in margins.items())
+    found = {row["name"]: row["n"] for row in ldp(f"size --plan plan.toml {options} --json").data}
+    assert found == {row.name: row.n for row in required_n(plan, margins)}
+    for wrong in ("--plan plan.toml -m os=much", "16 -e 1 -m os=0.1", "--plan plan.toml -m os=0.1"):
+        assert ldp(f"size {wrong}", code=1).err.startswith("error: ")
 
 
 def test_simulate_is_the_plan_s(ldp):
