@@ -1,18 +1,27 @@
-"""Writes docs/api.md, the index of all public names, and tables of mechanisms: ``python docs/make.py``.
+"""Writes docs/api.md, the index of all public names, tables of mechanisms, and pictures: ``python docs/make.py``.
 
-The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md.
+The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md. The pictures are
+those of docs/plots.md, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
 
 Mechanisms come from `ldp_core/mechanisms/catalogue.py`: their pages, what they answer, and their order.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import io
+import json
+import os
 import re
+import shlex
 import sys
+import tempfile
 from collections.abc import Iterable
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ldp_core import Mechanism, Numeric, ParameterError
 from ldp_core.mechanisms.catalogue import CATALOGUE, Entry
@@ -89,6 +98,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),
+    },
+    "ldp_plots": {
+        "Estimates": ("plots", "histogram heavy_hitters mean distribution windows"),
+        "Before there are data": ("plots", "error mechanisms"),
+        "Light and dark": ("plots", "themed"),
     },
     "ldp_beam.io": {
         "Sources and sinks": (
@@ -236,7 +250,164 @@ def within(text: str, made: str) -> str:
     return "".join([before, start, made, end, rest.partition(end)[2]])
 
 
+# ---- pictures
+
+PLOTS = Path(__file__).with_name("plots.md")
+COMMAND = Path(__file__).with_name("command.md")
+PICTURES = Path(__file__).with_name("pictures")
+_NAMED = re.compile(r"```python\n(.*?)```(?:\n\n<!-- picture: ([\w-]+) -->\n(?:<picture>.*?</picture>\n)?)?", re.DOTALL)
+
+
+def charts(text: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Of each picture on the page the Vega-Lite, by theme; the code of all blocks is run, in order."""
+    from ldp_plots import themed  # noqa: PLC0415 (the other pages need no Altair)
+
+    names: dict[str, Any] = {}
+    made = {}
+    for code, name in _NAMED.findall(text):
+        exec(compile(code, PLOTS.name, "exec"), names)  # noqa: S102 (our own page)
+        if name:
+            made[name] = {theme: themed(names["chart"], theme).to_dict() for theme in ("light", "dark")}
+    return made
+
+
+def digest(spec: Any) -> str:
+    """Of a picture's Vega-Lite, whatever the version of Altair and the last digits of its numbers."""
+
+    def plain(x: Any) -> Any:
+        if isinstance(x, dict):
+            names = {name: f"data{k}" for k, name in enumerate(x.get("datasets", ()))}
+            if names:
+                x = json.loads(re.sub("|".join(names), lambda found: names[found[0]], json.dumps(x)))
+            return {key: plain(value) for key, value in x.items() if key != "$schema"}
+        if isinstance(x, list):
+            return [plain(item) for item in x]
+        return float(f"{x:.6g}") if isinstance(x, float) else x
+
+    return hashlib.sha256(json.dumps(plain(spec), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def file_of(name: str, theme: str) -> Path:
+    """Where a picture is."""
+    return PICTURES / (f"{name}.svg" if theme == "light" else f"{name}-{theme}.svg")
+
+
+def draw(name: str, theme: str, spec: dict[str, Any]) -> None:
+    """Write a picture, unless it is there and has these numbers: another version of vl-convert draws other curves."""
+    path, mark = file_of(name, theme), f"<!-- {digest(spec)} -->"
+    if not path.exists() or mark not in path.read_text(encoding="utf-8"):
+        import vl_convert  # noqa: PLC0415 (only for pictures)
+
+        path.write_text(f"{vl_convert.vegalite_to_svg(spec)}\n{mark}\n", encoding="utf-8")
+
+
+PEOPLE = """
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+r, n = np.random.default_rng(1), 20_000
+columns = {
+    "user": [f"user {k}" for k in range(n)],
+    "day": [dt.date(2024, 1, 1) + dt.timedelta(days=int(k)) for k in r.integers(0, 28, n)],
+    "os": r.choice(["ios", "android", "web"], n, p=[0.5, 0.4, 0.1]).tolist(),
+    "minutes": r.exponential(12, n).clip(0, 60),
+    "crashed": r.random(n) < 0.05,
+}
+pq.write_table(pa.table(columns), "people.parquet")
+"""
+"""Makes the data of docs/command.md."""
+SCREENS = {
+    "ldp-recommend": "recommend 16 --epsilon 1 --people 100000",
+    "ldp-check": "plan check plan.toml people.parquet",
+    "ldp-estimate": "estimate reports.parquet",
+}
+"""What the command shows in a terminal of 80 columns."""
+_BEFORE = (
+    "plan new plan.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 3 --keep day",
+    "perturb people.parquet reports.parquet --plan plan.toml --secret-file secret --id user",
+)
+
+
+def screens() -> dict[str, str]:
+    """The text of each, with the terminal's codes for colours."""
+    from ldp_cli.app import app  # noqa: PLC0415 (as Altair)
+
+    made, here = {}, Path.cwd()
+    settings = {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm-256color"}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ |= settings
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            exec(PEOPLE, {})  # noqa: S102 (our own)
+            Path("secret").write_text("07" * 32 + "\n", encoding="ascii")  # so that the page is the same each time
+            for line in (*_BEFORE, *SCREENS.values()):
+                out = io.StringIO()
+                with redirect_stdout(out), redirect_stderr(io.StringIO()):
+                    app(shlex.split(line), prog_name="ldp", standalone_mode=False)
+                made[line] = out.getvalue()
+    finally:
+        os.chdir(here)
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+    return {name: made[line] for name, line in SCREENS.items()}
+
+
+def photograph(name: str, text: str) -> None:
+    """Write a picture of a terminal, light and dark, unless it is there and shows this text."""
+    from rich import terminal_theme  # noqa: PLC0415 (as Altair)
+    from rich._export_format import CONSOLE_SVG_FORMAT  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    form = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)  # (which it would fetch)
+    form = form.replace("Fira Code", "DejaVu Sans Mono")
+    themes = {"light": terminal_theme.DEFAULT_TERMINAL_THEME, "dark": terminal_theme.SVG_EXPORT_THEME}
+    mark = f"<!-- {digest(text)} -->"
+    for theme, colours in themes.items():
+        path = file_of(name, theme)
+        if path.exists() and mark in path.read_text(encoding="utf-8"):
+            continue
+        console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+        console.print(Text.from_ansi(text))
+        title = f"ldp {SCREENS[name]}"
+        svg = console.export_svg(title=title, theme=colours, code_format=form, unique_id=name)
+        path.write_text(f"{svg}{mark}\n", encoding="utf-8")
+
+
+def shown(name: str, alt: str) -> str:
+    """A picture on a page, in the colours that the reader's browser asks for."""
+    return "\n".join(
+        [
+            f"<!-- picture: {name} -->",
+            "<picture>",
+            f'<source media="(prefers-color-scheme: dark)" srcset="pictures/{name}-dark.svg">',
+            f'<img alt="{alt}" src="pictures/{name}.svg">',
+            "</picture>\n",
+        ]
+    )
+
+
+def with_pictures(text: str) -> str:
+    """The page, with each picture below its mark."""
+    pattern = re.compile(r"<!-- picture: ([\w-]+) -->\n(?:<picture>.*?</picture>\n)?", re.DOTALL)
+    return pattern.sub(lambda found: shown(found[1], found[1].replace("-", " ")), text)
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     for path, made in ((README, table()), (POISONING, poisoning())):
         path.write_text(within(path.read_text(encoding="utf-8"), made), encoding="utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    for path in (PLOTS, COMMAND):
+        path.write_text(with_pictures(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, text in screens().items():
+        photograph(name, text)
+    for name, themes in charts(PLOTS.read_text(encoding="utf-8")).items():
+        for theme, spec in themes.items():
+            draw(name, theme, spec)

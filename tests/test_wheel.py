@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -27,7 +29,7 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_wheel_holds_all_but_the_local_tools(wheel):
-    packages = ["ldp_core", "ldp_polars", "ldp_beam", "pipelines"]
+    packages = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "pipelines", "ldp_cli"]
     assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(packages)
     source = {
         path.relative_to(ROOT)
@@ -48,3 +50,29 @@ def test_the_command_of_the_wheel_says_where_live_is(wheel):
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=wheel, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert "run it in a checkout of the source" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_installed_command(wheel, tmp_path):
+    """``ldp``, as pip installs it: it plans, and says that a cluster is for a checkout."""
+    target = tmp_path / "installed"
+    [file] = wheel.parent.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), str(file)]
+    subprocess.run(install, check=True, timeout=300)
+
+    def ldp(*words):
+        command = [str(target / "bin" / "ldp"), *words]
+        environment = {**os.environ, "PYTHONPATH": str(target)}
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120
+        )
+
+    assert ldp("plan", "new", "plan.toml", "-c", "os=ios,web", "--epsilon", "1").returncode == 0
+    done = ldp("plan", "check", "plan.toml", "--json")
+    assert (done.returncode, json.loads(done.stdout)["epsilon"]) == (0, 1.0)
+    for words in (("flink", "up"), ("live", "--for", "5s")):
+        done = ldp(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.count("\n") == 1
+        assert "run it in a checkout" in done.stderr
+    assert ldp("nothing").returncode == 2

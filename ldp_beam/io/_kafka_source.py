@@ -15,8 +15,8 @@ from apache_beam.io.unbounded_source import CheckpointMark, UnboundedReader, Unb
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from typing_extensions import override
 
-from ldp_beam.io.extras import need
 from ldp_core import InputError
+from ldp_core.extras import need
 from ldp_core.limits import read_json
 
 Start: TypeAlias = Literal["earliest", "latest", "committed"]

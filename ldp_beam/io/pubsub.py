@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.stable import Stable
-from ldp_beam.io.extras import need
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import InputError, ParameterError
+from ldp_core.extras import need
 from ldp_core.limits import DEFAULT, Limits
 
 

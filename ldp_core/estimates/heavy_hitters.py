@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.charts.drawing import draw_histogram, row_of
+from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, refuse_mechanism, tables
 from ldp_core.estimates.histogram import Counted, entries_schema
@@ -54,6 +56,25 @@ class Found(Counted):
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
             f"reports, {self.confidence:.0%} intervals"
         )
+
+    def plot(
+        self,
+        *,
+        truth: Mapping[str | int, float] | None = None,
+        shares: bool = False,
+        top: int = 20,
+        title: str = "",
+        theme: Theme | None = "light",
+    ) -> Chart:
+        """Bars of the counts with their intervals, the largest first, and the threshold; an Altair chart.
+
+        Args:
+            truth, shares, top, title, theme: see `Histogram.plot`.
+        """
+        rows = [row_of(record) for record in self.to_arrow().to_pylist()]
+        options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}
+        about: dict[str, Any] = {"n": self.n, "confidence": self.confidence, "least": self.threshold}
+        return draw_histogram(rows, ranked=True, **about, **options)
 
     @override
     def _texts(self) -> Sequence[str]:

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.charts.drawing import draw_means, row_of
+from ldp_core.charts.themes import Chart, Theme
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.arrays import F64, I64
@@ -45,6 +47,19 @@ class Mean(Result):
         return (
             f"Mean of {self.n:,} reports: {numbers}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}"
         )
+
+    def plot(self, *, truth: float | None = None, title: str = "", theme: Theme | None = "light") -> Chart:
+        """The mean and its interval, as an Altair chart; needs the extra ``plot``.
+
+        Args:
+            truth: the true mean, if it is known.
+            title, theme: see `Histogram.plot`.
+
+        >>> Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95).plot().to_dict()["title"]["text"]
+        '10,000 reports, 95 % intervals'
+        """
+        rows = [{"group": "", **row_of(record)} for record in self.to_arrow().to_pylist()]
+        return draw_means(rows, confidence=self.confidence, truth=truth, title=title, theme=theme)
 
     @override
     def to_arrow(self) -> pa.Table:

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ldp_core.charts.drawing import stacked
+from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError, PlanError
 from ldp_core.estimates.base import Estimate
 from ldp_core.estimates.distribution import Distributing, DistributionEstimate
@@ -57,6 +59,26 @@ class Simulation(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return "\n\n".join(f"{name}: {estimate!r}" for name, estimate in self.estimates.items())
+
+    def plot(self, *, shares: bool = False, top: int = 20, title: str = "", theme: Theme | None = "light") -> Chart:
+        """What one would see of each column, beside the people that were simulated, as an Altair chart.
+
+        Args:
+            shares, top, title, theme: see `Histogram.plot`.
+
+        >>> from ldp_core import PrivacyPlan, RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> chart = plan.simulate({"crashed": {True: 0.1, False: 0.9}}, n=30_000, seed=1).plot()
+        >>> chart.to_dict()["title"]["subtitle"]
+        ['30,000 reports, 95 % intervals', '2 of 2 intervals hold the truth (diamonds)']
+        """
+        charts = []
+        for name, found in self.estimates.items():
+            options: dict[str, Any] = {"title": name, "theme": None}
+            if hasattr(found, "counts"):
+                options |= {"truth": dict(self.people[name]), "top": top, "shares": shares}
+            charts.append(found.plot(**options))
+        return stacked(charts, title, theme)
 
     def _repr_html_(self) -> str:
         return "".join(preformatted(name) + estimate._repr_html_() for name, estimate in self.estimates.items())

@@ -27,8 +27,8 @@ from typing_extensions import override
 
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.io import DecodeMessages, ReadKafka, WriteKafka, histogram_line
-from ldp_beam.io.extras import need
 from ldp_core import LdpError, ParameterError
+from ldp_core.extras import need
 from pipelines.local.fleet import TIMESTAMP_ATTRIBUTE, Message
 from pipelines.local.flink import FlinkCluster
 from pipelines.local.flink.recipe import cache_directory

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ldp_beam.io.extras import need
 from ldp_core import InputError, LdpError
+from ldp_core.extras import need
 from pipelines.local.flink.cluster import HOST, free_ports
 
 KAFKA_VERSION = "3.9.1"

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from ldp_beam.io.extras import need
 from ldp_core import InputError, ParameterError
+from ldp_core.extras import need
 
 EMULATOR_HOST = "PUBSUB_EMULATOR_HOST"
 MAX_MESSAGE_BYTES = 4_000_000

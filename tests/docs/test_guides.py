@@ -16,7 +16,7 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glo
 PYTHON = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # these are tested with what they are about; and live.md's block needs files
-ELSEWHERE = {"architecture", "consistency", "live"}
+ELSEWHERE = {"architecture", "consistency", "live", "plots"}
 # what is printed and not shown, because rows of Beam come in any order
 PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
 

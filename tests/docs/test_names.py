@@ -10,9 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
-FOLDERS = ("ldp_core", "ldp_polars", "ldp_beam", "pipelines", "tests", "benchmarks", "docs")
+FOLDERS = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_cli", "pipelines", "tests", "benchmarks", "docs")
 FILES = [f"/{path.relative_to(ROOT).as_posix()}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
-PUBLIC = {"ldp_core", "ldp_polars", "ldp_beam", "ldp_beam.io"}
+PUBLIC = {"ldp_core", "ldp_polars", "ldp_beam", "ldp_beam.io", "ldp_plots"}
 each = pytest.mark.parametrize("page", PAGES)
 
 
@@ -25,7 +25,7 @@ def test_files_exist(page):
 
 @each
 def test_dotted_names_exist(page):
-    for name in set(re.findall(r"\b(?:ldp_core|ldp_polars|ldp_beam|pipelines)(?:\.[A-Za-z_]\w*)+", PAGES[page])):
+    for name in set(re.findall(r"\b(?:ldp_(?:core|polars|beam|plots)|pipelines)(?:\.[A-Za-z_]\w*)+", PAGES[page])):
         pkgutil.resolve_name(name)
 
 

@@ -19,8 +19,8 @@ from ldp_beam.elements.faults import NOT_A_BATCH
 from ldp_beam.io import ReadKafka, WriteKafka, decode, encode
 from ldp_beam.io import _kafka_source as module
 from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder, KafkaReader, KafkaSource
-from ldp_beam.io.extras import MissingExtraError
 from ldp_core import InputError, LdpError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core.extras import MissingExtraError
 
 from ..helpers import Collector, debiased, run
 from ..raw_values import SECRET, assert_clean, everything_about

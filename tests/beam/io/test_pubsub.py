@@ -10,8 +10,8 @@ from apache_beam.transforms.window import TimestampedValue
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_BATCH
 from ldp_beam.io import ReadPubSub, WritePubSub, decode, encode
-from ldp_beam.io.extras import MissingExtraError
 from ldp_core import ParameterError
+from ldp_core.extras import MissingExtraError
 
 from ..helpers import Collector
 

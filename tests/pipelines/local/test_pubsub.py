@@ -14,7 +14,7 @@ pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip i
 from google.api_core import exceptions
 from google.cloud import pubsub_v1
 
-from ldp_beam.io.extras import MissingExtraError
+from ldp_core.extras import MissingExtraError
 from pipelines.local.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
 
 TOPIC = "projects/test-project/topics/t"

@@ -1,11 +1,11 @@
-"""Clients of outside systems: imported when they are used, and missed with a clear word."""
+"""Packages that only some users need: imported when they are used, and missed with a clear word."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
 
-from ldp_core import LdpError
+from ldp_core.errors import LdpError
 
 
 class MissingExtraError(LdpError, ImportError):
@@ -21,7 +21,7 @@ def need(module: str, extra: str) -> ModuleType:
     >>> need("no_such_client", "kafka")
     Traceback (most recent call last):
         ...
-    ldp_beam.io.extras.MissingExtraError: no_such_client is not installed: pip install 'ldp-telemetry[kafka]'
+    ldp_core.extras.MissingExtraError: no_such_client is not installed: pip install 'ldp-telemetry[kafka]'
     """
     try:
         return importlib.import_module(module)

@@ -1,0 +1,17 @@
+"""The command ``ldp``: plan, perturb, estimate, audit and run from a terminal. It needs the extra ``cli``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command; the exit code is 0 if it succeeded, 1 if it failed, 2 if it was not used rightly."""
+    try:
+        from ldp_cli.app import app  # noqa: PLC0415 (typer and rich may be missing)
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.stderr.write(f"error: {error.name} is not installed: pip install 'ldp-telemetry[cli]'\n")
+        sys.exit(1)
+    app(prog_name="ldp")

@@ -1,0 +1,153 @@
+"""The commands, their examples, and what an error looks like."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version as version_of
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+from ldp_cli import jobs, planning, reports
+from ldp_cli.printing import note, say
+from ldp_core import LdpError, LdpWarning
+
+_BEFORE, _FILES, _RUNS = "Before there are data", "Files of reports", "What runs"
+
+
+class _Group(TyperGroup):
+    """Commands whose errors of ours are one line, and exit code 1."""
+
+    @override
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=lambda name: name != "plan")  # groups come last otherwise
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", LdpWarning)
+            warnings.showwarning = lambda message, *_: note(f"warning: {message}", style="yellow")
+            try:
+                return super().invoke(ctx)
+            except LdpError as error:
+                said = str(error).partition("\n")[0]  # (Polars adds the expression in which it happened)
+                note(f"error: {said}", style="red")
+                raise typer.Exit(1) from None
+            except BrokenPipeError:
+                raise  # (which Click knows)
+            except OSError as error:
+                about = f" {error.filename!r}" if error.filename else ""
+                note(f"error: cannot use the file{about}: {error.strerror or type(error).__name__}", style="red")
+                raise typer.Exit(1) from None
+
+
+def _examples(*lines: str) -> str:
+    """For the end of a help: each on a line of its own."""
+    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog=_examples(
+        "ldp plan new plan.toml -c os=ios,android,web -c crashed=false,true --epsilon 2",
+        "ldp perturb people.parquet reports.parquet --plan plan.toml",
+        "ldp estimate reports.parquet",
+    )
+    + "\n\nExit codes: 0 done, 1 failed, 2 not used rightly. Completion: ldp --install-completion",
+)
+plans = typer.Typer(no_args_is_help=True, help="Write, check and explain plans: what one record reveals.")
+app.add_typer(plans, name="plan", rich_help_panel=_BEFORE)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        say(version_of("ldp-telemetry"))
+        raise typer.Exit
+
+
+@app.callback()
+def ldp(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Local differential privacy: private reports in, debiased estimates with error bars out."""
+
+
+def _add(group: typer.Typer, name: str, command: Callable[..., None], *examples: str, **options: Any) -> None:
+    group.command(name, epilog=_examples(*examples), no_args_is_help=True, **options)(command)
+
+
+_add(
+    plans,
+    "new",
+    planning.new,
+    "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day",
+)
+_add(plans, "check", planning.check, "ldp plan check plan.toml", "ldp plan check plan.toml people.parquet")
+_add(
+    plans,
+    "explain",
+    planning.explain,
+    "ldp plan explain plan.toml --people 10000",
+    "ldp plan explain plan.toml --data people.parquet --id user",
+)
+_add(
+    app,
+    "recommend",
+    planning.suggest,
+    "ldp recommend ios,android,web --epsilon 1 --people 100000",
+    "ldp recommend 0:60 --epsilon 1 --people 100000",
+    rich_help_panel=_BEFORE,
+)
+_add(
+    app,
+    "size",
+    planning.size,
+    "ldp size 16 --margin 0.01 --epsilon 1",
+    "ldp size 16 --margin 0.01 --people 50000",
+    "ldp size --plan plan.toml --margin os=0.02 --margin minutes=0.5",
+    rich_help_panel=_BEFORE,
+)
+_add(
+    app,
+    "simulate",
+    planning.simulate,
+    "ldp simulate plan.toml people.parquet",
+    "ldp simulate plan.toml --share os=ios:0.6,android:0.4 --people 1000000",
+    rich_help_panel=_BEFORE,
+)
+_add(
+    app,
+    "perturb",
+    reports.perturb,
+    "ldp perturb people.parquet reports.parquet --plan plan.toml",
+    rich_help_panel=_FILES,
+)
+_add(
+    app,
+    "estimate",
+    reports.estimate,
+    "ldp estimate reports.parquet",
+    "ldp estimate reports.parquet --window 7d --event-time day --output weekly",
+    "ldp estimate reports.parquet --column os --plot os.svg",
+    rich_help_panel=_FILES,
+)
+_add(
+    app,
+    "audit",
+    jobs.audit,
+    "ldp audit plan.toml",
+    "ldp audit plan.toml --column os --trials 1e7 --json",
+    rich_help_panel=_RUNS,
+)
+app.command("run", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.run)
+app.command("live", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.live)
+app.command("flink", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.flink)

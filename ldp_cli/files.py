@@ -1,0 +1,154 @@
+"""Files of records and of reports: as Arrow for what needs no Polars, as lazy frames for what does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from ldp_core import InputError, PrivacyPlan
+from ldp_core.extras import need
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
+
+
+def format_of(path: str) -> str:
+    """``"parquet"``, ``"csv"`` or ``"ndjson"``, by the name; a folder is one of Parquet files.
+
+    Raises:
+        InputError: another name.
+    """
+    if Path(path).is_dir():
+        return "parquet"
+    found = _FORMATS.get(Path(path).suffix.lower())
+    if found is None:
+        raise InputError(f"{path!r}: files are {', '.join(_FORMATS)}, by the end of their names")
+    return found
+
+
+def files_of(path: str) -> list[str]:
+    """The files of a path, a folder or a pattern.
+
+    Raises:
+        InputError: there is none.
+    """
+    if Path(path).is_dir():
+        found = sorted(map(str, Path(path).rglob("*.parquet")))
+    else:
+        found = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
+    if not found or not all(Path(file).is_file() for file in found):
+        raise InputError(f"there is no file {path!r}")
+    return found
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Raise `InputError` if something is there that must not be written over."""
+    if path.exists() and not overwrite:
+        raise InputError(f"{str(path)!r} is there already: --overwrite replaces it")
+
+
+def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
+    """The planned columns of records, as Arrow batches; kept columns are not read.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    names = list(plan.columns)
+    texts = {name: pa.string() for name, m in plan.columns.items() if m.inputs.kind == "str"}
+    for file in files_of(path):
+        kind = format_of(file)
+        with _reading(file, kind):
+            if kind == "parquet":
+                with pa.parquet.ParquetFile(file) as opened:
+                    _check(file, opened.schema_arrow.names, names)
+                    yield from opened.iter_batches(columns=names)
+            else:
+                if kind == "csv":
+                    convert = pa.csv.ConvertOptions(
+                        column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False
+                    )
+                    table = pa.csv.read_csv(file, convert_options=convert)
+                else:
+                    table = pa.json.read_json(file)
+                _check(file, table.schema.names, names)
+                yield from table.select(names).to_batches()
+
+
+def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
+    """A lazy frame of records or reports.
+
+    Args:
+        path: a file, a folder of Parquet files, or a pattern.
+        plan: of what will be done with it; text columns of CSV are read as text.
+
+    Raises:
+        InputError: there is no file.
+        MissingExtraError: Polars is not installed.
+    """
+    polars: Any = need("polars", "polars")
+    found = files_of(path)
+    kind = format_of(found[0])
+    if kind == "parquet":
+        return polars.scan_parquet(found)  # type: ignore[no-any-return]
+    if kind == "ndjson":
+        return polars.scan_ndjson(found)  # type: ignore[no-any-return]
+    texts = {} if plan is None else {n: polars.String for n, m in plan.columns.items() if m.inputs.kind == "str"}
+    return polars.scan_csv(found, schema_overrides=texts, try_parse_dates=True)  # type: ignore[no-any-return]
+
+
+def _check(file: str, there: list[str], names: list[str]) -> None:
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise InputError(f"{file!r} does not have the columns {missing} of the plan; it has {sorted(there)}")
+
+
+@contextmanager
+def _reading(file: str, kind: str) -> Iterator[None]:
+    """What Arrow says of a file may quote it, so it is not passed on."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise InputError(f"cannot read {file!r}: {error.strerror}") from None
+        raise InputError(f"{file!r} cannot be read as {kind}: it is corrupt, or of another format") from None
+
+
+def our_polars() -> Any:
+    """Our package for Polars.
+
+    Raises:
+        MissingExtraError: Polars is not installed.
+    """
+    need("polars", "polars")
+    import ldp_polars  # noqa: PLC0415 (only some commands need it)
+
+    return ldp_polars
+
+
+@contextmanager
+def polars_work(what: str) -> Iterator[None]:
+    """What Polars says of data may quote them, so only its kind is passed on; our own errors go through.
+
+    Raises:
+        InputError: Polars could not do it.
+    """
+    polars: Any = need("polars", "polars")
+    try:
+        yield
+    except polars.exceptions.PolarsError as error:
+        raise InputError(
+            f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
+            "may quote them"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror or type(error).__name__}") from None

@@ -1,0 +1,115 @@
+"""What runs elsewhere: audits, the telemetry job, the live demonstration, a Flink cluster. Thin: they have commands."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ldp_cli.printing import say
+from ldp_core import LdpError
+from ldp_core.extras import need
+
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Of a command that takes the options of another one."""
+
+
+def audit(
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")] = None,
+    *,
+    catalogue: Annotated[bool, typer.Option("--catalogue", help="Instead: an example of each mechanism.")] = False,
+    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
+    trials: Annotated[str, typer.Option(metavar="N", help="Of each input.")] = "1e6",
+    false_alarm: Annotated[float, typer.Option(help="That any line is wrong, all together.")] = 1e-6,
+    keyed: Annotated[bool, typer.Option("--keyed", help="Under keyed noise, with new secrets and ids.")] = False,
+    rounds: Annotated[int, typer.Option(help="Of columns that remember: so many reports of one value, too.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
+) -> None:
+    """Look for faults: lower bounds of epsilon, from reports that are drawn here."""
+    auditing: Any = importlib.import_module("ldp_core.auditing.__main__")
+    if (plan is None) == (not catalogue) or (catalogue and column):
+        raise typer.BadParameter("give a plan and perhaps --column, or --catalogue")
+    try:
+        each = auditing.whole_number(trials)
+    except argparse.ArgumentTypeError as error:
+        raise typer.BadParameter(f"--trials: {error}") from None
+    if not 0 < false_alarm < 1:
+        raise typer.BadParameter(f"--false-alarm must be in (0, 1), got {false_alarm:g}")
+    arguments = [] if plan is None else [str(plan)]
+    arguments += ["--catalogue"] * catalogue + ["--keyed"] * keyed + ["--json"] * as_json + ["--quiet"] * quiet
+    arguments += [word for name in column or () for word in ("--column", name)]
+    arguments += ["--trials", str(each), "--false-alarm", str(false_alarm), "--rounds", str(rounds)]
+    try:
+        code = _run(auditing.main, arguments)
+    except SystemExit:  # it has told the error
+        code = 1
+    _end(code)
+
+
+def run(context: typer.Context) -> None:
+    """Run the telemetry job: perturb event files at ingestion, estimate in windows of event time."""
+    _pass_on(context.args, "pipelines.telemetry", "python -m pipelines.telemetry", "ldp run")
+
+
+def live(context: typer.Context) -> None:
+    """Stream reports of simulated devices, and show each window as it closes."""
+    _local("ldp live")
+    words = context.args if _asks_for_help(context.args) else ["--live", *context.args]
+    _pass_on(words, "pipelines.telemetry", "python -m pipelines.telemetry --live", "ldp live")
+
+
+def flink(context: typer.Context) -> None:
+    """Run a Flink cluster on this machine: up, submit, status, down."""
+    _local("ldp flink")
+    module, called = "pipelines.local.flink.__main__", "python -m pipelines.local.flink"
+    _pass_on(context.args, module, called, "ldp flink", beam=False, more=_FLINK)
+
+
+_FLINK = """
+Examples:
+
+  ldp flink up
+  ldp flink submit -m pipelines.telemetry --plan plan.toml --input ...
+  ldp flink down
+"""
+
+
+def _local(command: str) -> None:
+    """Raise `LdpError` where the tools for one machine are not installed."""
+    if importlib.util.find_spec("pipelines.local") is None:
+        raise LdpError(f"{command} is not part of the installed package: run it in a checkout of the source")
+
+
+def _pass_on(
+    arguments: Sequence[str], module: str, called: str, command: str, *, beam: bool = True, more: str = ""
+) -> None:
+    if beam:
+        need("apache_beam", "beam")
+    other: Any = importlib.import_module(module)
+    if _asks_for_help(arguments):
+        parser = other.parser()
+        parser.prog = command
+        say(parser.format_help().replace(called, command).replace("python -m pipelines.telemetry", "ldp run") + more)
+        return
+    _end(_run(other.main, arguments))
+
+
+def _asks_for_help(arguments: Sequence[str]) -> bool:
+    return bool(arguments) and arguments[0] in ("--help", "-h")
+
+
+def _run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
+    """The exit code of another command as ours: it says 2 for what failed, and ends by itself where it is misused."""
+    code = main(list(arguments))
+    return 1 if code else 0
+
+
+def _end(code: int) -> None:
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,332 @@
+"""Before there are data: plans, which mechanism, how many people, what one would see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+import typer
+
+from ldp_cli import files
+from ldp_cli.printing import number, out, percent, save, say, say_json, show, working
+from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, shares_of, values_of
+from ldp_core import (
+    Domain,
+    DtypeError,
+    HeavyHitters,
+    Hybrid,
+    Interval,
+    Mechanism,
+    OneBitMean,
+    ParameterError,
+    Piecewise,
+    Prefixes,
+    PrivacyPlan,
+    recommend,
+    required_epsilon,
+    required_n,
+)
+from ldp_core.charts.drawing import FIELDS
+from ldp_core.plans.required import Needs
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+
+
+def new(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write it; default: print it.")] = None,
+    *,
+    column: Annotated[list[str], typer.Option("--column", "-c", metavar="NAME=VALUES", help=f"Values: {SYNTAX}.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What one record spends, over all columns.")],
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", metavar="NAME", help="A column that passes unchanged, UNPROTECTED.")
+    ] = None,
+    other: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--other", metavar="NAME", help="In this column, values not declared and nulls are one more answer."
+        ),
+    ] = None,
+    way: Annotated[
+        Literal["split", "sampled", "fake"],
+        typer.Option(help="split: every column, each a part of epsilon; sampled: one drawn column; fake: and fakes."),
+    ] = "split",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a plan: what one record reveals."""
+    columns: dict[str, Any] = {}
+    others = set(other or ())
+    for pair in column:
+        name, text = named(pair, example="os=ios,android")
+        if name in columns:
+            raise ParameterError(f"column {name!r} is there twice")
+        inputs = declared(text, other=name in others)
+        columns[name] = inputs if isinstance(inputs, Domain) else mechanism_of(inputs, epsilon / len(column))
+    unknown = sorted(others - columns.keys())
+    if unknown:
+        raise ParameterError(f"--other names columns {unknown}, which are not in the plan")
+    made = getattr(PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
+    if file is None:
+        say(made.to_toml())
+        return
+    files.refuse_existing(file, overwrite=overwrite)
+    try:
+        file.write_text(made.to_toml(), encoding="utf-8")
+    except OSError as error:
+        raise ParameterError(f"cannot write {str(file)!r}: {error.strerror}") from None
+    show(plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
+
+
+def check(
+    plan: PlanFile,
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help="Records that it is for: Parquet, CSV or NDJSON.")
+    ] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Check a plan, and whether it fits data: counts what would be refused, and shows no value."""
+    made = PrivacyPlan.from_toml(plan)
+    if data is None:
+        if as_json:
+            say_json({"epsilon": made.epsilon, "fingerprint": made.fingerprint, **made.to_dict()})
+        else:
+            show(plan_cells(made), title=f"{plan}: a plan", notes=_seeded(made))
+        return
+    records, refused, wrong = _fit(made, data)
+    bad = any(refused.values()) or bool(wrong)
+    if as_json:
+        columns = {name: {"refused": refused[name], "error": wrong.get(name)} for name in made.columns}
+        say_json({"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns})
+    else:
+        rows = [
+            {**cells, "would be refused": "" if name not in made.columns else wrong.get(name) or f"{refused[name]:,}"}
+            for name, cells in zip([*made.columns, *made.keep, ""], plan_cells(made), strict=True)
+        ]
+        remedy = 'declare these values, or unmatched = "other" in the plan: one more answer for all of them'
+        verdict = f"the plan does not fit: {remedy}" if bad else "the plan fits"
+        show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*_seeded(made), verdict])
+    if bad:
+        raise typer.Exit(1)
+
+
+def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, str]]:
+    """Number of records; by column how many of them are refused, and what is wrong with its type."""
+    records, refused = 0, dict.fromkeys(plan.columns, 0)
+    wrong: dict[str, str] = {}
+    with working("checking the records"):
+        for batch in files.batches(data, plan):
+            records += batch.num_rows
+            for name, m in plan.columns.items():
+                try:
+                    refused[name] += int(m.inputs.refuses(batch.column(name), column=name).sum())
+                except DtypeError as error:
+                    wrong[name] = str(error)
+    return records, refused, wrong
+
+
+def explain(
+    plan: PlanFile,
+    *,
+    people: Annotated[int | None, typer.Option("--people", "-n", help="How many records there will be.")] = None,
+    data: Annotated[str | None, typer.Option(help="Records, in place of --people: they are counted.")] = None,
+    id: Annotated[  # noqa: A002 (its name everywhere)
+        str | None, typer.Option(help="With --data: the column that says whose record it is.")
+    ] = None,
+    keyed: Annotated[bool, typer.Option("--keyed", help="The noise is keyed by a secret and the person.")] = False,
+    delta: Annotated[float | None, typer.Option(help="Say too what shuffled records reveal, with this delta.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a plan costs a person, and the error to expect."""
+    made = PrivacyPlan.from_toml(plan)
+    if (people is None) == (data is None) or (id is not None and data is None):
+        raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
+    if data is not None and id is not None:
+        if as_json:
+            raise typer.BadParameter("--json says nothing of persons: leave out --id")
+        ldp_polars = files.our_polars()
+        with working("counting the records"), files.polars_work("explain"):
+            text = ldp_polars.explain(files.scan(data, made), made, id=id, keyed=keyed, delta=delta)
+        say(text)
+        return
+    n = people if people is not None else sum(batch.num_rows for batch in files.batches(str(data), made))
+    if not as_json:
+        say(made.explain(n, keyed=keyed, delta=delta))
+        return
+    columns = {}
+    for (name, m), cells in zip(made.columns.items(), plan_cells(made), strict=False):
+        error, share, advice = m.explain(n)
+        columns[name] = {
+            "mechanism": cells["mechanism"],
+            "epsilon": m.epsilon,
+            "error": error,
+            "error_share": share,
+            "advice": advice,
+        }
+    many = {str(k): made.epsilon_of(k, keyed=keyed) for k in (1, 10, 100)}
+    say_json({"people": n, "epsilon": made.epsilon, "epsilon_of_reports": many, "columns": columns})
+
+
+def suggest(
+    values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
+    *,
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Of a report.")],
+    people: Annotated[int, typer.Option("--people", "-n", help="How many send one report each.")],
+    group: Annotated[float, typer.Option(help="The share of them who are in the group that is asked about.")] = 1.0,
+    most_bytes: Annotated[float | None, typer.Option("--bytes", help="Leave out larger reports.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Rank the mechanisms for such values, epsilon and people."""
+    found = recommend(values_of(values), epsilon, people, group=group, bytes_per_report=most_bytes)
+    if as_json:
+        say_json([row.values() for row in found])
+    else:
+        show([row.texts() for row in found])
+
+
+def size(
+    values: Annotated[
+        str | None, typer.Argument(metavar="VALUES", help=f"How many values, or which: 16; {SYNTAX}.")
+    ] = None,
+    *,
+    margin: Annotated[
+        list[str],
+        typer.Option(
+            "--margin",
+            "-m",
+            metavar="[NAME=]M",
+            help="Half of the 95 % interval that is wanted: of a share, or in the numbers' unit; of a plan by column.",
+        ),
+    ],
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Of a report: says how many people.")] = None,
+    people: Annotated[int | None, typer.Option("--people", "-n", help="How many: says which epsilon.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Of a plan: how many people its columns need.")] = None,
+    mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
+    group: Annotated[float, typer.Option(help="The share of them who are in the group that is asked about.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Say how many people, or which epsilon, a margin of error needs."""
+    if plan is not None:
+        if values is not None or epsilon is not None or people is not None or mechanism is not None:
+            raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
+        found = required_n(PrivacyPlan.from_toml(plan), margins_of(margin), group=group)
+    elif values is None or (epsilon is None) == (people is None):
+        raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
+    else:
+        inputs, wanted = values_of(values), margins_of(margin)
+        if not isinstance(wanted, float):
+            raise ParameterError("margins by column are a plan's: give one number")
+        parts = []
+        for kind in _kinds(inputs, mechanism):
+            if epsilon is not None:
+                parts.append(required_n(kind, wanted, domain=inputs, epsilon=epsilon, group=group))
+            else:
+                parts.append(required_epsilon(kind, wanted, int(people or 0), domain=inputs, group=group))
+        rows = sorted((row for part in parts for row in part), key=lambda row: (row.n, row.epsilon))
+        found = Needs(tuple(rows))
+    if as_json:
+        say_json([row.values() for row in found])
+    else:
+        show([row.texts() for row in found], title=found.title)
+
+
+def _kinds(inputs: Any, name: str | None) -> list[Any]:
+    """The mechanisms to ask about such inputs: one by its name, or all; None stands for all oracles."""
+    kinds: dict[str, Any] = {}
+    if isinstance(inputs, Interval):
+        kinds = {kind.name: kind for kind in (Hybrid, Piecewise, OneBitMean)}
+    elif isinstance(inputs, Prefixes):
+        kinds = {HeavyHitters.name: HeavyHitters}
+    if not kinds:
+        return [name]
+    if name is not None and name not in kinds:
+        raise ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
+    return [kind for key, kind in kinds.items() if name in (None, key)]
+
+
+def simulate(
+    plan: PlanFile,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Records: Parquet, CSV or NDJSON.")] = None,
+    *,
+    share: Annotated[
+        list[str] | None,
+        typer.Option("--share", metavar="NAME=VALUE:SHARE,...", help="In place of DATA, for each column."),
+    ] = None,
+    people: Annotated[int | None, typer.Option("--people", "-n", help="So many people, with these shares.")] = None,
+    seed: Annotated[int | None, typer.Option(help="An integer, for the same again.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    top: Annotated[int, typer.Option(help="At most so many values of a column.")] = 20,
+    plot: Annotated[Path | None, typer.Option(help="Draw it too: a file .html, .svg or .png.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what one would see: estimates beside the truth, without making reports."""
+    made = PrivacyPlan.from_toml(plan)
+    if (data is None) == (not share):
+        raise typer.BadParameter("give DATA, or --share for each column")
+    asked: Any
+    if data is not None:
+        asked = pa.Table.from_batches(list(files.batches(data, made)))
+    else:
+        asked = {
+            name: shares_of(what)
+            for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in share or ())
+        }
+    with working("simulating"):
+        found = made.simulate(asked, n=people, seed=seed, confidence=confidence)
+    if plot is not None:
+        save(found.plot(top=top), plot)
+    if as_json:
+        say_json({name: _rows_beside(result, dict(found.people[name])) for name, result in found.items()})
+        return
+    for k, (name, result) in enumerate(found.items()):
+        if k:
+            out().print()
+        _show_beside(name, made[name], result, dict(found.people[name]), top)
+
+
+def _rows_beside(result: Any, people: dict[Any, int]) -> list[dict[str, Any]]:
+    """The estimate, and for each value how many people have it."""
+    rows: list[dict[str, Any]] = result.to_arrow().to_pylist()
+    value = FIELDS["value"]
+    return [{**row, "people": people.get(row[value], 0)} if value in row else row for row in rows]
+
+
+def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], top: int) -> None:
+    title = f"{name}: {sum(people.values()):,} people, {m.title}, epsilon {m.epsilon:g}"
+    if not hasattr(result, "counts"):
+        show([], title=title, notes=[repr(result)])
+        return
+    rows = []
+    low, high = f"{100 * result.confidence:g}% from", "to"
+    entries = list(zip(result.values, result.counts, result.low, result.high, strict=True))
+    for value, count, least, most in sorted(entries, key=lambda entry: -entry[1])[:top]:
+        true = people.get(value)
+        rows.append(
+            {
+                "value": str(value).lower() if isinstance(value, bool) else str(value),
+                "people": "" if true is None else f"{true:,}",
+                "estimate": number(count, 0),
+                "share": percent(count / result.n if result.n else None),
+                low: number(least, 0),
+                high: number(most, 0),
+            }
+        )
+    more = len(entries) - top
+    show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more > 0 else [])
+
+
+def plan_cells(plan: PrivacyPlan) -> list[dict[str, str]]:
+    """The plan as a table: a row a column, and one for the whole record."""
+    rows = [
+        {"column": name, "mechanism": m.title, "values": m.inputs.summary, "epsilon": f"{m.epsilon:.4g}"}
+        for name, m in plan.columns.items()
+    ]
+    rows += [
+        {"column": name, "mechanism": "kept as it is", "values": "", "epsilon": "unprotected"} for name in plan.keep
+    ]
+    return [*rows, {"column": "total a record", "mechanism": "", "values": "", "epsilon": f"{plan.epsilon:.4g}"}]
+
+
+def _seeded(plan: PrivacyPlan) -> list[str]:
+    return [] if plan.seed is None else [f"seeded with {plan.seed}: repeatable, and therefore NOT private"]

@@ -1,0 +1,156 @@
+"""What commands print: tables and JSON to standard output, notes and progress to standard error; pictures to files."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Task as RichTask
+from rich.table import Table
+from rich.text import Text
+
+from ldp_core import InputError
+from ldp_core.extras import need
+
+_WIDE = 120
+"""Columns of a table that goes to a file or another program."""
+
+
+def out() -> Console:
+    """Standard output."""
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+
+
+def note(message: str, *, style: str = "") -> None:
+    """A line on standard error."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(message, style=style))
+
+
+def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[str] = ()) -> None:
+    """Cells by head as a table, columns of numbers to the right."""
+    console = out()
+    if title:
+        console.print(Text(title, style="bold"))
+    if rows:
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="dim")
+        natural = [max(map(len, [head, *(row[head] for row in rows)])) for head in rows[0]]
+        narrow = sum(natural) + 2 * (len(natural) - 1) > console.width
+        for k, head in enumerate(rows[0]):
+            words = head.replace("/", "/ ").split()  # (where a head may be broken)
+            numbers = all(_is_number(row[head]) for row in rows)
+            longest = max(map(len, [*words, *(row[head] for row in rows if numbers or not k)]), default=1)
+            table.add_column(
+                Text(" ".join(words)),
+                justify="right" if numbers else "left",
+                min_width=longest,  # names and numbers stay whole
+                max_width=longest if numbers and narrow else None,
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row.values()))
+        console.print(table)
+    for line in notes:
+        console.print(Text(line))
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0] in "0123456789-<" or cell in _WORDS
+
+
+_WORDS = ("no bound", "inf", "nan")
+
+
+def say(text: str) -> None:
+    """Text, as it is."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def say_json(data: Any) -> None:
+    """JSON; null for what JSON has no number for."""
+    say(json.dumps(_plain(data), indent=2, default=str, allow_nan=False))
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_plain(item) for item in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data
+
+
+def number(x: float | None, digits: int = 1) -> str:
+    """A number for people; empty where there is none."""
+    return "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
+
+
+def percent(x: float | None) -> str:
+    """A share for people."""
+    return "" if x is None or math.isnan(x) else f"{100 * x:.2f} %"
+
+
+# ---- pictures
+
+
+def save(chart: Any, path: Path) -> None:
+    """Write a chart: ``.html`` or ``.json`` by Altair, ``.svg``, ``.png`` or ``.pdf`` by vl-convert.
+
+    Raises:
+        InputError: another suffix, or vl-convert is not installed.
+    """
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in _PICTURES:
+        raise InputError(f"a picture is a file of {', '.join(f'.{kind}' for kind in _PICTURES)}, got {path.name!r}")
+    if kind not in ("html", "json"):
+        try:
+            need("vl_convert", "plot")
+        except ImportError:
+            raise InputError(
+                f"a .{kind} needs vl-convert: pip install vl-convert-python; or name a file that ends in .html"
+            ) from None
+    chart.save(str(path))
+    note(f"picture: {path}")
+
+
+_PICTURES = ("html", "json", "svg", "png", "pdf")
+
+
+# ---- progress
+
+
+class _Written(ProgressColumn):
+    """How large the file is."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def render(self, task: RichTask) -> Text:
+        """The size, in megabytes."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            size = 0
+        return Text(f"{size / 1e6:,.1f} MB written" if size else "")
+
+
+@contextmanager
+def working(what: str, *, writes: Path | None = None) -> Iterator[None]:
+    """A spinner, the time and what is written so far, on standard error while the block runs."""
+    console = Console(stderr=True)
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    if writes is not None:
+        columns.append(_Written(writes))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        progress.add_task(what, total=None)
+        yield

@@ -1,0 +1,148 @@
+"""Values as one writes them in a shell: ``ios,android``, ``16``, ``0:60``, ``1..40``, ``text:6``, ``@file``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from string import ascii_lowercase, digits
+
+from ldp_core import Domain, HeavyHitters, Hybrid, InputError, Interval, Mechanism, ParameterError, Prefixes
+
+SYNTAX = (
+    "ios,android or false,true (a list); 1..40 (whole numbers); @FILE (one a line); 0:60 (numbers, for their mean); "
+    "text:6 (any text of up to 6 small letters and digits)"
+)
+"""How values are written."""
+
+
+def values_of(text: str) -> int | Domain | Interval | Prefixes:
+    """What is asked about: a number of values, or the values.
+
+    Raises:
+        ParameterError, DomainError, InputError: it cannot be read so.
+
+    >>> values_of("16"), values_of("0:60"), values_of("1..3"), values_of("false,true")
+    (16, Interval(low=0.0, high=60.0, unmatched='error'), Domain([1, 2, 3]), Domain([False, True]))
+    """
+    if text.isdecimal():
+        return int(text)
+    return declared(text)
+
+
+def declared(text: str, *, other: bool = False) -> Domain | Interval | Prefixes:
+    """Declared values.
+
+    Args:
+        text: see `SYNTAX`.
+        other: whether there is one more answer, for values that are not declared and for nulls.
+
+    Raises:
+        ParameterError, DomainError, InputError: it cannot be read so.
+    """
+    if text.startswith("@"):
+        return Domain(labels(lines(text[1:])), unmatched="other" if other else "error")
+    if text.startswith("text:"):
+        return Prefixes(ascii_lowercase + digits, _whole(text[5:], text), unmatched="cut")
+    for mark in (":", ".."):
+        ends = text.split(mark)
+        if len(ends) == 2 and all(map(_is_number, ends)):
+            if mark == ":":
+                return Interval(float(ends[0]), float(ends[1]), unmatched="clip" if other else "error")
+            low, high = (_whole(end, text) for end in ends)
+            return Domain(range(low, high + 1), unmatched="other" if other else "error")
+    return Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
+
+
+def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:
+    """Words as labels: Booleans or integers where all of them are.
+
+    >>> labels(["1", "2"]), labels(["true", "false"]), labels(["1", "ios"])
+    ([1, 2], [True, False], ['1', 'ios'])
+    """
+    found = [word.strip() for word in words]
+    if found and all(word.lower() in ("true", "false") for word in found):
+        return [word.lower() == "true" for word in found]
+    if found and all(word.removeprefix("-").isdecimal() for word in found):
+        return [int(word) for word in found]
+    return found
+
+
+def lines(path: str) -> list[str]:
+    """The lines of a text file, without empty ones.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
+        raise InputError(f"cannot read {path!r}: {reason}") from None
+
+
+def named(pair: str, *, example: str) -> tuple[str, str]:
+    """Both sides of ``NAME=WHAT``.
+
+    Raises:
+        ParameterError: there are not two.
+
+    >>> named("os=ios,android", example="os=ios,android")
+    ('os', 'ios,android')
+    """
+    name, mark, what = pair.partition("=")
+    if not (name and mark and what):
+        raise ParameterError(f"expected NAME=WHAT, as {example}, got {pair!r}")
+    return name, what
+
+
+def mechanism_of(inputs: Interval | Prefixes, epsilon: float) -> Mechanism:
+    """The mechanism for numbers, or for text that nobody listed."""
+    return Hybrid(inputs, epsilon=epsilon) if isinstance(inputs, Interval) else HeavyHitters(inputs, epsilon=epsilon)
+
+
+def shares_of(text: str) -> dict[str | int | bool, float]:
+    """Values and their shares or numbers of people: ``ios:0.6,android:0.4``.
+
+    Raises:
+        ParameterError: it cannot be read so.
+
+    >>> shares_of("true:0.1,false:0.9")
+    {True: 0.1, False: 0.9}
+    """
+    pairs = [part.rpartition(":") for part in next(csv.reader([text]), [])]
+    if not pairs or not all(value and _is_number(share) for value, _, share in pairs):
+        raise ParameterError(f"expected VALUE:SHARE,VALUE:SHARE, as ios:0.6,android:0.4, got {text!r}")
+    return dict(zip(labels(value for value, _, _ in pairs), (float(share) for _, _, share in pairs), strict=True))
+
+
+def margins_of(texts: list[str]) -> float | dict[str, float]:
+    """One margin, or margins by column.
+
+    Raises:
+        ParameterError: it cannot be read so.
+
+    >>> margins_of(["0.02"]), margins_of(["os=0.02", "minutes=0.5"])
+    (0.02, {'os': 0.02, 'minutes': 0.5})
+    """
+    if len(texts) == 1 and _is_number(texts[0]):
+        return float(texts[0])
+    pairs = dict(named(text, example="os=0.02") for text in texts)
+    wrong = [name for name, text in pairs.items() if not _is_number(text)]
+    if wrong:
+        raise ParameterError(f"the margins of {wrong} are not numbers")
+    return {name: float(text) for name, text in pairs.items()}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(text: str, given: str) -> int:
+    if not text.removeprefix("-").isdecimal():
+        raise ParameterError(f"expected a whole number in {given!r}; values are written as {SYNTAX}")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Pictures of estimates: Vega-Lite by Altair, which is imported when the first one is drawn."""

@@ -1,0 +1,356 @@
+"""Drawings of estimates: rows of numbers in, Altair charts out.
+
+The numbers of a chart are those of the estimate, as they are. `FIELDS` is the one place that knows how an estimate's
+columns are called, in the core, in Polars and in Beam.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ldp_core.charts.themes import Chart, Theme, altair, themed
+from ldp_core.errors import ParameterError
+
+FIELDS = {
+    "value": "value",
+    "count": "count",
+    "share": "frequency",
+    "mean": "mean",
+    "left": "bucket_start",
+    "right": "bucket_end",
+    "error": "standard_error",
+    "low": "low",
+    "high": "high",
+    "n": "n",
+    "column": "column_name",
+    "window": "window_start",
+    "confidence": "confidence",
+}
+"""What a chart calls it -> the column of an estimate."""
+
+Row: TypeAlias = Mapping[str, Any]
+"""One row of an estimate: `FIELDS` to values."""
+
+WIDTH = 420
+_STEP = 24  # pixels a value
+_PERCENT: dict[str, Any] = {"format": "~%"}
+_NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, '~s')"}  # (as a format, it writes 0k beside 5k)
+
+
+def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that an estimate's record has, under the names that charts use.
+
+    >>> row_of({"value": "ios", "count": 2.0, "os": "x"})
+    {'value': 'ios', 'count': 2.0}
+    """
+    return {ours: record[theirs] for ours, theirs in FIELDS.items() if theirs in record}
+
+
+def draw_histogram(
+    rows: Sequence[Row],
+    *,
+    n: int | None = None,
+    confidence: float | None = None,
+    truth: Mapping[Any, float] | None = None,
+    shares: bool = False,
+    top: int = 20,
+    ranked: bool = False,
+    least: float | None = None,
+    title: str = "",
+    theme: Theme | None = "light",
+) -> Chart:
+    """Bars of counts, or shares, with their intervals; see `Histogram.plot`.
+
+    Args:
+        rows: value, count, low, high.
+        n: number of reports.
+        confidence: of the intervals.
+        truth: value to true count, if it is known.
+        shares: shares of n in place of counts.
+        top: draw at most so many values, then those of the largest counts.
+        ranked: whether the largest count comes first in any case.
+        least: a count to mark: what is below it is taken for noise.
+        title: what is shown above.
+        theme: see `themed`.
+    """
+    alt = altair()
+    check_top(top)
+    if shares and not n:
+        raise ParameterError("shares need the number of reports, and it is not known, or 0")
+    scale = 1 / n if shares and n else 1.0
+    known = None if truth is None else {text(value): float(count) for value, count in truth.items()}
+    shown = [_entry(row, scale, known) for row in rows]
+    if ranked or len(shown) > top:
+        shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
+    hidden, shown = len(shown) - top, shown[:top]
+    held = [row["holds"] for row in shown if row.get("holds") is not None]
+    notes = [_about(n, confidence)]
+    if held:
+        notes.append(f"{sum(held)} of {len(held)} intervals hold the truth (diamonds)")
+    if hidden > 0:
+        notes.append(f"the {top} largest of {top + hidden:,} values")
+    base = alt.Chart(alt.InlineData(values=shown)).encode(
+        y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None)
+    )
+    unit = "share of the people" if shares else "people"
+    axis = alt.Axis(tickCount=6, **(_PERCENT if shares else _NUMBER))
+    tooltip = [alt.Tooltip(f"{name}:{'N' if name == 'value' else 'Q'}") for name in (shown[0] if shown else [])]
+    bars = base.mark_bar(height={"band": 0.72}).encode(x=alt.X("count:Q", title=unit, axis=axis), tooltip=tooltip)
+    layers = [bars, *_intervals(base, held=bool(held))]
+    if known is not None:
+        layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
+    if least is not None and shown:
+        mark = alt.Chart(alt.InlineData(values=[{"least": least * scale}]))
+        layers.append(mark.mark_rule(style="zero", strokeDash=[4, 3]).encode(x="least:Q"))
+        notes.append("dashed: below it is noise")
+    chart = alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP), title=heading(title, notes))
+    return themed(chart, theme)
+
+
+def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:
+    value, count, low, high = text(row["value"]), *(finite(row[name]) for name in ("count", "low", "high"))
+    entry: dict[str, Any] = {"value": value}
+    entry |= {name: None if x is None else x * scale for name, x in zip(_ENDS, (count, low, high), strict=True)}
+    if known is not None:
+        true = known.get(value)
+        entry["truth"] = None if true is None else true * scale
+        entry["holds"] = None if true is None or low is None or high is None else bool(low <= true <= high)
+    return entry
+
+
+_ENDS = ("count", "low", "high")
+
+
+def _intervals(base: Chart, *, held: bool, along: str = "x") -> list[Chart]:
+    """Lines from low to high with ends; those that do not hold the truth in another colour."""
+    ends = {along: "low:Q", f"{along}2": "high:Q"}
+    parts = [(base.transform_filter("datum.holds !== false"), "interval")] if held else [(base, "interval")]
+    if held:
+        parts.append((base.transform_filter("datum.holds === false"), "miss"))
+    made = []
+    for part, style in parts:
+        made.append(part.mark_rule(style=style).encode(**ends))
+        made += [
+            part.mark_tick(
+                style=style, orient="vertical" if along == "x" else "horizontal", size=9, thickness=2
+            ).encode(**{along: f"{end}:Q"})
+            for end in ("low", "high")
+        ]
+    return made
+
+
+def draw_means(
+    rows: Sequence[Row],
+    *,
+    confidence: float | None = None,
+    truth: Mapping[str, float] | float | None = None,
+    title: str = "",
+    theme: Theme | None = "light",
+) -> Chart:
+    """Means with their intervals, one a line; see `Mean.plot`.
+
+    Args:
+        rows: group (a name, perhaps empty), mean, low, high, n.
+        confidence: of the intervals.
+        truth: the true mean; of several groups, by group.
+        title: what is shown above.
+        theme: see `themed`.
+    """
+    alt = altair()
+    known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
+    shown = []
+    for row in rows:
+        entry = {"group": row["group"], **{name: finite(row[name]) for name in ("mean", "low", "high")}, "n": row["n"]}
+        if known:
+            true = known.get(row["group"])
+            inside = None not in (true, entry["low"], entry["high"]) and entry["low"] <= true <= entry["high"]
+            entry |= {"truth": true, "holds": None if true is None else inside}
+        shown.append(entry)
+    groups = [row["group"] for row in shown]
+    base = alt.Chart(alt.InlineData(values=shown)).encode(
+        y=alt.Y("group:N", sort=groups, title=None, axis=alt.Axis(labels=len(groups) > 1, grid=False))
+    )
+    axis = alt.Axis(tickCount=6)
+    x = alt.X("mean:Q", title="mean, in the numbers' own unit", scale=alt.Scale(zero=False), axis=axis)
+    points = base.mark_point(filled=True, size=80).encode(
+        x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
+    )
+    layers = [*_intervals(base, held=bool(known)), points]
+    total = sum(int(row["n"]) for row in rows)
+    notes = [_about(total, confidence)]
+    if known:
+        layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
+        notes.append("diamonds: the truth")
+    chart = alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
+    return themed(chart, theme)
+
+
+def draw_distribution(
+    rows: Sequence[Row],
+    *,
+    n: int | None = None,
+    confidence: float | None = None,
+    title: str = "",
+    theme: Theme | None = "light",
+) -> Chart:
+    """Buckets with their shares and intervals; see `Distribution.plot`.
+
+    Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
+
+    Args:
+        rows: left, right, share, low, high.
+        n: number of reports.
+        confidence: of the intervals.
+        title: what is shown above.
+        theme: see `themed`.
+    """
+    alt = altair()
+    widths = [row["right"] - row["left"] for row in rows]
+    uneven = bool(widths) and max(widths) > min(widths) * (1 + 1e-9)
+    shown = []
+    for row, width in zip(rows, widths, strict=True):
+        unit = width if uneven else 1.0
+        ends = {name: None if (x := finite(row[name])) is None else x / unit for name in ("share", "low", "high")}
+        shown.append({"left": row["left"], "right": row["right"], "centre": (row["left"] + row["right"]) / 2, **ends})
+    base = alt.Chart(alt.InlineData(values=shown))
+    y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else "share of the people")
+    y = y.axis(alt.Axis(format="~g" if uneven else "~%", tickCount=6))
+    tooltip = [alt.Tooltip(f"{name}:Q") for name in ("left", "right", "share", "low", "high")]
+    edge = {"domain": [rows[0]["left"], rows[-1]["right"]], "nice": False} if rows else {}
+    bars = base.mark_rect(strokeWidth=0, xOffset=0.5, x2Offset=-0.5).encode(
+        x=alt.X("left:Q", title="the numbers' own unit", scale=alt.Scale(**edge), axis=alt.Axis(grid=False)),
+        x2="right:Q",
+        y=y,
+        y2=alt.datum(0),
+        tooltip=tooltip,
+    )
+    spread = base.encode(x="centre:Q")
+    size = max(min(9, round(0.5 * WIDTH / max(len(rows), 1))), 2)
+    layers = [bars, spread.mark_rule(style="interval", strokeWidth=1.5).encode(y="low:Q", y2="high:Q")]
+    if size > 3:
+        layers += [
+            spread.mark_tick(style="interval", orient="horizontal", size=size, thickness=1.5).encode(y=f"{end}:Q")
+            for end in ("low", "high")
+        ]
+    chart = alt.layer(*layers).properties(width=WIDTH, height=240, title=heading(title, [_about(n, confidence)]))
+    return themed(chart, theme)
+
+
+def draw_windows(
+    rows: Sequence[Row],
+    *,
+    quantity: str,
+    confidence: float | None = None,
+    series: Sequence[str] = (),
+    hidden: int = 0,
+    title: str = "",
+    theme: Theme | None = "light",
+) -> Chart:
+    """Lines over time with bands of their intervals; see `ldp_plots.windows`.
+
+    Args:
+        rows: window (a time), series (a name), panel (a name, perhaps empty), y, low, high.
+        quantity: what y is.
+        confidence: of the intervals.
+        series: the names in order.
+        hidden: how many more there are.
+        title: what is shown above.
+        theme: see `themed`.
+    """
+    alt = altair()
+    shown = [
+        {
+            "window": instant(row["window"]),
+            "series": row["series"],
+            "panel": row["panel"],
+            **{name: finite(row[name]) for name in ("y", "low", "high")},
+        }
+        for row in rows
+    ]
+    color = alt.Color("series:N", sort=list(series), title=None, legend=alt.Undefined if len(series) > 1 else None)
+    x = alt.X(
+        "window:T",
+        title="start of the window (UTC)",
+        scale=alt.Scale(type="utc"),
+        axis=alt.Axis(grid=False, labelOverlap=True),
+    )
+    base = alt.Chart().encode(x=x, color=color)
+    form = {"share of the people": _PERCENT, "people": _NUMBER}.get(quantity, {})
+    y = alt.Y("y:Q", title=quantity, axis=alt.Axis(tickCount=6, **form), scale=alt.Scale(zero=quantity != "mean"))
+    band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=quantity), y2="high:Q")
+    line = base.mark_line(point=alt.OverlayMarkDef(size=28, filled=True)).encode(
+        y=y, tooltip=["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
+    )
+    notes = [_about(None, confidence)]
+    if hidden:
+        notes.append(f"the {len(series)} largest of {len(series) + hidden} values")
+    panels = list(dict.fromkeys(row["panel"] for row in shown))
+    data, head = alt.InlineData(values=shown), heading(title, notes)
+    if len(panels) > 1:
+        layered = alt.layer(band, line, data=data).properties(width=WIDTH // 2, height=160)
+        chart = layered.facet(alt.Facet("panel:N", title=None, sort=panels), columns=2).properties(title=head)
+    else:
+        chart = alt.layer(band, line, data=data).properties(width=WIDTH, height=220, title=head)
+    return themed(chart, theme)
+
+
+def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
+    """Charts without colours of their own, one below the other; one alone as it is."""
+    if len(charts) == 1:
+        return themed(charts[0], theme)
+    above = {"title": title} if title else {}
+    return themed(altair().vconcat(*charts, spacing=28, **above), theme)
+
+
+# ---- words and numbers
+
+
+def text(value: Any) -> str:
+    """A value as it is shown: ``false`` and ``true`` for Booleans."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def finite(x: Any) -> float | None:
+    """A number; None for what JSON has no number for."""
+    return float(x) if x is not None and math.isfinite(x) else None
+
+
+def instant(time: Any) -> str | None:
+    """A time as ISO 8601 in UTC: of a datetime or date (without a zone: UTC), or of Beam's Timestamp.
+
+    >>> instant(dt.date(2013, 1, 1))
+    '2013-01-01T00:00:00Z'
+    """
+    if time is None:
+        return None
+    if hasattr(time, "to_utc_datetime"):  # Beam's
+        time = time.to_utc_datetime()
+    if not isinstance(time, dt.datetime):
+        if not isinstance(time, dt.date):
+            raise ParameterError(f"the start of a window is a date or a time, got {type(time).__name__}")
+        time = dt.datetime(time.year, time.month, time.day, tzinfo=dt.UTC)
+    utc = time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
+    return f"{utc.replace(tzinfo=None).isoformat()}Z"
+
+
+def check_top(top: int) -> None:
+    """Raise `ParameterError` unless there is something to draw."""
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise ParameterError(f"top must be an integer, at least 1, got {top!r}")
+
+
+def heading(title: str, notes: Iterable[str]) -> Any:
+    """A title with notes below it: the first on a line of its own, as it is there nearly always."""
+    first, *rest = [*filter(None, notes), ""]
+    lines = [line for line in (title, first, "; ".join(filter(None, rest))) if line]
+    return altair().TitleParams(text=lines[0] if lines else "", **({"subtitle": lines[1:]} if lines[1:] else {}))
+
+
+def _about(n: int | None, confidence: float | None) -> str:
+    parts = [] if n is None else [f"{n:,} reports"]
+    if confidence is not None:
+        parts.append(f"{100 * confidence:g} % intervals")
+    return ", ".join(parts)

@@ -1,0 +1,19 @@
+"""Pictures of estimates and of plans, as Altair charts: of results of the core, of frames, and of Beam's rows.
+
+Results of the core draw themselves, too: ``histogram.plot()``. Everything here needs the extra ``plot``.
+"""
+
+from ldp_core.charts.themes import themed
+from ldp_plots.estimates import distribution, heavy_hitters, histogram, mean, windows
+from ldp_plots.planning import error, mechanisms
+
+__all__ = [
+    "distribution",
+    "error",
+    "heavy_hitters",
+    "histogram",
+    "mean",
+    "mechanisms",
+    "themed",
+    "windows",
+]

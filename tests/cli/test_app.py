@@ -1,0 +1,148 @@
+"""Help, exit codes, what runs elsewhere, and what is there without Beam and without Polars."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import ldp_cli
+from ldp_cli.app import app
+from ldp_core.auditing import __main__ as auditing
+from pipelines import telemetry
+
+ROOT = Path(__file__).parents[2]
+_GROUP = get_command(app)
+COMMANDS = [name for name in _GROUP.commands if name != "plan"]
+COMMANDS += [f"plan {name}" for name in _GROUP.commands["plan"].commands]
+
+
+def test_the_commands_are_there():
+    there = ["audit", "estimate", "flink", "live", "perturb", "plan check", "plan explain", "plan new"]
+    assert sorted(COMMANDS) == [*there, "recommend", "run", "simulate", "size"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example(ldp, name):
+    text = ldp(f"{name} --help").out
+    assert re.search(rf"\bldp {name.split()[0]}", text)
+    assert re.search(rf"\bldp {name} ", text[text.index("xample") :])
+    assert max(map(len, text.splitlines())) <= 80 or name in ("run", "live")  # (which have examples of their own)
+
+
+def test_every_page_of_help_says_the_commands(ldp):
+    text = ldp("--help").out
+    assert [line for name in COMMANDS for line in [name.split()[0]] if f" {line} " not in text] == []
+    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"ldp {name.split()[0]}" not in page] == []
+
+
+def test_version_and_completion(ldp):
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", ldp("--version").out)
+    complete = {"_LDP_COMPLETE": "complete_bash", "COMP_WORDS": "ldp rec", "COMP_CWORD": "1"}
+    done = CliRunner().invoke(app, [], prog_name="ldp", env=complete)
+    assert done.stdout.split() == ["recommend"]
+
+
+def test_a_warning_is_one_line(ldp):
+    done = ldp("plan new -c os=a,b --epsilon 25")
+    assert done.err.startswith("warning: epsilon 25 hides nothing")
+    assert ".py" not in done.err
+
+
+def test_audit(ldp, people):
+    done = ldp("audit plan.toml --column os --trials 2e3 --quiet --json")
+    assert [found["name"] for found in done.data] == ["os"]
+    ldp("audit", code=2)
+    ldp("audit plan.toml --catalogue", code=2)
+    ldp("audit plan.toml --trials many", code=2)
+    ldp("audit plan.toml --false-alarm 2", code=2)
+    assert "nowhere" in ldp("audit nowhere.toml --quiet", code=1).err
+
+
+def test_what_is_broken_fails(ldp, people, monkeypatch):
+    monkeypatch.setattr(auditing, "main", lambda arguments: 1)
+    ldp("audit plan.toml", code=1)
+
+
+def test_run_passes_everything_on(ldp, monkeypatch):
+    asked = []
+    monkeypatch.setattr(telemetry, "main", lambda arguments: asked.append(arguments) or 0)
+    ldp("run --plan a.toml --input x.parquet -x --by day --runner=FlinkRunner")
+    ldp("live --for 5s --engine flink")
+    assert asked == [
+        ["--plan", "a.toml", "--input", "x.parquet", "-x", "--by", "day", "--runner=FlinkRunner"],
+        ["--live", "--for", "5s", "--engine", "flink"],
+    ]
+
+
+def test_run_fails_with_1_and_is_misused_with_2(ldp, people):
+    ldp("run --plan nowhere.toml --input people.parquet --event-time day --output out", code=1)
+    ldp("run --plan plan.toml", code=2)
+
+
+def test_flink_says_what_runs(ldp):
+    assert "no cluster" in ldp("flink --dir here status", code=1).out
+    ldp("flink sideways", code=2)
+
+
+def test_the_tools_of_a_checkout_say_so_where_they_are_missing(ldp, monkeypatch):
+    find = ldp_cli.jobs.importlib.util.find_spec
+    monkeypatch.setattr(
+        ldp_cli.jobs.importlib.util, "find_spec", lambda name: None if name == "pipelines.local" else find(name)
+    )
+    for name in ("flink up", "live --for 5s", "live --help"):
+        assert "run it in a checkout" in ldp(name, code=1).err
+
+
+_WITHOUT = """
+import sys
+for name in sys.argv[1].split(","):
+    sys.modules[name] = None  # an import of it fails
+import json, shlex
+from typer.testing import CliRunner
+from ldp_cli.app import app
+print(json.dumps([
+    (done.exit_code, done.stderr) for line in sys.argv[2:] for done in [CliRunner().invoke(app, shlex.split(line))]
+]))
+"""
+
+
+def without(missing, *lines, cwd):
+    command = [sys.executable, "-c", _WITHOUT, missing, *lines]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=cwd, env={"PYTHONPATH": str(ROOT)})
+    return json.loads(done.stdout)
+
+
+def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
+    lines = ["perturb people.parquet reports.parquet --plan plan.toml", "estimate reports.parquet"]
+    lines += ["run --help", "simulate plan.toml people.parquet --plot a.html"]
+    done = without("apache_beam,altair", *lines, cwd=tmp_path)
+    assert [code for code, _ in done] == [0, 0, 1, 1]
+    assert "ldp-telemetry[beam]" in done[2][1]
+    assert "ldp-telemetry[plot]" in done[3][1]
+
+
+def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):
+    lines = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]
+    lines += ["size 16 -m 0.1 -e 1", "plan explain plan.toml -n 10", "audit plan.toml --trials 1e3 --quiet"]
+    needy = ["estimate reports.parquet", "plan explain plan.toml --data people.parquet --id user"]
+    done = without("apache_beam,polars", *lines, *needy, cwd=tmp_path)
+    assert [code for code, _ in done] == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert all("ldp-telemetry[polars]" in said for _, said in done[-2:])
+
+
+def test_without_its_extra_the_command_says_what_to_install(monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("ldp_cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit) as ended:
+        ldp_cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: typer is not installed: pip install 'ldp-telemetry[cli]'\n"

@@ -1,0 +1,84 @@
+"""The pictures of the pages are of the code above them; the commands of docs/command.md print what is shown."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ldp_cli.app import app
+
+DOCS = Path(__file__).parents[2] / "docs"
+SCRIPT = runpy.run_path(str(DOCS / "make.py"))
+AGAIN = "run: python docs/make.py"
+NAMES = {
+    page: re.findall(r"<!-- picture: ([\w-]+) -->", (DOCS / f"{page}.md").read_text(encoding="utf-8"))
+    for page in ("plots", "command")
+}
+
+
+@pytest.fixture(scope="module")
+def charts():
+    return SCRIPT["charts"]((DOCS / "plots.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_pages_show_their_pictures(page):
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    assert SCRIPT["with_pictures"](text) == text, AGAIN
+    sources = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert sources == [f"pictures/{name}{end}.svg" for name in NAMES[page] for end in ("-dark", "")]
+    assert [source for source in sources if not (DOCS / source).is_file()] == []
+
+
+def test_there_are_no_other_pictures():
+    there = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert there == {f"{name}{end}.svg" for names in NAMES.values() for name in names for end in ("", "-dark")}
+
+
+def test_pictures_are_of_the_code_above_them(charts):
+    assert list(charts) == NAMES["plots"]
+    for name, themes in charts.items():
+        for theme, spec in themes.items():
+            drawn = SCRIPT["file_of"](name, theme).read_text(encoding="utf-8")
+            assert f"<!-- {SCRIPT['digest'](spec)} -->" in drawn, AGAIN
+
+
+def test_another_number_is_another_picture(charts):
+    """Planted: a count that is off by a thousandth, and one that is off by a float's last digit."""
+    spec = charts["histogram"]["light"]
+    [(data, rows)] = spec["datasets"].items()
+
+    def moved(factor):
+        first = {**rows[0], "count": rows[0]["count"] * factor}
+        return SCRIPT["digest"]({**spec, "datasets": {data: [first, *rows[1:]]}})
+
+    assert moved(1.001) != moved(1) == moved(1 + 1e-15)
+
+
+def test_terminals_show_what_the_command_prints():
+    for name, text in SCRIPT["screens"]().items():
+        for theme in ("light", "dark"):
+            drawn = SCRIPT["file_of"](name, theme).read_text(encoding="utf-8")
+            assert f"<!-- {SCRIPT['digest'](text)} -->" in drawn, AGAIN
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+        assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_the_commands_print_what_is_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(SCRIPT["PEOPLE"], {})
+    page = (DOCS / "command.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```(?:\n\n```text\n(.*?)```)?", page, re.DOTALL)
+    assert len(blocks) > 5
+    for lines, shown in blocks:
+        printed = ""
+        for line in lines.splitlines():
+            done = CliRunner().invoke(app, shlex.split(line)[1:], prog_name="ldp")
+            assert done.exit_code == 0, f"{line}: {done.stderr}"
+            printed += done.stdout
+        assert not shown or printed == shown

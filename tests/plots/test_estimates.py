@@ -1,0 +1,316 @@
+"""A picture's numbers are the estimate's, whatever has made the estimate; and the picture is valid Vega-Lite."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from importlib.util import find_spec
+
+import altair as alt
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from apache_beam.utils.timestamp import Timestamp
+
+import ldp_plots
+import ldp_polars  # noqa: F401 (the namespace)
+from ldp_beam import DistributionRow, HistogramRow, MeanRow
+from ldp_core import (
+    HeavyHitters,
+    Hybrid,
+    Mean,
+    ParameterError,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    SquareWave,
+    StochasticRounding,
+    UnaryEncoding,
+)
+from ldp_core.charts.drawing import FIELDS
+from ldp_core.extras import MissingExtraError
+
+M = UnaryEncoding(["ios", "android", "web"], epsilon=1.0)
+TRUTH = {"ios": 600, "android": 300, "web": 100}
+HISTOGRAM = M.estimate(M.simulate(TRUTH, seed=1))
+ABOUT = {
+    "window_start": Timestamp(0),
+    "window_end": Timestamp(60),
+    "pane_index": 0,
+    "pane_timing": "ON_TIME",
+    "pane_is_first": True,
+    "pane_is_last": True,
+    "key": {},
+    "confidence": 0.95,
+    "epsilon": 1.0,
+    FIELDS["column"]: "os",
+    "fingerprint": "f" * 16,
+}
+"""Of a row of Beam: what is not the estimate."""
+
+
+def data(chart) -> list[dict]:
+    """The rows of the picture with the most of them. (`to_dict` raises where it is no valid Vega-Lite.)"""
+    return max(chart.to_dict(validate=True)["datasets"].values(), key=len)
+
+
+def column(rows, name) -> np.ndarray:
+    return np.array([row[name] for row in rows])
+
+
+def beam_row(kind, record, **more):
+    fields = {**ABOUT, **record, **more}
+    return kind(**{name: fields[name] for name in kind._fields})
+
+
+def beam_rows(histogram, key=None, start=0) -> list:
+    more = {"n": histogram.n, "key": key or {}}
+    more |= {"window_start": Timestamp(start), "window_end": Timestamp(start + 60)}
+    return [beam_row(HistogramRow, record, **more) for record in histogram.to_arrow().to_pylist()]
+
+
+def every_form() -> dict:
+    table = HISTOGRAM.to_arrow()
+    structs = pl.DataFrame({"os": [table.to_pylist()]}, schema={"os": pl.List(pl.Struct(HISTOGRAM.to_polars().schema))})
+    forms = {
+        "core": HISTOGRAM,
+        "arrow": table,
+        "polars": HISTOGRAM.to_polars(),
+        "nested": structs,
+        "beam": beam_rows(HISTOGRAM),
+        "mappings": table.to_pylist(),
+    }
+    return forms | ({"pandas": table.to_pandas()} if find_spec("pandas") else {})
+
+
+@pytest.mark.parametrize("form", every_form())
+def test_a_histogram_from_anywhere_is_the_same_picture(form):
+    drawn = data(ldp_plots.histogram(every_form()[form]))
+    assert [row["value"] for row in drawn] == list(HISTOGRAM.values)
+    for name, numbers in (("count", HISTOGRAM.counts), ("low", HISTOGRAM.low), ("high", HISTOGRAM.high)):
+        assert column(drawn, name).tolist() == numbers.tolist()
+    if form == "core":
+        assert drawn == data(HISTOGRAM.plot())
+
+
+def test_shares_and_the_truth():
+    chart = HISTOGRAM.plot(truth=TRUTH, shares=True)
+    drawn = data(chart)
+    assert column(drawn, "count").tolist() == pytest.approx(HISTOGRAM.frequencies)
+    assert column(drawn, "truth").tolist() == pytest.approx([0.6, 0.3, 0.1])
+    inside = (HISTOGRAM.low <= [600, 300, 100]) & (HISTOGRAM.high >= [600, 300, 100])
+    assert column(drawn, "holds").tolist() == inside.tolist()
+    assert f"{inside.sum()} of 3" in str(chart.to_dict()["title"])
+    wrong = data(HISTOGRAM.plot(truth={"ios": HISTOGRAM.high[0] + 1}))
+    assert [row["holds"] for row in wrong] == [False, None, None]
+
+
+def test_many_values_are_the_largest_ones():
+    m = UnaryEncoding(range(40), epsilon=2.0)
+    h = m.estimate(m.simulate(np.arange(40) * 100, seed=1))
+    drawn = data(h.plot(top=5))
+    assert [int(row["value"]) for row in drawn] == np.argsort(-h.counts)[:5].tolist()
+    assert "the 5 largest of 40 values" in str(h.plot(top=5).to_dict()["title"])
+    for top in (0, True, 2.5):
+        with pytest.raises(ParameterError, match="top must be an integer, at least 1"):
+            h.plot(top=top)
+
+
+def test_no_reports_are_drawn_as_nothing():
+    empty = RandomizedResponse(epsilon=1.0).estimate(RandomizedResponse(epsilon=1.0).empty_tally())
+    assert len(data(empty.plot())) == 2
+    with pytest.raises(ParameterError, match="shares need the number of reports"):
+        empty.plot(shares=True)
+
+
+def test_booleans_are_words():
+    m = RandomizedResponse(epsilon=1.0)
+    assert [row["value"] for row in data(m.estimate(m.tally([True, False])).plot(truth={True: 1}))] == ["false", "true"]
+
+
+def test_groups_and_columns_are_pictures_of_their_own():
+    plan = PrivacyPlan(
+        {"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=1.0)}, keep=["os"]
+    )
+    raw = pl.DataFrame({"os": ["a", "a", "b"], "crashed": [True, False, True], "won": [True] * 3})
+    frame = raw.ldp.perturb(plan).ldp.histograms(plan, by="os")
+    spec = ldp_plots.histogram(frame, by="os").to_dict()
+    assert [part["title"]["text"] for part in spec["vconcat"]] == [
+        "crashed, os a", "crashed, os b", "won, os a", "won, os b"
+    ]  # fmt: skip
+    one = ldp_plots.histogram(frame.filter(os="a"), column="won").to_dict()
+    assert one["title"]["text"] == "won"
+    with pytest.raises(ParameterError, match=r"several rows for one value.*by="):
+        ldp_plots.histogram(frame, column="won")
+    with pytest.raises(ParameterError, match=r"no column 'os'"):
+        ldp_plots.histogram(frame, column="os")
+    with pytest.raises(ParameterError, match=r"by names 'country'"):
+        ldp_plots.histogram(frame, by="country")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (pl.LazyFrame({"value": [1]}), "collect"),
+        (7, "expected an estimate"),
+        ("os", "expected an estimate"),
+        ([7], "expected rows"),
+        ([], "nothing to draw"),
+        (pl.DataFrame({"value": ["a"], "count": [1.0]}), r"\['low', 'high'\] are missing"),
+        (Mean(1.0, 1.0, 0.0, 2.0, 9, 0.95), "value"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(wrong, says):
+    with pytest.raises(ParameterError, match=says):
+        ldp_plots.histogram(wrong)
+
+
+def test_means():
+    m = Hybrid((0, 60), epsilon=2.0)
+    found = pl.DataFrame({"m": [20.0] * 900}).select(pl.col("m").ldp.perturb(m, seed=1)).select(pl.col("m").ldp.mean(m))
+    mean = found.unnest("m").to_dicts()[0]
+    core = Mean(*(mean[FIELDS[name]] for name in ("mean", "error", "low", "high")), 900, 0.95)
+    row = beam_row(MeanRow, mean, n=900)
+    for form in (core, core.to_arrow(), found, [row]):
+        [drawn] = data(ldp_plots.mean(form, truth=20.0))
+        assert [drawn[name] for name in ("mean", "low", "high", "n")] == [core.mean, core.low, core.high, 900]
+        assert (drawn["truth"], drawn["holds"]) == (20.0, core.low <= 20.0 <= core.high)
+    assert data(core.plot(truth=20.0)) == [drawn]
+    groups = pl.DataFrame([{"os": "a", **mean}, {"os": "b", **mean}])
+    assert [row["group"] for row in data(ldp_plots.mean(groups, by="os"))] == ["a", "b"]
+    with pytest.raises(ParameterError, match="several means for one group"):
+        ldp_plots.mean(groups)
+
+
+@pytest.mark.parametrize(
+    "m", [SquareWave((0, 100), epsilon=2.0, buckets=50), StochasticRounding((0, 100), epsilon=2.0, buckets=5)]
+)
+def test_distributions(m):
+    found = m.distribution(m.simulate({20.0: 5000, 60.0: 3000}, seed=1))
+    drawn = data(found.plot())
+    widths = np.diff(found.edges) if isinstance(m, StochasticRounding) else 1.0
+    for name, numbers in (("share", found.frequencies), ("low", found.low), ("high", found.high)):
+        assert column(drawn, name) * widths == pytest.approx(numbers)
+    assert column(drawn, "right").tolist() == found.edges[1:].tolist()
+    rows = [beam_row(DistributionRow, record, n=found.n) for record in found.to_arrow().to_pylist()]
+    for form in (found.to_polars(), rows):
+        assert data(ldp_plots.distribution(form)) == drawn
+    with pytest.raises(ParameterError, match="several rows for one bucket"):
+        ldp_plots.distribution([*rows, *rows])
+
+
+def test_heavy_hitters():
+    m = HeavyHitters(Prefixes("lmoers", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    found = m.find(m.simulate({"rome": 5000, "oslo": 9000}, seed=1), k=5)
+    drawn = data(found.plot())
+    assert [(row["value"], row["count"]) for row in drawn] == list(zip(found.values, found.counts, strict=True))
+    assert data(ldp_plots.heavy_hitters(found.to_polars().reverse())) == drawn
+    assert [{"least": found.threshold}] in found.plot().to_dict()["datasets"].values()
+    assert [{"least": found.threshold}] in ldp_plots.heavy_hitters(found).to_dict()["datasets"].values()
+
+
+def windows_frame() -> pl.DataFrame:
+    parts = []
+    for k in range(3):
+        h = M.estimate(M.simulate({"ios": 100 + 50 * k, "android": 300, "web": 50}, seed=k))
+        more = {"window_start": dt.datetime(2024, 1, 1 + k), "country": "FR", FIELDS["n"]: h.n}
+        parts.append(h.to_polars().with_columns(**{name: pl.lit(value) for name, value in more.items()}))
+    return pl.concat(parts)
+
+
+def test_windows():
+    frame = windows_frame()
+    chart = ldp_plots.windows(frame, top=2)
+    drawn = data(chart)
+    assert "the 2 largest of 3" in str(chart.to_dict())
+    sums = frame.group_by(FIELDS["value"]).agg(pl.col(FIELDS["count"]).sum())
+    least = sums.sort(FIELDS["count"])[FIELDS["value"]][0]
+    kept = frame.filter(pl.col(FIELDS["value"]) != least)
+    assert column(drawn, "y").tolist() == kept[FIELDS["count"]].to_list()
+    assert {row["window"] for row in drawn} == {f"2024-01-0{k}T00:00:00Z" for k in (1, 2, 3)}
+    shares = data(ldp_plots.windows(frame, values=["web"], shares=True))
+    web = frame.filter(pl.col(FIELDS["value"]) == "web")
+    assert column(shares, "high") == pytest.approx((web[FIELDS["high"]] / web[FIELDS["n"]]).to_numpy())
+    rows = [row for k in range(2) for row in beam_rows(HISTOGRAM, {"country": "FR"}, start=86_400 * k)]
+    panels = ldp_plots.windows([*rows, *(row._replace(key={"country": "US"}) for row in rows)], by="country")
+    assert {row["panel"] for row in data(panels)} == {"FR", "US"}
+    stored = [{**row._asdict(), "key": list(row.key.items())} for row in rows]  # as Arrow gives a map
+    older = [{**row, "key": [{"key": name, "value": value} for name, value in row["key"]]} for row in stored]
+    assert data(ldp_plots.windows(stored, by="country")) == data(ldp_plots.windows(older, by="country"))
+    assert {row["window"] for row in data(panels)} == {"1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"}
+    with pytest.raises(ParameterError, match="several rows for one window"):
+        ldp_plots.windows([*rows, *rows])
+    with pytest.raises(ParameterError, match="values names 1"):
+        ldp_plots.windows(rows, values=["beos"])
+
+
+def test_windows_of_means():
+    rows = [{"window_start": dt.date(2024, 1, k), "mean": 5.0 * k, "low": 1.0, "high": 20.0, "n": 9} for k in (1, 2)]
+    assert column(data(ldp_plots.windows(pa.Table.from_pylist(rows))), "y").tolist() == [5.0, 10.0]
+
+
+def test_a_simulation_is_beside_its_people():
+    plan = PrivacyPlan({"os": M, "minutes": Hybrid((0, 60), epsilon=1.0)})
+    seen = plan.simulate({"os": TRUTH, "minutes": [1, 5, 60]}, n=1000, seed=1)
+    spec = seen.plot(title="all").to_dict()
+    first = spec["datasets"][spec["vconcat"][0]["data"]["name"]]
+    assert [row["truth"] for row in first] == [600, 300, 100]
+    assert (len(spec["vconcat"]), spec["title"]) == (2, "all")
+
+
+def test_without_altair_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    for draw in (HISTOGRAM.plot, lambda: ldp_plots.mechanisms(4, 100), lambda: ldp_plots.histogram(HISTOGRAM)):
+        with pytest.raises(MissingExtraError, match=r"altair is not installed: pip install 'ldp-telemetry\[plot\]'"):
+            draw()
+
+
+# ---- light and dark
+
+
+def luminance(colour: str) -> float:
+    """WCAG 2.1, relative luminance."""
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mixed(ramp: list[str], t: float) -> str:
+    k = min(int(t * (len(ramp) - 1)), len(ramp) - 2)
+    part = t * (len(ramp) - 1) - k
+    ends = [[int(colour[j : j + 2], 16) for j in (1, 3, 5)] for colour in ramp[k : k + 2]]
+    return "#" + "".join(f"{round(a + part * (b - a)):02x}" for a, b in zip(*ends, strict=True))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_is_drawn_can_be_seen(theme):
+    """Text 4.5, lines 3 (WCAG 2.1, success criteria 1.4.3 and 1.4.11)."""
+    config = HISTOGRAM.plot(theme=theme).to_dict()["config"]
+    back, style = config["background"], config["style"]
+    for colour in (config["axis"]["labelColor"], config["title"]["color"], config["title"]["subtitleColor"]):
+        assert contrast(colour, back) >= 4.5
+    for colour in (*config["range"]["category"], style["interval"]["color"], style["miss"]["color"]):
+        assert contrast(colour, back) >= 3
+    for name in ("interval", "miss"):
+        assert contrast(style[name]["color"], config["bar"]["color"]) >= 2.5
+    ramp, half = config["range"]["ramp"], np.log10(3.5)
+    for t in np.linspace(0, 1, 101):
+        text = style["on-faint" if t < half else "on-strong"]["color"]
+        assert contrast(text, mixed(ramp, t)) >= 3.5
+
+
+def test_themes():
+    chart = HISTOGRAM.plot(theme=None)
+    assert "background" not in chart.to_dict().get("config", {})
+    assert alt.hconcat(chart, chart).to_dict()
+    light, dark = (ldp_plots.themed(chart, theme).to_dict() for theme in ("light", "dark"))
+    assert light.pop("config") != dark.pop("config")
+    assert light == dark
+    with pytest.raises(ParameterError, match="theme must be one of"):
+        ldp_plots.themed(chart, "grey")
