@@ -85,9 +85,10 @@ def _built(name: str, goals: list[str]) -> Path:
     kept = cache_directory() / version / Path(name).name
     if kept.exists():
         return kept
-    for needed in ("java", "git"):
-        program(needed)
+    program("java")
     maven = program("mvn")
+    if "package" in goals:
+        program("git")  # applies the patch
     print(f"building {kept} from Maven Central; a minute or two, once", file=sys.stderr)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -247,6 +247,9 @@ def test_a_build_without_maven_or_without_network_says_so_and_keeps_nothing(tmp_
         flink_jars()
     offline = "[ERROR] Cannot access central in offline mode"
     put_on_path(tmp_path, monkeypatch, java="exit 0", mvn=f"echo '{offline}'; exit 1")
+    with pytest.raises(InputError, match=r"'git' is not on the PATH.*install Git"):
+        job_server_jar()
+    put_on_path(tmp_path, monkeypatch, java="exit 0", mvn=f"echo '{offline}'; exit 1", git="exit 0")
     for build in (flink_jars, job_server_jar):
         with pytest.raises(InputError, match=r"needs a JDK, and Maven Central .*Cannot access central in offline mode"):
             build()
