@@ -25,13 +25,14 @@ from ldp_beam.elements.records import (
     refuse_sliding,
 )
 from ldp_beam.elements.stable import Stable
+from ldp_beam.elements.upstream import EndsValues, refuse_perturbed
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant
 from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
 
 
-class Perturb(RecordsTransform):
+class Perturb(RecordsTransform, EndsValues):
     """One private report a record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
@@ -67,6 +68,7 @@ class Perturb(RecordsTransform):
         PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
             comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round.
+        MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
     >>> from ldp_core import RandomizedResponse
@@ -98,13 +100,14 @@ class Perturb(RecordsTransform):
         self._keyed = self._key is not None and self._key.keyed
         self._repeatable = is_repeatable(self._key, remembers=plan.memoised)
         plan.check_noise(keyed=self._keyed)
-        self._plan = plan
+        self._plan = self.made = plan
         self._packed = packed
         self._stabilize = stabilize
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
+        refuse_perturbed(pcoll, self._plan.columns)
         if self._plan.seed is None:
             refuse_uncharged(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)

@@ -18,8 +18,9 @@ from ldp_beam.elements.batches import Batch, Part, as_reports, find_time_faults,
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
+from ldp_beam.elements.upstream import check_reports_of
 from ldp_beam.elements.windows import Groups, group, slots
-from ldp_core import Keystream, Mechanism, MechanismMismatchError, ReportError, Tally
+from ldp_core import Keystream, Mechanism, ReportError, Tally
 from ldp_core.exact.arrays import I64
 from ldp_core.exact.transforms import some_groups
 from ldp_core.plans.plan import plan_of, refuse_reports
@@ -144,18 +145,7 @@ class TallyReports(PartialTallies):
         at = schema.get_field_index(self._column)
         if at >= 0:
             check_made_by(schema.field(at), self._mechanism)
-        plan = plan_of(schema)
-        if plan is not None and self._column in plan.keep:
-            raise MechanismMismatchError(
-                f"column {self._column!r} is kept as it is, says the plan in the data's metadata: it holds no reports"
-            )
-        made_by = plan.columns.get(self._column) if plan is not None else None
-        if made_by is not None and made_by.fingerprint != self._fingerprint:
-            raise MechanismMismatchError(
-                f"column {self._column!r}: the reports were made by a mechanism with fingerprint "
-                f"{made_by.fingerprint}, says the plan in the data's metadata, not {self._fingerprint}: "
-                "estimate with the mechanism that made them"
-            )
+        check_reports_of(plan_of(schema), self._column, self._fingerprint, "the plan in the data's metadata")
         self._checked = schema
 
     @override

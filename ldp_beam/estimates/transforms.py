@@ -27,6 +27,7 @@ from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.stable import OnceStable, knows_stable_input
+from ldp_beam.elements.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
@@ -88,7 +89,7 @@ class PrivateOptions(EstimateOptions, total=False):
     stabilize: bool
 
 
-class Estimate(RecordsTransform):
+class Estimate(RecordsTransform, EndsValues):
     """Any estimate of a column, per window and key: the transform under `Histogram`, `Mean` and the others.
 
     Args:
@@ -108,6 +109,8 @@ class Estimate(RecordsTransform):
     Raises:
         ParameterError: bad arguments, or an estimate that the mechanism does not offer; or, with ``private``, the
             input is in sliding windows, where each record would be perturbed several times: pass them as ``window``.
+        MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
+            ``private``, it has perturbed the column already.
 
     >>> mechanism = ldp_core.RandomizedResponse(epsilon=50.0)
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -192,7 +195,10 @@ class Estimate(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self._private:
             refuse_sliding(pcoll)
+            refuse_perturbed(pcoll, [self._column])
             refuse_uncharged(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
+        else:
+            refuse_other_reports(pcoll, self._column, self._mechanism.fingerprint)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if self._fill is not None:
@@ -315,7 +321,8 @@ class Histogram(Estimate):
 
     Args:
         column: of the reports.
-        mechanism: that made them. A batch whose metadata carry a plan with another one is refused.
+        mechanism: that made them. Another one is refused if a `Perturb` before this step made them, or if a batch's
+            metadata say so; single records that were stored in between do not tell.
         window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
             ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
             ``event_time`` is not read then.
