@@ -85,7 +85,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Tally and estimate": (
             "beam numbers heavy_hitters",
             "Estimate Histogram PrivateHistogram Mean PrivateMean Distribution PrivateDistribution HeavyHitters "
-            "PrivateHeavyHitters TallyCombineFn HistogramCombineFn",
+            "PrivateHeavyHitters TallyCombineFn HistogramCombineFn AfterTallies",
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),

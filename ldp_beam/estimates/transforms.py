@@ -27,6 +27,7 @@ from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.stable import OnceStable, knows_stable_input
+from ldp_beam.elements.triggers import refuse_counts
 from ldp_beam.elements.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
@@ -154,6 +155,8 @@ class Estimate(RecordsTransform, EndsValues):
             raise ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
         if trigger is not None and not isinstance(trigger, TriggerFn):
             raise ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
+        if trigger is not None:
+            refuse_counts(trigger)
         if accumulation_mode not in (None, AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING):
             raise ParameterError("accumulation_mode must be AccumulationMode.ACCUMULATING or DISCARDING")
         self._fill = None
@@ -332,8 +335,8 @@ class Histogram(Estimate):
         confidence, simultaneous, consistency: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
         trigger, allowed_lateness: see ``beam.WindowInto``; by default one pane when the watermark passes the
-            window's end and, within ``allowed_lateness`` (seconds or text), one for each late batch. A trigger that
-            counts elements counts partial tallies, of which a batch makes one per slot and key.
+            window's end and, within ``allowed_lateness`` (seconds or text), one for each late batch. An
+            ``AfterCount`` of more than one is refused: it would count partial tallies, see `AfterTallies`.
         accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
             the pane before. DISCARDING: each pane has only the new ones.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
