@@ -12,7 +12,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core
-from ldp_beam.elements.batches import Batch, Lot, Part
+from ldp_beam.elements.batches import Batch, Lot, Part, find_lacking
 from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
@@ -282,7 +282,10 @@ class _PerturbDoFn(RecordsDoFn):
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:
         keyed = None if self._key is None else self._key.randomness(lot, "")  # the ids are hashed once
-        values = {name: lot.column(name) for name in self._plan.columns}
+        values = {
+            name: lot.required(name) if mechanism.inputs.unmatched == "error" else lot.column(name)
+            for name, mechanism in self._plan.columns.items()
+        }
         reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
         columns = [_single(made) for made in reports.values()]
         columns += [lot.column(name) for name in self._plan.keep]
@@ -307,6 +310,8 @@ class _PerturbDoFn(RecordsDoFn):
         if self._key is not None:
             self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():
+            if mechanism.inputs.unmatched == "error":
+                find_lacking(part, name, faults)
             check_values(part.column(name), mechanism.inputs, name, faults)
         for name in self._plan.keep:
             if part.column(name) is None:

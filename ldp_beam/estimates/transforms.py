@@ -27,6 +27,7 @@ from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.stable import OnceStable, knows_stable_input
+from ldp_beam.elements.times import EventTime, TimeUnit
 from ldp_beam.elements.triggers import refuse_counts
 from ldp_beam.elements.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
@@ -73,6 +74,7 @@ class EstimateOptions(TypedDict, total=False):
 
     window: WindowLike
     event_time: str | None
+    time_unit: TimeUnit
     by: Iterable[str]
     trigger: TriggerFn | None
     accumulation_mode: Any
@@ -103,7 +105,8 @@ class Estimate(RecordsTransform, EndsValues):
         stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `Histogram`.
 
     Elements, rows, late records, dead letters and errors are as in `Histogram`.
 
@@ -135,6 +138,7 @@ class Estimate(RecordsTransform, EndsValues):
         stabilize: bool = True,
         window: WindowLike = None,
         event_time: str | None = None,
+        time_unit: TimeUnit = "s",
         by: Iterable[str] = (),
         trigger: TriggerFn | None = None,
         accumulation_mode: Any = None,
@@ -175,7 +179,7 @@ class Estimate(RecordsTransform, EndsValues):
         self._mechanism = mechanism
         self._estimate = estimate
         self._private = private
-        self._event_time = event_time
+        self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows
         self._trigger = trigger
@@ -186,7 +190,7 @@ class Estimate(RecordsTransform, EndsValues):
         """The DoFn that makes partial tallies."""
         options: dict[str, Any] = {
             "windows": self._windows,
-            "event_time": self._event_time,
+            "event_time": self._time,
             "by": self._by,
             "dead_letter_tag": self._dead_letter_tag,
         }
@@ -208,7 +212,9 @@ class Estimate(RecordsTransform, EndsValues):
                 empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
                 partials = (partials, empty) | "Filled" >> beam.Flatten()
             if not pcoll.is_bounded and knows_late(self._windows):
-                late = partials | "Late" >> LateRecords(self._windows, self._lateness, self._event_time or self._column)
+                late = partials | "Late" >> LateRecords(
+                    self._windows, self._lateness, self._time.column or self._column
+                )
                 if dead_letters is not None:
                     late |= "As the input" >> beam.WindowInto(pcoll.windowing)
                     dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
@@ -329,8 +335,10 @@ class Histogram(Estimate):
         window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
             ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
             ``event_time`` is not read then.
-        event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or a number of seconds
-            since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps.
+        event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
+            since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
+            before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
+        time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
         by: columns to tally by; null counts as the text ``null``.
         confidence, simultaneous, consistency: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
@@ -429,7 +437,8 @@ class Mean(Estimate):
         column: of the reports.
         mechanism: that made them, as `ldp_core.Hybrid`.
         confidence: of the interval, in (0, 1).
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `Histogram`.
 
     Elements, late records, dead letters and errors are as in `Histogram`.
 
@@ -488,7 +497,8 @@ class Distribution(Estimate):
         mechanism: that made them: `ldp_core.SquareWave` or `ldp_core.StochasticRounding`.
         confidence: of the intervals, in (0, 1).
         buckets, method: of `SquareWave.distribution`, and of that mechanism only.
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `Histogram`.
 
     Elements, late records, dead letters and errors are as in `Histogram`. What flows between workers are
     tallies; the estimate, some tenths of a second for `SquareWave`, is made once a pane and key.
@@ -568,7 +578,7 @@ class HeavyHitters(Estimate):
         mechanism: `ldp_core.HeavyHitters`, that made them.
         k: the most values to return.
         confidence, threshold: see `HeavyHittersEstimate`.
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness: see `Histogram`.
 
     What flows between workers are tallies (see `Tally.to_bytes`) of `mechanism.counters` counts; the search, a
     tenth of a second for a million candidates, runs once a pane.

@@ -13,14 +13,14 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
 
-from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
+from ldp_beam.elements.faults import NOT_A_LINE, NULL, UNREADABLE, Faults, not_of
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import number_stream
 from ldp_core import InputError
-from ldp_core.exact.arrays import I64, Bools
+from ldp_core.exact.arrays import I64
 from ldp_core.limits import DEFAULT, Limits, check_row_groups
 from ldp_core.plans.plan import METADATA_KEY
 
@@ -108,31 +108,34 @@ def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iter
 def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[_Found]:
     for batches, lines, bad in number_stream(stream, schema, limits):
         yield batches, lines
-        if bad:
-            yield DeadLetter("", NOT_A_RECORD, bad)
+        for (column, reason), count in bad.items():
+            yield DeadLetter(column, reason, count)
 
 
 def _csv(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[_Found]:
     first = 0  # (rows are counted that have as many fields as the header)
     for text, other in read_text(stream, schema.names, limits):
-        batches, good = _typed(text, schema)
+        batches, faults = _typed(text, schema)
+        good = faults.good
         yield batches, first + np.flatnonzero(good)
         first += len(good)
-        bad = other + int(np.count_nonzero(~good))
-        if bad:
-            yield DeadLetter("", NOT_A_LINE, bad)
+        yield from faults.letters(np.flatnonzero(~good))
+        if other:
+            yield DeadLetter("", NOT_A_LINE, other)
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Bools]:
-    """Text columns as the schema has them, without the rows of which one does not convert; and which rows are there."""
-    arrays, good = [], np.ones(batch.num_rows, bool)
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Faults]:
+    """Text columns as the schema has them, without the rows of which one does not convert; and which rows these are."""
+    arrays, faults = [], Faults(batch.num_rows)
     for column, field in zip(batch.columns, schema, strict=True):
         typed = cast_or_null(column, field.type)
-        missing = np.asarray(typed.is_null())
-        good &= ~missing if not field.nullable else ~missing | np.asarray(column.is_null())
+        missing, empty = np.asarray(typed.is_null()), np.asarray(column.is_null())
+        faults.add(field.name, not_of(field.type), missing & ~empty)
+        if not field.nullable:
+            faults.add(field.name, NULL, missing & empty)
         arrays.append(typed)
-    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return ([whole if good.all() else whole.filter(pa.array(good))] if good.any() else []), good
+    whole, good = pa.RecordBatch.from_arrays(arrays, schema=schema), faults.good
+    return ([whole if good.all() else whole.filter(pa.array(good))] if good.any() else []), faults
 
 
 class ReadFileDoFn(beam.DoFn):
