@@ -1,10 +1,12 @@
 """Sources and sinks: whatever they read or write, elements are Arrow batches.
 
-ReadKafka, ReadPubSub, WatchFolder -> batches       DecodeMessages: messages of any other queue -> batches
+ReadEvents, ReadReports, WatchFolder -> batches      ReadKafka, ReadPubSub -> batches
+DecodeMessages: messages of any other queue -> batches
 batches or rows -> WriteKafka, WritePubSub          rows -> WriteHistograms, HistogramBatches
 batches of reports -> WriteReports
 """
 
+from ldp_beam.io.events import ReadEvents
 from ldp_beam.io.folder import WatchFolder
 from ldp_beam.io.histograms import (
     BIGQUERY_SCHEMA,
@@ -25,6 +27,7 @@ __all__ = [
     "HISTOGRAM_SCHEMA",
     "DecodeMessages",
     "HistogramBatches",
+    "ReadEvents",
     "ReadKafka",
     "ReadPubSub",
     "WatchFolder",

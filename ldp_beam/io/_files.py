@@ -28,7 +28,7 @@ BATCH_ROWS = 1 << 16
 
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
 def file_format(path: str) -> str | None:
@@ -38,7 +38,7 @@ def file_format(path: str) -> str | None:
     ('ndjson', None)
     """
     name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
-    return next((found for suffix, found in _FORMATS.items() if name.endswith(suffix)), None)
+    return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
 def _read_file(
@@ -153,7 +153,16 @@ class ReadFileDoFn(beam.DoFn):
         self._position = position
         self._dead_letter_tag = dead_letter_tag
         self._files = Metrics.counter(NAMESPACE, "files_read")
+        self._rows = Metrics.counter(NAMESPACE, "rows_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+
+    def items(self, path: str) -> Iterator[pa.RecordBatch | DeadLetter]:
+        """What is in a file."""
+        return self.read(path, self._schema)
+
+    def read(self, path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
+        """The batches and unusable records of a file, which is of this schema."""
+        return _read_file(path, schema, self._limits, self._position)
 
     @override
     def process(self, path: str) -> Iterator[Any]:
@@ -163,11 +172,13 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in _read_file(path, self._schema, self._limits, self._position):
+        for item in self.items(path):
+            self._rows.inc(item.num_rows if isinstance(item, pa.RecordBatch) else item.count)
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:
-                raise InputError(f"{path!r}: {item.count} x {item.reason}")
+                where = f" in column {item.column!r}" if item.column else ""
+                raise InputError(f"{path!r}: {item.count} x {item.reason}{where}")
             else:
                 self._dead.inc(item.count)
                 yield beam.pvalue.TaggedOutput(self._dead_letter_tag, item)

@@ -33,6 +33,7 @@ from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder
+from ldp_beam.io.events import EventSchema, EventsDoFn, check_file, with_json_types
 from ldp_beam.io.messages import Decoder, decode, encode
 from ldp_beam.persons._limits import AdmitFirst, SplitByPerson
 from ldp_beam.persons._seen import Seen
@@ -52,7 +53,6 @@ from ldp_core import (
 )
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, describe, described
-from pipelines.sources import EventSchema, ReadEvents, check_file, with_json_types
 
 from ..core.examples import EVERY, noise_for
 from .mutations import SECRET, edited_bytes, edited_table, odd_column
@@ -308,7 +308,7 @@ def files_of_the_command(case: tuple[str, bytes]) -> None:
     path = _written(case)
     if quiet(lambda: (check_file(path, TELEMETRY), True)) is None:
         return
-    for out in ReadEvents(with_json_types(TELEMETRY, [path])).process(path):
+    for out in EventsDoFn(with_json_types(TELEMETRY, [path]), "dead").process(path):
         if isinstance(out, TaggedOutput) and SECRET in repr(out.value):
             raise LeakError
 

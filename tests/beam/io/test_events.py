@@ -10,7 +10,7 @@ import pytest
 
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import UNREADABLE
-from pipelines.sources import EventSchema, ReadEvents, match_files, with_json_types
+from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
 
 
 def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monkeypatch):
@@ -31,6 +31,6 @@ def test_a_file_that_breaks_off_is_a_dead_letter(tmp_path, name):
     packed = bytearray(gzip.compress(text))
     packed[200:300] = bytes(100)
     path.write_bytes(packed if name.endswith("gz") else b"PAR1" + text)
-    found = list(ReadEvents(schema).process(str(path)))
+    found = list(EventsDoFn(schema, "dead").process(str(path)))
     assert found[-1].value == DeadLetter("", UNREADABLE, 1)
     assert with_json_types(schema, [str(path)]).event_time == "t"
