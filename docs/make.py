@@ -93,7 +93,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "ldp_beam.io": {
         "Sources and sinks": (
             "beam deploy live",
-            "ReadEvents ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder WriteReports",
+            "ReadEvents ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder WriteReports ReadReports",
         ),
         "Messages": ("beam", "DecodeMessages encode decode"),
         "Histograms as batches, files, rows of BigQuery": (

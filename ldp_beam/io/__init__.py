@@ -20,7 +20,7 @@ from ldp_beam.io.histograms import (
 from ldp_beam.io.kafka import ReadKafka, WriteKafka
 from ldp_beam.io.messages import DecodeMessages, decode, encode
 from ldp_beam.io.pubsub import ReadPubSub, WritePubSub
-from ldp_beam.io.reports import WriteReports
+from ldp_beam.io.reports import ReadReports, WriteReports
 
 __all__ = [
     "BIGQUERY_SCHEMA",
@@ -30,6 +30,7 @@ __all__ = [
     "ReadEvents",
     "ReadKafka",
     "ReadPubSub",
+    "ReadReports",
     "WatchFolder",
     "WriteHistograms",
     "WriteKafka",
