@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
@@ -41,8 +42,9 @@ class Perturb(RecordsTransform, EndsValues):
 
     Args:
         plan: which columns leave, and how.
-        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int) rather than
-            as Booleans (``FixedSizeList<bool>``; a list of bool): what to store when they are long.
+        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int, signed, as a
+            Beam schema or a database has them) rather than as Booleans (``FixedSizeList<bool>``; a list of bool), which
+            is the default as in Polars: what to store when they are long.
         stabilize: end with ``beam.Reshuffle``, and on Flink wait for the checkpoint that has the reports. A runner may
             repeat a stage, and every repetition draws new noise: without it, a consumer with side effects in the same
             stage (a write to a file or a service) sees several reports of one record, and the record spends epsilon
@@ -244,7 +246,14 @@ def _mechanism(
 
 
 def _single(reports: Any) -> list[Any]:
-    """Reports as Python values; None where a sampled column has no answer, and not a list of None."""
+    """Reports as Python values; None where a sampled column has no answer, and not a list of None.
+
+    Words are signed: Beam's schemas, JSON schemas and databases have no other integers of 64 bits.
+    """
+    if isinstance(reports, np.ndarray):
+        reports = reports.view(np.int64) if reports.dtype == np.uint64 else reports
+    elif pa.types.is_fixed_size_list(reports.type) and pa.types.is_uint64(reports.type.value_type):
+        reports = reports.view(pa.list_(pa.int64(), reports.type.list_size))
     values: list[Any] = reports.tolist()
     return [None if isinstance(v, list) and v and v[0] is None else v for v in values]
 

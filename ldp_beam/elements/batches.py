@@ -343,20 +343,23 @@ def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
         return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
     are_bits = [v is not None and len(v) == plain.list_size for v in values]
     if not any(are_bits):
-        return pa.array(values, packed)
+        try:
+            return pa.array(values, packed)
+        except (pa.ArrowException, OverflowError):  # words are signed in single records, and may be in others
+            return pa.array(values, pa.list_(pa.int64(), packed.list_size)).view(packed)
     values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
     if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
         return pa.array(values, plain)
     # both layouts in one lot
-    return pa.array([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], packed)
+    return _converted([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], form)
 
 
 _BIT = {0: False, 1: True, None: None}  # (a list of nulls is no answer, where there are such reports)
 
 
 def _words(bits: list[bool]) -> list[int]:
-    """Bits as 64-bit words: bit v is bit v % 64 of word v // 64."""
+    """Bits as signed 64-bit words: bit v is bit v % 64 of word v // 64."""
     padded = np.zeros(-(-len(bits) // 64) * 64, bool)
     padded[: len(bits)] = bits
-    words: list[int] = np.packbits(padded, bitorder="little").view("<u8").tolist()
+    words: list[int] = np.packbits(padded, bitorder="little").view("<i8").tolist()
     return words

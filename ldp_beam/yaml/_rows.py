@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import Row
 from apache_beam.typehints.schemas import named_fields_from_element_type
 
 from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
@@ -74,26 +73,3 @@ def python_type(arrow_type: pa.DataType, nullable: bool = False) -> Any:
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return str
     raise ParameterError(f"reports of type {arrow_type} do not fit into a Beam row; use Arrow batches (LdpReadParquet)")
-
-
-def is_words(arrow_type: pa.DataType) -> bool:
-    """Whether reports are lists of unsigned words."""
-    return bool(pa.types.is_fixed_size_list(arrow_type) and pa.types.is_uint64(arrow_type.value_type))
-
-
-def signed(report: Any, columns: tuple[str, ...]) -> Row:
-    """A report whose words are read as signed integers, since Beam's schemas have no other."""
-    values = dict(report.items()) if isinstance(report, Mapping) else report.as_dict()
-    for name in columns:
-        if values[name] is not None:
-            values[name] = [w - 2**64 if w is not None and w >= 2**63 else w for w in values[name]]
-    return Row(**values)
-
-
-def unsigned(row: Any, column: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """The named columns of a row, the words of reports as unsigned integers; what are none stay as they are."""
-    values = {name: getattr(row, name, None) for name in names}
-    words = values[column]
-    if isinstance(words, (list, tuple, np.ndarray)) and not all(isinstance(w, (bool, np.bool_)) for w in words):
-        values[column] = [int(w) % 2**64 if isinstance(w, (int, np.integer)) else w for w in words]
-    return values

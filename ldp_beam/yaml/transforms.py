@@ -188,8 +188,7 @@ class LdpPerturb(_Keyed):
             raise PlanError(f"the plan keeps {list(self._plan.keep)}, of rows that have no schema to tell their types")
         reports, dead_letters = self._apply(pcoll)
         if not _rows.is_arrow(pcoll):
-            words = tuple(name for name, reported in types.items() if _rows.is_words(reported))
-            reports |= "Rows" >> (beam.Map(_rows.signed, words) if words else FlushedAtOnce())
+            reports |= "Rows" >> FlushedAtOnce()
             kept = [(name, (fields or {})[name]) for name in self._plan.keep]
             made = [(name, _rows.python_type(types[name], m.reports.nullable)) for name, m in columns.items()]
             reports.element_type = RowTypeConstraint.from_fields([*made, *kept])
@@ -260,13 +259,6 @@ class _Estimate(_YamlTransform):
             _rows.check_there(names, fields)
             if private:  # reports look different in different layouts
                 _rows.check_type(self.column, self._mechanism, fields)
-        if (
-            not private
-            and not _rows.is_arrow(pcoll)
-            and _rows.is_words(self._mechanism.reports.arrow_type(packed=True))
-        ):
-            there = tuple(name for name in names if name is not None)
-            pcoll |= "Unsigned" >> beam.Map(_rows.unsigned, self.column, there).with_output_types(Any)
         return self._result(*self._apply(pcoll))
 
 

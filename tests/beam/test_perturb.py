@@ -5,7 +5,7 @@ Most tests call the step without a pipeline; that runners do so is looked at onc
 
 import pickle
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -13,9 +13,11 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.coders import RowCoder
 from apache_beam.internal import pickler
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
@@ -450,3 +452,36 @@ def test_what_a_bundle_ends_with_reaches_consumers_of_batches():
         good, dead = p | beam.Create(records, reshuffle=False) | perturb
         assert_that(good | beam.ParDo(BatchedReports()), equal_to([1]), label="good")
         assert_that(dead | beam.ParDo(BatchedLetters()), equal_to([1]), label="dead")
+
+
+# ---- single reports fit into a schema: no integer has more than 63 bits and a sign
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("kind", [dict, beam.Row])
+def test_single_reports_fit_into_a_schema(kind, packed):
+    """Words of more than 63 bits were integers that no schema holds; the bits stay the same."""
+    sure = UnaryEncoding(range(130), epsilon=300.0, variant="symmetric")
+    plan = PrivacyPlan({"v": sure})
+    values = [0, 63, 64, 127, 129]
+    reports = reports_of(ldp_beam.Perturb(plan, packed=packed), [kind(v=value) for value in values])
+    rows = [report["v"] if kind is dict else report.v for report in reports]
+    if packed:
+        low = -(2**63)
+        assert rows == [[1, 0, 0], [low, 0, 0], [0, 1, 0], [0, low, 0], [0, 0, 2]]
+    held = pa.array(rows, pa.list_(pa.int64() if packed else pa.bool_()))  # as a database has them
+    coder = RowCoder.from_type_hint(RowTypeConstraint.from_fields([("v", Sequence[int])]), None)
+    again = [coder.decode(coder.encode(beam.Row(v=row))).v for row in rows] if packed else rows
+    unsigned = [[word % 2**64 for word in row] if packed else row for row in rows]
+    for form in (rows, held.to_pylist(), again, unsigned):
+        rows_of = tallied(ldp_beam.Histogram("v", sure), [kind(v=list(row)) for row in form])[0]
+        [tally] = rows_of.values()
+        assert np.flatnonzero(tally.counters).tolist() == values
+
+
+def test_both_layouts_in_one_lot():
+    sure = UnaryEncoding(range(64), epsilon=300.0, variant="symmetric")
+    bits = [[i == 63 for i in range(64)], [i == 5 for i in range(64)]]
+    found = tallied(ldp_beam.Histogram("v", sure), [{"v": bits[0]}, {"v": [-(2**63)]}, {"v": bits[1]}])[0]
+    [tally] = found.values()
+    assert {int(v): int(tally.counters[v]) for v in np.flatnonzero(tally.counters)} == {63: 2, 5: 1}
