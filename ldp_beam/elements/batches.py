@@ -340,18 +340,24 @@ def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
 def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
     plain, packed = form.arrow_type(), form.arrow_type(packed=True)
     if not (pa.types.is_fixed_size_list(plain) and pa.types.is_boolean(plain.value_type)):
-        return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
+        return _of_words(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
     are_bits = [v is not None and len(v) == plain.list_size for v in values]
     if not any(are_bits):
-        try:
-            return pa.array(values, packed)
-        except (pa.ArrowException, OverflowError):  # words are signed in single records, and may be in others
-            return pa.array(values, pa.list_(pa.int64(), packed.list_size)).view(packed)
+        return _of_words(values, packed)
     values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
     if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
         return pa.array(values, plain)
     # both layouts in one lot
     return _converted([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], form)
+
+
+def _of_words(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values of this type; lists of words may be signed, as `Perturb` gives them in single records, or unsigned."""
+    if not (pa.types.is_fixed_size_list(kind) and pa.types.is_uint64(kind.value_type)):
+        return pa.array(values, kind)
+    with suppress(pa.ArrowException, OverflowError):
+        return pa.array(values, kind)
+    return pa.array(values, pa.list_(pa.int64(), kind.list_size)).view(kind)
 
 
 _BIT = {0: False, 1: True, None: None}  # (a list of nulls is no answer, where there are such reports)
