@@ -93,8 +93,9 @@ def test_other_units_are_refused():
 # ---- columns that are not there
 
 
-@pytest.mark.parametrize("make", [dict, beam.Row], ids=["dictionaries", "rows"])
-@pytest.mark.parametrize("kind", [ldp_beam.Histogram, ldp_beam.PrivateHistogram])
+@pytest.mark.parametrize(
+    ("make", "kind"), [(dict, ldp_beam.Histogram), (beam.Row, ldp_beam.PrivateHistogram)], ids=["dictionaries", "rows"]
+)
 def test_a_missing_column_is_called_missing(make, kind):
     records = [make(v=True, t=SECONDS) for _ in range(3)]
     for transform, column in (
