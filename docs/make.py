@@ -94,7 +94,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Tally and estimate": (
             "beam numbers heavy_hitters",
             "Estimate Histogram PrivateHistogram Mean PrivateMean Distribution PrivateDistribution HeavyHitters "
-            "PrivateHeavyHitters TallyCombineFn HistogramCombineFn",
+            "PrivateHeavyHitters TallyCombineFn HistogramCombineFn AfterTallies",
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),
@@ -107,7 +107,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "ldp_beam.io": {
         "Sources and sinks": (
             "beam deploy live",
-            "ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder WriteReports",
+            "ReadEvents ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder WriteReports ReadReports",
         ),
         "Messages": ("beam", "DecodeMessages encode decode"),
         "Histograms as batches, files, rows of BigQuery": (

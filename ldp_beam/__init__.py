@@ -15,6 +15,7 @@ Sources and sinks are in `ldp_beam.io`.
 """
 
 from ldp_beam.elements.rows import DeadLetter, DistributionRow, HistogramRow, MeanRow
+from ldp_beam.elements.triggers import AfterTallies
 from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
 from ldp_beam.estimates.transforms import (
     Distribution,
@@ -31,6 +32,7 @@ from ldp_beam.persons.transforms import BoundContributions, Deduplicate, Privacy
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 
 __all__ = [
+    "AfterTallies",
     "BoundContributions",
     "DeadLetter",
     "Deduplicate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
@@ -12,7 +13,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core
-from ldp_beam.elements.batches import Batch, Lot, Part
+from ldp_beam.elements.batches import Batch, Lot, Part, find_lacking
 from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
@@ -25,13 +26,14 @@ from ldp_beam.elements.records import (
     refuse_sliding,
 )
 from ldp_beam.elements.stable import Stable
+from ldp_beam.elements.upstream import EndsValues, refuse_perturbed
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant
 from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
 
 
-class Perturb(RecordsTransform):
+class Perturb(RecordsTransform, EndsValues):
     """One private report a record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
@@ -40,8 +42,9 @@ class Perturb(RecordsTransform):
 
     Args:
         plan: which columns leave, and how.
-        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int) rather than
-            as Booleans (``FixedSizeList<bool>``; a list of bool): what to store when they are long.
+        packed: bit vectors as 64-bit words (``FixedSizeList<uint64>``; in single records a list of int, signed, as a
+            Beam schema or a database has them) rather than as Booleans (``FixedSizeList<bool>``; a list of bool), which
+            is the default as in Polars: what to store when they are long.
         stabilize: end with ``beam.Reshuffle``, and on Flink wait for the checkpoint that has the reports. A runner may
             repeat a stage, and every repetition draws new noise: without it, a consumer with side effects in the same
             stage (a write to a file or a service) sees several reports of one record, and the record spends epsilon
@@ -67,6 +70,7 @@ class Perturb(RecordsTransform):
         PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
             comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round.
+        MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
     >>> from ldp_core import RandomizedResponse
@@ -98,13 +102,14 @@ class Perturb(RecordsTransform):
         self._keyed = self._key is not None and self._key.keyed
         self._repeatable = is_repeatable(self._key, remembers=plan.memoised)
         plan.check_noise(keyed=self._keyed)
-        self._plan = plan
+        self._plan = self.made = plan
         self._packed = packed
         self._stabilize = stabilize
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
+        refuse_perturbed(pcoll, self._plan.columns)
         if self._plan.seed is None:
             refuse_uncharged(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
@@ -241,7 +246,14 @@ def _mechanism(
 
 
 def _single(reports: Any) -> list[Any]:
-    """Reports as Python values; None where a sampled column has no answer, and not a list of None."""
+    """Reports as Python values; None where a sampled column has no answer, and not a list of None.
+
+    Words are signed: Beam's schemas, JSON schemas and databases have no other integers of 64 bits.
+    """
+    if isinstance(reports, np.ndarray):
+        reports = reports.view(np.int64) if reports.dtype == np.uint64 else reports
+    elif pa.types.is_fixed_size_list(reports.type) and pa.types.is_uint64(reports.type.value_type):
+        reports = reports.view(pa.list_(pa.int64(), reports.type.list_size))
     values: list[Any] = reports.tolist()
     return [None if isinstance(v, list) and v and v[0] is None else v for v in values]
 
@@ -279,7 +291,10 @@ class _PerturbDoFn(RecordsDoFn):
 
     def _of_lot(self, lot: Lot) -> list[WindowedValue]:
         keyed = None if self._key is None else self._key.randomness(lot, "")  # the ids are hashed once
-        values = {name: lot.column(name) for name in self._plan.columns}
+        values = {
+            name: lot.required(name) if mechanism.inputs.unmatched == "error" else lot.column(name)
+            for name, mechanism in self._plan.columns.items()
+        }
         reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
         columns = [_single(made) for made in reports.values()]
         columns += [lot.column(name) for name in self._plan.keep]
@@ -304,6 +319,8 @@ class _PerturbDoFn(RecordsDoFn):
         if self._key is not None:
             self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():
+            if mechanism.inputs.unmatched == "error":
+                find_lacking(part, name, faults)
             check_values(part.column(name), mechanism.inputs, name, faults)
         for name in self._plan.keep:
             if part.column(name) is None:

@@ -94,6 +94,8 @@ class Mechanism(Declared, ABC):
 
     domain: Any
     """The inputs, in nearly all mechanisms."""
+    usual_domain: ClassVar[tuple[Any, ...] | None] = None
+    """The labels of a mechanism that needs none, as ``from_dict`` and TOML."""
 
     @property
     def inputs(self) -> Inputs:
@@ -657,6 +659,8 @@ or forged, leave it out
         if cls is None:
             got = repr(name) if "mechanism" in data else "none"
             raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {got}")
+        if cls.usual_domain is not None:
+            rest.setdefault("domain", list(cls.usual_domain))
         if "domain" not in rest:
             raise ParameterError(f"{name} needs a domain")
         try:

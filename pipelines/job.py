@@ -13,13 +13,15 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
+from ldp_beam.elements.times import TimeUnit
 from ldp_beam.elements.windows import window_fn
-from ldp_beam.io import HISTOGRAM_SCHEMA, HistogramBatches, WriteReports, histogram_line
+from ldp_beam.io import HISTOGRAM_SCHEMA, HistogramBatches, ReadEvents, WriteReports, histogram_line
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,
@@ -33,9 +35,8 @@ from ldp_core import (
 )
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.hashing import id_words
-from ldp_core.plans.plan import refuse_reports
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
-from pipelines.sources import EventSchema, ReadEvents, check_file, match_files, union_schema, with_json_types
+from pipelines.progress import PROGRESS
 
 HISTOGRAMS = "histograms"
 MEANS = "means"
@@ -43,6 +44,9 @@ REPORTS = "reports/part"
 WINDOW_START = "window_start"
 """Column of stored reports."""
 DEAD_LETTERS = "dead_letters"
+PLACE = "(place in its file)"
+"""A column that no file has: which file a record is in, and where there."""
+_OUTPUTS = (f"{HISTOGRAMS}.*", f"{MEANS}.*", f"{DEAD_LETTERS}.*", f"{REPORTS}*")
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
 
@@ -62,6 +66,8 @@ class TelemetryJob:
         key: a function that gets the secret of keyed noise on the worker; what travels is the function. With ``id``.
         id: the column that says whose record it is; of a seeded plan, which tells the records apart, without ``key``.
         heavy_hitters: the most values to find in a window of a column of heavy hitters.
+        time_unit: of event times that are numbers.
+        record: the column that tells the records apart, or `PLACE`: a report is then the same after every replay.
 
     Raises:
         InputError, PlanError, ParameterError, DtypeError: something of this does not fit together.
@@ -79,9 +85,9 @@ class TelemetryJob:
     key: Callable[[], Secret] | None = None
     id: str | None = None
     heavy_hitters: int = 20
-    paths: tuple[str, ...] = field(init=False)
-    events: EventSchema = field(init=False)
-    source: pa.Schema = field(init=False)
+    time_unit: TimeUnit = "s"
+    record: str | None = None
+    read: ReadEvents = field(init=False)
 
     def __post_init__(self) -> None:
         if self.event_time in self.plan.columns:
@@ -92,35 +98,37 @@ class TelemetryJob:
         _ = self.window_micros
         if Path(self.output).is_file():
             raise InputError(f"the output must be a directory, and {self.output!r} is a file")
-        paths = match_files(list(self.inputs))
-        also = self.by if self.id is None else (*self.by, self.id)
-        events = with_json_types(EventSchema.of(self.plan, self.event_time, also), paths)
-        heads = {path: check_file(path, events) for path in paths}
-        for head in heads.values():
-            if head is not None:
-                refuse_reports(head, self.plan.columns)
-        schema = union_schema(heads, events)
+        place = self.record if self.record == PLACE else None
+        ids = [name for name in (self.id, self.record) if name is not None and name != PLACE]
+        read = ReadEvents(
+            self.inputs,
+            self.plan,
+            event_time=self.event_time,
+            time_unit=self.time_unit,
+            also=[*self.by, *ids],
+            position=place,
+        )
         for name, mechanism in self.plan.columns.items():
-            as_arrow(schema.empty_table()[name], mechanism.inputs.kind, column=name)
-        if self.id is not None:
-            id_words(schema.empty_table()[self.id], bytes(32))
-        object.__setattr__(self, "paths", tuple(paths))
-        object.__setattr__(self, "events", events)
-        object.__setattr__(self, "source", schema)
+            as_arrow(read.schema.empty_table()[name], mechanism.inputs.kind, column=name)
+        for name in ids:
+            id_words(read.schema.empty_table()[name], bytes(32))
+        object.__setattr__(self, "read", read)
 
     def _check_noise(self) -> None:
         """Raise `PlanError` unless secret and id column are given where they are needed, and nowhere else."""
         if self.plan.seed is not None:
             if self.key is not None or self.id is None:
                 raise PlanError("a seeded plan takes --id COLUMN, which tells the records apart, and no secret")
-        elif (self.key is None) != (self.id is None):
+        elif (self.key is None) != (self.id is None) and (self.record is None or self.id is not None):
             raise PlanError(f"keyed noise takes both, a secret and whose record it is: {_KEYED}")
-        if self.id is not None and self.id in (*self.plan.columns, self.event_time, *self.by):
-            raise PlanError(f"the id column {self.id!r} cannot be perturbed, nor be the event time nor one of --by")
+        for name in (self.id, self.record):
+            if name is not None and name in (*self.plan.columns, self.event_time, *self.by):
+                raise PlanError(f"the id column {name!r} cannot be perturbed, nor be the event time nor one of --by")
         try:
             self.plan.check_noise(keyed=self.id is not None)
         except ParameterError:
             raise PlanError(f"the plan remembers permanent answers, which takes keyed noise: give {_KEYED}") from None
+        self._perturb()  # refuses what does not go together
 
     @property
     def window_micros(self) -> int:
@@ -144,15 +152,10 @@ class TelemetryJob:
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Add the job's steps to ``pipeline``."""
-        read = (
-            pipeline
-            | "Files" >> beam.Create(self.paths)
-            | "Read" >> beam.ParDo(ReadEvents(self.events)).with_outputs(ReadEvents.DEAD, main="events")
-        )
-        events = read["events"] | "Batches" >> beam.Map(_same).with_output_types(pa.RecordBatch)
-        key = None if self.key is None else partial(logged, self.key)
-        perturb = ldp_beam.Perturb(self.working_plan, packed=True, stabilize=self.reports, key=key, id=self.id)
-        reports, invalid = events | "Perturb" >> perturb.with_exception_handling()
+        batches, unreadable = pipeline | "Read" >> self.read.with_exception_handling()
+        events = batches | "Batches" >> beam.Map(_counted).with_output_types(pa.RecordBatch)
+        unreadable |= "Letters" >> beam.Map(_counted).with_output_types(DeadLetter)
+        reports, invalid = events | "Perturb" >> self._perturb().with_exception_handling()
         means = [reports | f"Mean {name}" >> self._estimate(name) for name in self.numbers]
         others = [name for name in self.plan.columns if name not in self.numbers]
         histograms = [reports | f"Histogram {name}" >> self._estimate(name) for name in others]
@@ -160,7 +163,7 @@ class TelemetryJob:
             self._write_means(means | "All means" >> beam.Flatten())
         if histograms:
             self._write_histograms(histograms | "All columns" >> beam.Flatten())
-        self._write_dead_letters((read[ReadEvents.DEAD], invalid) | "All dead letters" >> beam.Flatten())
+        self._write_dead_letters((unreadable, invalid) | "All dead letters" >> beam.Flatten())
         if self.reports:
             _ = (
                 reports
@@ -169,10 +172,34 @@ class TelemetryJob:
                 >> WriteReports(
                     f"{self.output}/{REPORTS}",
                     self.stored_plan,
-                    self.source.append(pa.field(WINDOW_START, pa.timestamp("us", "UTC"))),
+                    self.read.schema.append(pa.field(WINDOW_START, pa.timestamp("us", "UTC"))),
                     packed=True,
                 )
             )
+
+    def _perturb(self) -> ldp_beam.Perturb:
+        key = None if self.key is None else partial(logged, self.key)
+        return ldp_beam.Perturb(
+            self.working_plan, packed=True, stabilize=self.reports, key=key, id=self.id, record=self.record
+        )
+
+    def claim_output(self, *, overwrite: bool) -> None:
+        """Make sure that there are no results in the output yet.
+
+        Args:
+            overwrite: delete what is there of an earlier run, and nothing else.
+
+        Raises:
+            InputError: there are results, and they may not be deleted.
+        """
+        matches = FileSystems.match([f"{self.output}/{name}" for name in _OUTPUTS])
+        there = [file.path for match in matches for file in match.metadata_list]
+        if there and not overwrite:
+            raise InputError(
+                f"the output {self.output!r} has {len(there)} files of an earlier run: take another one, or --overwrite"
+            )
+        if there:
+            FileSystems.delete(there)
 
     @property
     def numbers(self) -> dict[str, Numeric]:
@@ -274,8 +301,10 @@ def _table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
 
 
-def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
+def _counted(item: Any) -> Any:
+    """A batch or a dead letter, counted for the line on the terminal."""
+    PROGRESS.add(item.num_rows if isinstance(item, pa.RecordBatch) else item.count)
+    return item
 
 
 def _by_reason(letter: DeadLetter) -> tuple[tuple[str, str], int]:

@@ -1,7 +1,8 @@
 """A progress line on standard error, from a counter in this process.
 
 Beam's own counters cannot be read while a local run is under way, so that the reading step adds to this
-one. Workers in other processes have a counter of their own, which nobody prints.
+one. Workers in other processes have a counter of their own, which nobody prints: at the end the line has what the
+runner says, if it says it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.known = True
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.records = 0
@@ -32,8 +34,14 @@ class Progress:
         self._stream, self._every = stream or sys.stderr, every
         return self
 
+    def settle(self, records: int | None) -> None:
+        """Take what the runner has counted; None if it does not tell: what this process has counted, if that is any."""
+        with self._lock:
+            self.known = records is not None or self.records > 0
+            self.records = self.records if records is None else records
+
     def __enter__(self) -> Progress:
-        self.records = 0
+        self.records, self.known = 0, True
         self._start = time.perf_counter()
         self._stop.clear()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -54,7 +62,8 @@ class Progress:
     def _print(self, end: str) -> None:
         seconds = max(time.perf_counter() - self._start, 1e-9)
         start = "\r" if self._stream.isatty() else ""
-        line = f"{start}perturbed at ingestion: {self.records:,} records read in {seconds:.1f} s"
+        records = f"{self.records:,} records read" if self.known else "done"
+        line = f"{start}perturbed at ingestion: {records} in {seconds:.1f} s"
         self._stream.write(line + end)
         self._stream.flush()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,7 +48,7 @@ def _mean_table(rows: pa.Table) -> str:
     names = [name for name, _ in rows["key"][0].as_py()]
     cells = [
         [
-            f"{row['window_start']:%Y-%m-%d %H:%M}",
+            _start(row),
             *(text for _, text in row["key"]),
             f"{row['n']:,}",
             f"{row['mean']:.4g} ± {(row['high'] - row['low']) / 2:.2g}",
@@ -57,12 +58,17 @@ def _mean_table(rows: pa.Table) -> str:
     return aligned([["window start", *names, "n", "mean"], *cells])
 
 
+def _start(row: dict[str, Any]) -> str:
+    time = row["window_start"]
+    return "-" if time is None else f"{time:%Y-%m-%d %H:%M}"
+
+
 def _column_table(rows: pa.Table, top: int) -> str:
     totals = rows.group_by("value").aggregate([("count", "sum")]).sort_by([("count_sum", "descending")])
     values = totals["value"].to_pylist()[:top]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows.sort_by("window_start").to_pylist():
-        key = (f"{row['window_start']:%Y-%m-%d %H:%M}", *(text for _, text in row["key"]))
+        key = (_start(row), *(text for _, text in row["key"]))
         line = cells.setdefault(key, {"n": f"{row['n']:,}"})
         line[row["value"]] = f"{row['count']:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
     names = [name for name, _ in rows["key"][0].as_py()]

@@ -15,6 +15,7 @@ import logging
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -24,18 +25,23 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from ldp_beam.elements.faults import NULL, UNDECLARED
+from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
+from ldp_beam.elements.times import PER_SECOND
 from ldp_beam.elements.windows import seconds
 from ldp_beam.io import HISTOGRAM_SCHEMA
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
+from ldp_core.parameters import check_probability
 from pipelines import demo
-from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
+from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, PLACE, TelemetryJob, read_lines
 from pipelines.means import MEAN_SCHEMA
 from pipelines.progress import PROGRESS
 from pipelines.table import coverage_table, estimate_tables
 
+MAX_DEAD = 0.1
+"""The share of records that may be dead letters."""
 _LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
 """Runners whose workers read the secret where this command runs."""
 
@@ -121,9 +127,23 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--event-time", metavar="COLUMN", help="column with the time of the event")
     group.add_argument(
+        "--time-unit",
+        choices=list(PER_SECOND),
+        default="s",
+        help="of event times that are numbers, since 1970-01-01 in UTC (default s)",
+    )
+    group.add_argument(
         "--output",
         metavar="DIR",
         help="directory for histograms and means (.parquet and .ndjson) and dead_letters.ndjson",
+    )
+    group.add_argument("--overwrite", action="store_true", help="delete the results of an earlier run in --output")
+    group.add_argument(
+        "--max-dead",
+        type=float,
+        default=MAX_DEAD,
+        metavar="SHARE",
+        help=f"end with 1 if more than this share of the records cannot be used, 0 to 1 (default {MAX_DEAD})",
     )
     group.add_argument(
         "--by", metavar="COLUMN", nargs="+", default=[], help="split estimates by these columns (unprotected)"
@@ -133,6 +153,14 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     secret.add_argument("--secret-file", metavar="FILE", help="with --id: keyed noise, by the hexadecimal digits in it")
     secret.add_argument("--secret-env", metavar="NAME", help="the same, by the digits in this environment variable")
     group.add_argument("--id", metavar="COLUMN", help="whose record it is; not passed on unless the plan keeps it")
+    group.add_argument(
+        "--record",
+        metavar="COLUMN",
+        nargs="?",
+        const=PLACE,
+        help="noise that a replay draws again: a record's own id is in this column; without a name, its place in "
+        "its file is one",
+    )
     group.add_argument(
         "--heavy-hitters", type=int, default=20, metavar="K", help="so many values to find in each window (default 20)"
     )
@@ -163,7 +191,12 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0 if it succeeded, 1 if live totals do not reconcile, 2 if arguments or input are at fault."""
+    """Run the command.
+
+    Returns:
+        0 if it succeeded, 1 if too many records could not be used or live totals do not reconcile, 2 if arguments or
+        input are at fault.
+    """
     commands = parser()
     args, beam_args = commands.parse_known_args(argv)
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
@@ -175,8 +208,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.engine:
             commands.error("--engine is for --live; elsewhere --runner says where the pipeline runs")
         if args.demo:
-            if args.id or args.secret_file or args.secret_env:
-                commands.error("--demo has nobody's ids: it does not take --id and a secret")
+            if args.id or args.record or args.secret_file or args.secret_env:
+                commands.error("--demo has nobody's ids: it does not take --id, --record and a secret")
             return _demo(args, beam_args)
         missing = [
             f"--{name.replace('_', '-')}"
@@ -198,8 +231,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             _key(args),
             args.id,
             args.heavy_hitters,
+            args.time_unit,
+            args.record,
         )
-        run(job, beam_args, top=args.top)
+        run(job, beam_args, top=args.top, max_dead=args.max_dead, overwrite=args.overwrite)
+    except LostRecordsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except LdpError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -227,7 +265,7 @@ def _key(args: argparse.Namespace) -> Callable[[], Secret] | None:
 
 def _check_live(commands: argparse.ArgumentParser, args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     """End with a message if there are arguments that would do nothing."""
-    keyed = ("secret_file", "secret_env", "id")
+    keyed = ("secret_file", "secret_env", "id", "record", "overwrite")
     names = ("demo", "input", "event_time", "output", "by", "reports", *keyed)
     files = [name for name in names if getattr(args, name)]
     without_use = [*(f"--{name.replace('_', '-')}" for name in files), *beam_args]
@@ -267,14 +305,29 @@ def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:
         events, truth = demo.write_events(Path(scratch) / "events")
         output = args.output or "out/demo"
         job = TelemetryJob(plan, (events,), demo.EVENT_TIME, demo.WINDOW, output, (), True)
-        histograms = run(job, beam_args, top=args.top)
+        overwrite = args.overwrite or not args.output  # (the folder of the demo is nobody's)
+        histograms = run(job, beam_args, top=args.top, max_dead=args.max_dead, overwrite=overwrite)
     print("Do the 95% intervals hold the truth? (known here, and only here)")
     print(coverage_table(histograms, demo.true_counts(truth, plan, job.window_micros // 1_000_000)))
     return 0
 
 
-def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
-    """Run the job, print its tables and its balance; return the histograms."""
+class LostRecordsError(LdpError):
+    """Too many records could not be used: what there is of results is of the others."""
+
+
+def run(
+    job: TelemetryJob, beam_args: Sequence[str], *, top: int, max_dead: float = 1.0, overwrite: bool = False
+) -> pa.Table:
+    """Run the job, print its tables and its balance; return the histograms.
+
+    Raises:
+        LostRecordsError: a larger share of the records than ``max_dead`` became dead letters. All is written.
+        InputError: there are results of an earlier run, and not ``overwrite``.
+        ParameterError: ``max_dead`` is no share.
+    """
+    check_probability("max_dead", max_dead)
+    job.claim_output(overwrite=overwrite)
     options = PipelineOptions(["--runner=FnApiRunner", *beam_args])
     secret = None
     if job.key is not None:
@@ -286,6 +339,8 @@ def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
         job.build(pipeline)
         result = pipeline.run()
         result.wait_until_finish()
+        read = _counted(result, "rows_read")
+        PROGRESS.settle(read)
     all_numbers = len(job.numbers) == len(job.plan.columns)
     histograms = HISTOGRAM_SCHEMA.empty_table() if all_numbers else _written(job, HISTOGRAMS)
     means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()
@@ -302,12 +357,49 @@ def run(job: TelemetryJob, beam_args: Sequence[str], *, top: int) -> pa.Table:
         what = "windows in which something was found"  # there is no row of the others
     print(f"records: {sum(counted.values()):,} in {what} + {dead:,} dead letters; written to {job.output}")
     for letter in letters:
-        print(
-            f"  dead letters: {letter['count']:,} x {letter['reason']}"
-            + (f" in {letter['column']!r}" if letter["column"] else "")
-        )
-    print("\n".join([*_hints(job.plan, letters), ""]))
+        print(f"  dead letters: {_letter_text(letter)}")
+    print("\n".join([*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]))
+    _check_lost(job, letters, read or sum(counted.values()) + dead, max_dead)
     return histograms
+
+
+def _check_lost(job: TelemetryJob, letters: list[dict[str, Any]], records: int, max_dead: float) -> None:
+    """Raise if more than this share of the records, or of the files, is lost."""
+    files = len(job.read.paths)
+    broken = sum(letter["count"] for letter in letters if letter["reason"] == UNREADABLE)
+    if broken > max_dead * files:  # (nobody knows how many records are in the rest of a file)
+        raise LostRecordsError(
+            f"{broken:,} of {files:,} files could not be read to their end, more than --max-dead {max_dead:g} permits"
+        )
+    dead = sum(letter["count"] for letter in letters)
+    if dead > max_dead * records:
+        most = sorted(letters, key=lambda letter: -letter["count"])[:3]
+        reasons = ", ".join(map(_letter_text, most))
+        raise LostRecordsError(
+            f"{dead:,} of {records:,} records could not be used, more than --max-dead {max_dead:g} permits: {reasons}"
+        )
+
+
+def _letter_text(letter: dict[str, Any]) -> str:
+    return f"{letter['count']:,} x {letter['reason']}" + (f" in {letter['column']!r}" if letter["column"] else "")
+
+
+def _counted(result: Any, name: str) -> int | None:
+    """What the runner says that a counter has come to; None if it does not."""
+    found: list[Any] = []
+    with suppress(NotImplementedError, AttributeError, ValueError):  # runners differ in what they tell
+        found = result.metrics().query(MetricsFilter().with_namespace("ldp").with_name(name))["counters"]
+    told = [one.attempted if one.committed is None else one.committed for one in found]
+    return sum(told) if told and None not in told else None
+
+
+def _hint_of_times(job: TelemetryJob, letters: list[dict[str, Any]], odd: int | None) -> list[str]:
+    if not odd and not any(letter["reason"] == NO_YEAR for letter in letters):
+        return []
+    return [
+        f"  hint: there are times before 1990 or after 2100 in {job.event_time!r}. If they are numbers, --time-unit "
+        f"says what they count; it is {job.time_unit}."
+    ]
 
 
 def _hints(plan: PrivacyPlan, letters: list[dict[str, Any]]) -> list[str]:

@@ -9,6 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +44,21 @@ def test_the_wheel_holds_all_but_the_local_tools(wheel):
     assert tools == {path.parts[2] for path in local}
     found = {path.relative_to(wheel) for package in packages for path in (wheel / package).rglob("*") if path.is_file()}
     assert found == source - local
+
+
+@pytest.mark.slow
+def test_a_yaml_pipeline_elsewhere_finds_the_transforms_of_the_wheel(wheel, tmp_path):
+    """It named a file in the checkout."""
+    (tmp_path / "job.yaml").write_text((wheel / "pipelines/yaml/parquet.yaml").read_text())
+    time = pa.array([0, 1], pa.timestamp("s", "UTC"))
+    pq.write_table(pa.table({"os": ["ios", "web"], "event_time": time}), tmp_path / "events.parquet")
+    variables = json.dumps({"input": str(tmp_path / "events.parquet"), "output": str(tmp_path)})
+    command = [sys.executable, "-m", "apache_beam.yaml.main", "--yaml_pipeline_file=job.yaml", "--runner=FnApiRunner"]
+    command.append(f"--jinja_variables={variables}")
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
+    found = [json.loads(line) for path in tmp_path.glob("histogram*") for line in path.read_text().splitlines()]
+    assert {row["n"] for row in found} == {2}
 
 
 @pytest.mark.slow

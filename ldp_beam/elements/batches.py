@@ -14,14 +14,14 @@ import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from ldp_beam.elements.faults import NO_TIME, Faults
+from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
+from ldp_beam.elements.times import PER_SECOND, EventTime, TimeUnit
 from ldp_core import DtypeError, InputError, PlanError, ReportError
 from ldp_core.exact.arrays import I64, Bools
 from ldp_core.exact.arrow import chosen, plain, taken
 from ldp_core.reports import ReportFormat
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY = 86_400 * 10**6
 
 
@@ -92,9 +92,9 @@ class Batch:
         """The column of reports; see `required`."""
         return self.required(name)
 
-    def event_times(self, name: str) -> tuple[I64, Bools | None]:
-        """Times in microseconds, and which records have none; see `_event_times`."""
-        return _event_times(self.required(name), name)
+    def event_times(self, name: str, unit: TimeUnit) -> tuple[I64, Bools | None]:
+        """Times in microseconds, and which records have none; see `event_times`."""
+        return event_times(self.required(name), name, unit)
 
     def stamps(self) -> I64:
         """The element timestamp of each record, int64[n] microseconds."""
@@ -156,13 +156,25 @@ class Lot:
         codes = [numbers.setdefault(text, len(numbers)) for text in values]
         return np.array(codes, np.int64), list(numbers)
 
-    def reports(self, name: str, form: ReportFormat) -> pa.Array:
-        """The reports of this name; see `as_reports`."""
-        return as_reports(self.column(name), form, name)
+    def lacks(self, name: str) -> Bools:
+        """bool[n]: the records that have nothing of this name."""
+        elements = (record.element for record in self.records)
+        return np.array([name not in e if isinstance(e, Mapping) else not hasattr(e, name) for e in elements], bool)
 
-    def event_times(self, name: str) -> tuple[I64, Bools | None]:
-        """Times as `_event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or seconds."""
-        micros = [_micros(value) for value in self.column(name)]
+    def required(self, name: str) -> list[Any]:
+        """`column`, or a `PlanError` if no record has one of this name."""
+        values = self.column(name)
+        if all(value is None for value in values) and self.lacks(name).all():
+            raise PlanError(f"there is no column {name!r} in any of {len(values)} records")
+        return values
+
+    def reports(self, name: str, form: ReportFormat) -> pa.Array:
+        """The reports of this name; see `required` and `as_reports`."""
+        return as_reports(self.required(name), form, name)
+
+    def event_times(self, name: str, unit: TimeUnit) -> tuple[I64, Bools | None]:
+        """Times as `event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or a number."""
+        micros = [_micros(value, PER_SECOND[unit]) for value in self.required(name)]
         bad = np.array([m is None for m in micros], bool)
         return np.array([m or 0 for m in micros], np.int64), bad if bad.any() else None
 
@@ -184,11 +196,13 @@ class Lot:
 Part: TypeAlias = Batch | Lot
 
 
-def _event_times(column: pa.Array, name: str) -> tuple[I64, Bools | None]:
+def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
     """Event times in microseconds since the epoch.
 
     Args:
-        column: Arrow timestamps of any unit (without zone: UTC), dates, or integers or floats: seconds.
+        column: Arrow timestamps of any unit (without zone: UTC), dates, or integers or floats.
+        name: of the column.
+        unit: of integers and floats, since the epoch.
 
     Returns:
         int64[n]; and bool[n], where there is no time (null, nan, beyond Beam's range), or None if all are there.
@@ -203,13 +217,7 @@ def _event_times(column: pa.Array, name: str) -> tuple[I64, Bools | None]:
         raw: npt.NDArray[Any] = _filled(column.view(storage))
         if pa.types.is_date32(arrow_type):
             return raw * np.int64(_DAY), missing
-        per_second = _PER_SECOND[arrow_type.unit] if pa.types.is_timestamp(arrow_type) else 10**3
-        if per_second > 10**6:
-            return raw // (per_second // 10**6), missing
-        if per_second == 10**6:
-            return _in_range(raw, raw, _FIRST, _LAST, missing)
-        scale = 10**6 // per_second
-        return _in_range(raw, raw * scale, _FIRST // scale, _LAST // scale, missing)
+        return _scaled(raw, PER_SECOND[arrow_type.unit] if pa.types.is_timestamp(arrow_type) else 10**3, missing)
     if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
         missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         raw = _filled(column)
@@ -219,13 +227,20 @@ def _event_times(column: pa.Array, name: str) -> tuple[I64, Bools | None]:
             if odd.any():
                 missing = odd if missing is None else missing | odd
                 raw = np.where(odd, 0.0, raw)
-            micros = raw * 1e6
+            micros = raw * (10**6 / PER_SECOND[unit])
             return _in_range(micros, micros.clip(_FIRST, _LAST).astype(np.int64), _FIRST, _LAST, missing)
         if pa.types.is_uint64(arrow_type):
             raw = np.minimum(raw, np.uint64(2**63 - 1))
-        raw = raw.astype(np.int64)
-        return _in_range(raw, raw * 10**6, _FIRST // 10**6, _LAST // 10**6, missing)
-    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or seconds, got {arrow_type}")
+        return _scaled(raw.astype(np.int64), PER_SECOND[unit], missing)
+    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or numbers, got {arrow_type}")
+
+
+def _scaled(raw: I64, per_second: int, missing: Bools | None) -> tuple[I64, Bools | None]:
+    """Integers of so many a second as microseconds."""
+    if per_second > 10**6:
+        return raw // (per_second // 10**6), missing
+    scale = 10**6 // per_second
+    return _in_range(raw, raw if scale == 1 else raw * scale, _FIRST // scale, _LAST // scale, missing)
 
 
 def _filled(column: pa.Array) -> npt.NDArray[Any]:
@@ -245,8 +260,8 @@ def _in_range(
     return micros, missing
 
 
-def _micros(value: Any) -> int | None:
-    """One event time in microseconds; None if it is none."""
+def _micros(value: Any, per_second: int) -> int | None:
+    """One event time in microseconds; None if it is none. A number counts so many a second."""
     micros = None
     if isinstance(value, Timestamp):
         micros = int(value.micros)
@@ -257,38 +272,49 @@ def _micros(value: Any) -> int | None:
     elif isinstance(value, date):
         micros = (value.toordinal() - date(1970, 1, 1).toordinal()) * _DAY
     elif isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        seconds = value.item() if isinstance(value, np.generic) else value
-        micros = int(seconds * 10**6) if abs(seconds) < 1e18 else None
+        number = value.item() if isinstance(value, np.generic) else value
+        if isinstance(number, int):
+            micros = number * 10**6 // per_second
+        else:
+            micros = int(number * (10**6 / per_second)) if abs(number) < 1e27 else None
     return micros if micros is not None and _FIRST <= micros <= _LAST else None
 
 
-def times_of(part: Part, name: str | None) -> I64:
-    """The event time of each record, int64[n] microseconds: from the column ``name``, or None: the element timestamp.
+def times_of(part: Part, time: EventTime) -> I64:
+    """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp.
 
     Raises:
         DtypeError: the column holds no times.
         InputError: records have no event time.
-        PlanError: a batch has no such column.
+        PlanError: there is no such column.
     """
-    if name is None:
+    if time.column is None:
         return part.stamps()
-    times, missing = part.event_times(name)
+    times, missing = part.event_times(time.column, time.unit)
     if missing is not None:
         raise InputError(
-            f"column {name!r}: {np.count_nonzero(missing)} of {len(missing)} records have no event time "
+            f"column {time.column!r}: {np.count_nonzero(missing)} of {len(missing)} records have no event time "
             "(null, not a time, or out of range)"
         )
     return times
 
 
-def find_time_faults(part: Part, name: str | None, faults: Faults) -> None:
+def find_time_faults(part: Part, time: EventTime, faults: Faults) -> None:
     """Note the records that `times_of` refuses."""
+    name = time.column
     if name is None:
         return
-    with faults.of(name):
-        _, missing = part.event_times(name)
+    with faults.of(name, "timestamp, date or number"):
+        _, missing = part.event_times(name, time.unit)
+        find_lacking(part, name, faults)
         if missing is not None:
             faults.add(name, NO_TIME, missing)
+
+
+def find_lacking(part: Part, name: str, faults: Faults) -> None:
+    """Note the single records that have no column of this name."""
+    if isinstance(part, Lot):
+        faults.add(name, NO_COLUMN, part.lacks(name))
 
 
 def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
@@ -314,23 +340,32 @@ def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
 def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
     plain, packed = form.arrow_type(), form.arrow_type(packed=True)
     if not (pa.types.is_fixed_size_list(plain) and pa.types.is_boolean(plain.value_type)):
-        return pa.array(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
+        return _of_words(values, plain.value_type if pa.types.is_dictionary(plain) else plain)
     are_bits = [v is not None and len(v) == plain.list_size for v in values]
     if not any(are_bits):
-        return pa.array(values, packed)
+        return _of_words(values, packed)
     values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
     if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
         return pa.array(values, plain)
     # both layouts in one lot
-    return pa.array([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], packed)
+    return _converted([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], form)
+
+
+def _of_words(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values of this type; lists of words may be signed, as `Perturb` gives them in single records, or unsigned."""
+    if not (pa.types.is_fixed_size_list(kind) and pa.types.is_uint64(kind.value_type)):
+        return pa.array(values, kind)
+    with suppress(pa.ArrowException, OverflowError):
+        return pa.array(values, kind)
+    return pa.array(values, pa.list_(pa.int64(), kind.list_size)).view(kind)
 
 
 _BIT = {0: False, 1: True, None: None}  # (a list of nulls is no answer, where there are such reports)
 
 
 def _words(bits: list[bool]) -> list[int]:
-    """Bits as 64-bit words: bit v is bit v % 64 of word v // 64."""
+    """Bits as signed 64-bit words: bit v is bit v % 64 of word v // 64."""
     padded = np.zeros(-(-len(bits) // 64) * 64, bool)
     padded[: len(bits)] = bits
-    words: list[int] = np.packbits(padded, bitorder="little").view("<u8").tolist()
+    words: list[int] = np.packbits(padded, bitorder="little").view("<i8").tolist()
     return words

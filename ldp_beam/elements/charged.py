@@ -7,6 +7,7 @@ from typing import Any
 
 from apache_beam.pvalue import PCollection
 
+from ldp_beam.elements.upstream import transforms_before
 from ldp_core import ParameterError
 
 
@@ -30,7 +31,9 @@ def refuse_uncharged(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction)
     Raises:
         ParameterError: a ledger charges for the other kind of noise, or less.
     """
-    for ledger in _ledgers(pcoll):
+    for ledger in transforms_before(pcoll):
+        if not isinstance(ledger, ChargesForNoise):
+            continue
         if epsilon > ledger.each:
             raise ParameterError(
                 f"the ledger before this step charges {float(ledger.each):g} for a record, and here it spends "
@@ -47,21 +50,3 @@ def refuse_uncharged(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction)
                 "the ledger before this step charges for keyed noise, under which reports of one value are one: "
                 "perturb with key= and id=, or leave out keyed=True"
             )
-
-
-def _ledgers(pcoll: PCollection[Any]) -> list[ChargesForNoise]:
-    """The ledgers that a collection comes from."""
-    found: list[ChargesForNoise] = []
-    seen: set[int] = set()
-    ahead = [pcoll.producer]
-    while ahead:
-        step = ahead.pop()
-        if step is None or id(step) in seen:
-            continue
-        seen.add(id(step))
-        ahead += [one.producer for one in step.inputs if isinstance(one, PCollection)]
-        while step is not None:  # and the transforms that it is a part of
-            if isinstance(step.transform, ChargesForNoise):
-                found.append(step.transform)
-            step = step.parent
-    return found

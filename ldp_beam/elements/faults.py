@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ from ldp_core.reports import Nullable, ReportFormat, Value
 # The reasons of a `DeadLetter`. Of a record:
 NULL = "null"
 UNDECLARED = "not in the domain"
-WRONG_TYPE = "wrong type"
 NO_COLUMN = "no such column"
 NO_TIME = "no event time"
+NO_YEAR = "a time before the year 1 or after 9999"
 NOT_A_REPORT = "not a report of this mechanism"
 OTHER_PLAN = "its metadata name another plan, or none that can be read"
 LATE = "late"
@@ -38,6 +38,19 @@ NOT_A_LINE = "not a line of the schema"
 UNREADABLE = "not a readable file"
 
 
+def not_of(kind: object) -> str:
+    """The reason where something is of another type than ``kind``.
+
+    >>> not_of(pa.int64())
+    'not of type int64'
+    """
+    return f"not of type {kind}"
+
+
+Fault: TypeAlias = tuple[str, str]
+"""Column, if it is known, and reason."""
+
+
 class Faults:
     """The first fault of each of n records.
 
@@ -51,7 +64,7 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
 
     def __init__(self, n: int) -> None:
         self.first = np.full(n, -1, np.int64)
-        self._found: list[tuple[str, str]] = []
+        self._found: list[Fault] = []
 
     def add(self, column: str, reason: str, rows: Bools | None = None) -> None:
         """Note a fault of ``rows``, bool[n], or of all; records that have one already keep that."""
@@ -61,14 +74,14 @@ DeadLetter(column='app', reason='not in the domain', count=1)])
             self._found.append((column, reason))
 
     @contextmanager
-    def of(self, column: str) -> Iterator[None]:
-        """Note it of all records if reading this column says that it is missing, or of another type."""
+    def of(self, column: str, kind: object) -> Iterator[None]:
+        """Note it of all records if reading this column says that it is missing, or of another type than ``kind``."""
         try:
             yield
         except PlanError:
             self.add(column, NO_COLUMN)
         except DtypeError:
-            self.add(column, WRONG_TYPE)
+            self.add(column, not_of(kind))
 
     @property
     def good(self) -> Bools:
@@ -94,13 +107,13 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
         return
     if isinstance(values, list):
         values, wrong = _of_right_type(values, inputs.kind)
-        faults.add(column, WRONG_TYPE, wrong)
+        faults.add(column, not_of(inputs.kind), wrong)
         missing = np.fromiter((v is None for v in values), bool, len(values))
     else:
         missing = values.is_null().to_numpy(zero_copy_only=False)
     if inputs.unmatched == "error":
         faults.add(column, NULL, missing)
-    with faults.of(column):
+    with faults.of(column, inputs.kind):
         refused = inputs.refuses(values, column=column)
         faults.add(column, NULL, refused & missing)
         faults.add(column, UNDECLARED, refused)
@@ -122,7 +135,7 @@ def check_reports(reports: pa.Array | None, form: ReportFormat, column: str, fau
         faults.add(column, NO_COLUMN)
         return
     if not _readable(reports.slice(0, 0), form):
-        faults.add(column, WRONG_TYPE)
+        faults.add(column, not_of(_name(form)))
         return
     missing = reports.is_null().to_numpy(zero_copy_only=False)
     if not form.nullable:
@@ -135,6 +148,12 @@ def check_reports(reports: pa.Array | None, form: ReportFormat, column: str, fau
     unreadable = np.zeros(len(reports), bool)
     unreadable[_unreadable(reports, 0, form)] = True
     faults.add(column, NOT_A_REPORT, unreadable)
+
+
+def _name(form: ReportFormat) -> pa.DataType:
+    """The type of reports; of text the text's, which may be a dictionary or not."""
+    found = form.arrow_type()
+    return found.value_type if pa.types.is_dictionary(found) else found
 
 
 def _readable(reports: pa.Array, form: ReportFormat) -> bool:

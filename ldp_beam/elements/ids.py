@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ldp_beam.elements.batches import Batch, Part
-from ldp_beam.elements.faults import NULL, WRONG_TYPE, Faults
+from ldp_beam.elements.batches import Batch, Part, find_lacking
+from ldp_beam.elements.faults import NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.arrays import U64, Bools
@@ -19,6 +19,7 @@ from ldp_core.exact.hashing import id_words
 KeyLike: TypeAlias = Secret | Callable[[], Secret]
 """A secret, which then travels with the job; or a function that gets it on the worker."""
 
+_KINDS = "int, str or bytes"
 _PUBLIC = Secret(b"ldp-telemetry: hash of ids without a secret, version 1")
 
 
@@ -74,17 +75,18 @@ class IdHash:
 
     def find_faults(self, part: Part, faults: Faults) -> None:
         """Note the records of which there is no hash."""
-        with faults.of(self.column):
+        with faults.of(self.column, _KINDS):
             _, missing, wrong = self._read(part)
+            find_lacking(part, self.column, faults)
             faults.add(self.column, NULL, missing)
-            faults.add(self.column, WRONG_TYPE, wrong)
+            faults.add(self.column, not_of(_KINDS), wrong)
 
     def _read(self, part: Part) -> tuple[pa.Array | list[Any], Bools, Bools]:
         """The ids; and bool[n], which are null, and which are no ids."""
         if isinstance(part, Batch):
             column = _typed(part, self.column)
             return column, column.is_null().to_numpy(zero_copy_only=False), np.zeros(len(column), bool)
-        ids = part.column(self.column)
+        ids = part.required(self.column)
         missing = np.fromiter((i is None for i in ids), bool, len(ids))
         return ids, missing, np.fromiter((not (i is None or _is_id(i)) for i in ids), bool, len(ids))
 
@@ -140,20 +142,21 @@ class NoiseKey:
 
 
 def _ids(part: Part, name: str) -> Any:
-    return part.required(name) if isinstance(part, Batch) else part.column(name)
+    return part.required(name)
 
 
 def _find_faults(part: Part, name: str, faults: Faults) -> None:
     if isinstance(part, Batch):
-        with faults.of(name):
+        with faults.of(name, _KINDS):
             faults.add(name, NULL, _typed(part, name).is_null().to_numpy(zero_copy_only=False))
         return
     ids = part.column(name)
+    find_lacking(part, name, faults)
     faults.add(name, NULL, np.fromiter((i is None for i in ids), bool, len(ids)))
     types = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
     usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
     wrong = (type(i) is not usual or not _is_id(i) for i in ids)
-    faults.add(name, WRONG_TYPE, np.fromiter(wrong, bool, len(ids)))
+    faults.add(name, not_of(usual.__name__), np.fromiter(wrong, bool, len(ids)))
 
 
 def _kind(value: object) -> str:

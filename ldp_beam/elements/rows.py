@@ -127,7 +127,7 @@ class DeadLetter(NamedTuple):
 
     Attributes:
         column: the first column in which these records were unusable.
-        reason: one of the constants of `ldp_beam.elements.faults`.
+        reason: one of the constants of `ldp_beam.elements.faults`, or ``not of type`` and the type that was expected.
         count: number of records, at least 1.
     """
 

@@ -9,17 +9,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
-from apache_beam.transforms.window import WindowFn
+from apache_beam.transforms.window import GlobalWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Batch, Part, as_reports, find_time_faults, times_of
+from ldp_beam.elements.batches import Lot, Part, as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
+from ldp_beam.elements.times import EventTime, OddTimes
+from ldp_beam.elements.upstream import check_reports_of
 from ldp_beam.elements.windows import Groups, group, slots
-from ldp_core import Keystream, Mechanism, MechanismMismatchError, ReportError, Tally
+from ldp_core import Keystream, Mechanism, ReportError, Tally
 from ldp_core.exact.arrays import I64
 from ldp_core.exact.transforms import some_groups
 from ldp_core.plans.plan import plan_of, refuse_reports
@@ -42,7 +44,7 @@ class PartialTallies(RecordsDoFn):
         mechanism: Mechanism,
         *,
         windows: WindowFn | None,
-        event_time: str | None,
+        event_time: EventTime,
         by: tuple[str, ...],
         dead_letter_tag: str | None,
     ) -> None:
@@ -51,7 +53,8 @@ class PartialTallies(RecordsDoFn):
         self._mechanism = mechanism
         self._fingerprint = mechanism.fingerprint
         self._windows = windows
-        self._event_time = event_time if windows is not None else None
+        self._time = event_time if windows is not None else EventTime(None)
+        self._odd = None if windows is None or isinstance(windows, GlobalWindows) else OddTimes(event_time)
         self._by = by
 
     @abstractmethod
@@ -66,7 +69,9 @@ class PartialTallies(RecordsDoFn):
         keys, texts = self._keys(part)
         if self._windows is None:
             return self._in_own_windows(part, natives, keys, texts)
-        times = times_of(part, self._event_time)
+        times = times_of(part, self._time)
+        if self._odd is not None:
+            self._odd.look(times)
         slotted = slots(self._windows, times, keys)
         groups = group(slotted.number, keys, len(texts))
         stamps = slotted.timestamp(groups.slot)
@@ -120,9 +125,9 @@ class PartialTallies(RecordsDoFn):
     @override
     def find_faults(self, part: Part, faults: Faults) -> None:
         for name in self._by:
-            with faults.of(name):
+            with faults.of(name, "text, number, Boolean or time"):
                 part.texts(name)
-        find_time_faults(part, self._event_time, faults)
+        find_time_faults(part, self._time, faults)
 
 
 class TallyReports(PartialTallies):
@@ -144,24 +149,15 @@ class TallyReports(PartialTallies):
         at = schema.get_field_index(self._column)
         if at >= 0:
             check_made_by(schema.field(at), self._mechanism)
-        plan = plan_of(schema)
-        if plan is not None and self._column in plan.keep:
-            raise MechanismMismatchError(
-                f"column {self._column!r} is kept as it is, says the plan in the data's metadata: it holds no reports"
-            )
-        made_by = plan.columns.get(self._column) if plan is not None else None
-        if made_by is not None and made_by.fingerprint != self._fingerprint:
-            raise MechanismMismatchError(
-                f"column {self._column!r}: the reports were made by a mechanism with fingerprint "
-                f"{made_by.fingerprint}, says the plan in the data's metadata, not {self._fingerprint}: "
-                "estimate with the mechanism that made them"
-            )
+        check_reports_of(plan_of(schema), self._column, self._fingerprint, "the plan in the data's metadata")
         self._checked = schema
 
     @override
     def find_faults(self, part: Part, faults: Faults) -> None:
         reports = part.column(self._column)
         if isinstance(reports, list):
+            if not self._mechanism.reports.nullable:
+                find_lacking(part, self._column, faults)
             unlike = np.array([not self._is_like_a_report(value) for value in reports], bool)
             faults.add(self._column, NOT_A_REPORT, unlike)
             likely = [None if odd else value for value, odd in zip(reports, unlike.tolist(), strict=True)]
@@ -188,7 +184,8 @@ class PerturbAndTally(PartialTallies):
     @override
     def natives(self, part: Part) -> Native:
         self.check_schema(part.schema)
-        values = part.required(self._column) if isinstance(part, Batch) else part.column(self._column)
+        missing_is_null = isinstance(part, Lot) and self._mechanism.inputs.unmatched != "error"
+        values = part.column(self._column) if missing_is_null else part.required(self._column)
         randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
         return self._mechanism.draw(values, randomness, self._column)
 
@@ -207,6 +204,8 @@ class PerturbAndTally(PartialTallies):
     def find_faults(self, part: Part, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
+        if self._mechanism.inputs.unmatched == "error":
+            find_lacking(part, self._column, faults)
         check_values(part.column(self._column), self._mechanism.inputs, self._column, faults)
         super().find_faults(part, faults)
 

@@ -27,6 +27,9 @@ from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.stable import OnceStable, knows_stable_input
+from ldp_beam.elements.times import EventTime, TimeUnit
+from ldp_beam.elements.triggers import refuse_counts
+from ldp_beam.elements.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
@@ -72,6 +75,7 @@ class EstimateOptions(TypedDict, total=False):
 
     window: WindowLike
     event_time: str | None
+    time_unit: TimeUnit
     by: Iterable[str]
     trigger: TriggerFn | None
     accumulation_mode: Any
@@ -89,7 +93,7 @@ class PrivateOptions(EstimateOptions, total=False):
     stabilize: bool
 
 
-class Estimate(RecordsTransform):
+class Estimate(RecordsTransform, EndsValues):
     """Any estimate of a column, per window and key: the transform under `Histogram`, `Mean` and the others.
 
     Args:
@@ -102,13 +106,16 @@ class Estimate(RecordsTransform):
         stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `Histogram`.
 
     Elements, rows, late records, dead letters and errors are as in `Histogram`.
 
     Raises:
         ParameterError: bad arguments, or an estimate that the mechanism does not offer; or, with ``private``, the
             input is in sliding windows, where each record would be perturbed several times: pass them as ``window``.
+        MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
+            ``private``, it has perturbed the column already.
 
     >>> mechanism = ldp_core.RandomizedResponse(epsilon=50.0)
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -132,6 +139,7 @@ class Estimate(RecordsTransform):
         stabilize: bool = True,
         window: WindowLike = None,
         event_time: str | None = None,
+        time_unit: TimeUnit = "s",
         by: Iterable[str] = (),
         trigger: TriggerFn | None = None,
         accumulation_mode: Any = None,
@@ -152,6 +160,8 @@ class Estimate(RecordsTransform):
             raise ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
         if trigger is not None and not isinstance(trigger, TriggerFn):
             raise ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
+        if trigger is not None:
+            refuse_counts(trigger)
         if accumulation_mode not in (None, AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING):
             raise ParameterError("accumulation_mode must be AccumulationMode.ACCUMULATING or DISCARDING")
         self._fill = None
@@ -170,7 +180,7 @@ class Estimate(RecordsTransform):
         self._mechanism = mechanism
         self._estimate = estimate
         self._private = private
-        self._event_time = event_time
+        self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows
         self._trigger = trigger
@@ -181,7 +191,7 @@ class Estimate(RecordsTransform):
         """The DoFn that makes partial tallies."""
         options: dict[str, Any] = {
             "windows": self._windows,
-            "event_time": self._event_time,
+            "event_time": self._time,
             "by": self._by,
             "dead_letter_tag": self._dead_letter_tag,
         }
@@ -193,14 +203,19 @@ class Estimate(RecordsTransform):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self._private:
             refuse_sliding(pcoll)
+            refuse_perturbed(pcoll, [self._column])
             refuse_uncharged(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
+        else:
+            refuse_other_reports(pcoll, self._column, self._mechanism.fingerprint)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if self._fill is not None:
                 empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
                 partials = (partials, empty) | "Filled" >> beam.Flatten()
             if not pcoll.is_bounded and knows_late(self._windows):
-                late = partials | "Late" >> LateRecords(self._windows, self._lateness, self._event_time or self._column)
+                late = partials | "Late" >> LateRecords(
+                    self._windows, self._lateness, self._time.column or self._column
+                )
                 if dead_letters is not None:
                     late |= "As the input" >> beam.WindowInto(pcoll.windowing)
                     dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
@@ -316,18 +331,21 @@ class Histogram(Estimate):
 
     Args:
         column: of the reports.
-        mechanism: that made them. A batch whose metadata carry a plan with another one is refused.
+        mechanism: that made them. Another one is refused if a `Perturb` before this step made them, or if a batch's
+            metadata say so; single records that were stored in between do not tell.
         window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
             ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
             ``event_time`` is not read then.
-        event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or a number of seconds
-            since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps.
+        event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
+            since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
+            before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
+        time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
         by: columns to tally by; null counts as the text ``null``.
         confidence, simultaneous, consistency: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
         trigger, allowed_lateness: see ``beam.WindowInto``; by default one pane when the watermark passes the
-            window's end and, within ``allowed_lateness`` (seconds or text), one for each late batch. A trigger that
-            counts elements counts partial tallies, of which a batch makes one per slot and key.
+            window's end and, within ``allowed_lateness`` (seconds or text), one for each late batch. An
+            ``AfterCount`` of more than one is refused: it would count partial tallies, see `AfterTallies`.
         accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
             the pane before. DISCARDING: each pane has only the new ones.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
@@ -420,7 +438,8 @@ class Mean(Estimate):
         column: of the reports.
         mechanism: that made them, as `ldp_core.Hybrid`.
         confidence: of the interval, in (0, 1).
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `Histogram`.
 
     Elements, late records, dead letters and errors are as in `Histogram`.
 
@@ -479,7 +498,8 @@ class Distribution(Estimate):
         mechanism: that made them: `ldp_core.SquareWave` or `ldp_core.StochasticRounding`.
         confidence: of the intervals, in (0, 1).
         buckets, method: of `SquareWave.distribution`, and of that mechanism only.
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
+            `Histogram`.
 
     Elements, late records, dead letters and errors are as in `Histogram`. What flows between workers are
     tallies; the estimate, some tenths of a second for `SquareWave`, is made once a pane and key.
@@ -559,7 +579,7 @@ class HeavyHitters(Estimate):
         mechanism: `ldp_core.HeavyHitters`, that made them.
         k: the most values to return.
         confidence, threshold: see `HeavyHittersEstimate`.
-        window, event_time, by, trigger, accumulation_mode, allowed_lateness: see `Histogram`.
+        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness: see `Histogram`.
 
     What flows between workers are tallies (see `Tally.to_bytes`) of `mechanism.counters` counts; the search, a
     tenth of a second for a million candidates, runs once a pane.

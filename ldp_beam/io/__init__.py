@@ -1,10 +1,12 @@
 """Sources and sinks: whatever they read or write, elements are Arrow batches.
 
-ReadKafka, ReadPubSub, WatchFolder -> batches       DecodeMessages: messages of any other queue -> batches
+ReadEvents, ReadReports, WatchFolder -> batches      ReadKafka, ReadPubSub -> batches
+DecodeMessages: messages of any other queue -> batches
 batches or rows -> WriteKafka, WritePubSub          rows -> WriteHistograms, HistogramBatches
 batches of reports -> WriteReports
 """
 
+from ldp_beam.io.events import ReadEvents
 from ldp_beam.io.folder import WatchFolder
 from ldp_beam.io.histograms import (
     BIGQUERY_SCHEMA,
@@ -18,15 +20,17 @@ from ldp_beam.io.histograms import (
 from ldp_beam.io.kafka import ReadKafka, WriteKafka
 from ldp_beam.io.messages import DecodeMessages, decode, encode
 from ldp_beam.io.pubsub import ReadPubSub, WritePubSub
-from ldp_beam.io.reports import WriteReports
+from ldp_beam.io.reports import ReadReports, WriteReports
 
 __all__ = [
     "BIGQUERY_SCHEMA",
     "HISTOGRAM_SCHEMA",
     "DecodeMessages",
     "HistogramBatches",
+    "ReadEvents",
     "ReadKafka",
     "ReadPubSub",
+    "ReadReports",
     "WatchFolder",
     "WriteHistograms",
     "WriteKafka",

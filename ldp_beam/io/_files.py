@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
 
-from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
+from ldp_beam.elements.faults import NOT_A_LINE, NULL, UNREADABLE, Faults, not_of
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
@@ -20,13 +20,13 @@ from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import number_stream
 from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError
-from ldp_core.exact.arrays import I64, Bools
+from ldp_core.exact.arrays import I64
 from ldp_core.limits import DEFAULT, Limits, open_parquet
 from ldp_core.plans.plan import METADATA_KEY
 
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
 def file_format(path: str) -> str | None:
@@ -36,7 +36,7 @@ def file_format(path: str) -> str | None:
     ('ndjson', None)
     """
     name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
-    return next((found for suffix, found in _FORMATS.items() if name.endswith(suffix)), None)
+    return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
 def _read_file(
@@ -106,31 +106,34 @@ def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iter
 def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[_Found]:
     for batches, lines, bad in number_stream(stream, schema, limits):
         yield batches, lines
-        if bad:
-            yield DeadLetter("", NOT_A_RECORD, bad)
+        for (column, reason), count in bad.items():
+            yield DeadLetter(column, reason, count)
 
 
 def _csv(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[_Found]:
     first = 0  # (rows are counted that have as many fields as the header)
     for text, other in read_text(stream, schema.names, limits):
-        batches, good = _typed(text, schema)
+        batches, faults = _typed(text, schema)
+        good = faults.good
         yield batches, first + np.flatnonzero(good)
         first += len(good)
-        bad = other + int(np.count_nonzero(~good))
-        if bad:
-            yield DeadLetter("", NOT_A_LINE, bad)
+        yield from faults.letters(np.flatnonzero(~good))
+        if other:
+            yield DeadLetter("", NOT_A_LINE, other)
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Bools]:
-    """Text columns as the schema has them, without the rows of which one does not convert; and which rows are there."""
-    arrays, good = [], np.ones(batch.num_rows, bool)
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Faults]:
+    """Text columns as the schema has them, without the rows of which one does not convert; and which rows these are."""
+    arrays, faults = [], Faults(batch.num_rows)
     for column, field in zip(batch.columns, schema, strict=True):
         typed = cast_or_null(column, field.type)
-        missing = np.asarray(typed.is_null())
-        good &= ~missing if not field.nullable else ~missing | np.asarray(column.is_null())
+        missing, empty = np.asarray(typed.is_null()), np.asarray(column.is_null())
+        faults.add(field.name, not_of(field.type), missing & ~empty)
+        if not field.nullable:
+            faults.add(field.name, NULL, missing & empty)
         arrays.append(typed)
-    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return ([whole if good.all() else whole.filter(pa.array(good))] if good.any() else []), good
+    whole, good = pa.RecordBatch.from_arrays(arrays, schema=schema), faults.good
+    return ([whole if good.all() else whole.filter(pa.array(good))] if good.any() else []), faults
 
 
 class ReadFileDoFn(beam.DoFn):
@@ -150,7 +153,16 @@ class ReadFileDoFn(beam.DoFn):
         self._form = form
         self._dead_letter_tag = dead_letter_tag
         self._files = Metrics.counter(NAMESPACE, "files_read")
+        self._rows = Metrics.counter(NAMESPACE, "rows_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+
+    def items(self, path: str) -> Iterator[pa.RecordBatch | DeadLetter]:
+        """What is in a file."""
+        return self.read(path, self._schema)
+
+    def read(self, path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
+        """The batches and unusable records of a file, which is of this schema."""
+        return _read_file(path, schema, self._limits, self._position, self._form)
 
     @override
     def process(self, path: str) -> Iterator[Any]:
@@ -160,11 +172,13 @@ class ReadFileDoFn(beam.DoFn):
             InputError: there is something unusable and no tag for it.
         """
         self._files.inc()
-        for item in _read_file(path, self._schema, self._limits, self._position, self._form):
+        for item in self.items(path):
+            self._rows.inc(item.num_rows if isinstance(item, pa.RecordBatch) else item.count)
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:
-                raise InputError(f"{path!r}: {item.count} x {item.reason}")
+                where = f" in column {item.column!r}" if item.column else ""
+                raise InputError(f"{path!r}: {item.count} x {item.reason}{where}")
             else:
                 self._dead.inc(item.count)
                 yield beam.pvalue.TaggedOutput(self._dead_letter_tag, item)

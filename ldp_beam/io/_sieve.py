@@ -15,10 +15,12 @@ from __future__ import annotations
 import calendar
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
+
+from ldp_beam.elements.faults import NO_COLUMN, NOT_A_RECORD, NULL, Fault, not_of
 
 
 class _Number(str):
@@ -56,36 +58,50 @@ _TIME = (
 _FRACTION = {"s": "", "ms": r"(?:\.\d{1,3})?", "us": r"(?:\.\d{1,6})?", "ns": r"(?:\.\d{1,9})?"}
 
 
+_NONE: Fault = ("", NOT_A_RECORD)
+
+
 class Sieve:
-    """Refuses lines that are no objects of a schema.
+    """Refuses lines that are no objects of a schema, and says why.
 
     >>> sieve = Sieve(pa.schema([("os", pa.string()), ("n", pa.int8())]))
-    >>> [sieve.refuses(line) for line in (b'{"os": "ios", "n": 7}', b'{"n": 300}', b'{"os": 7}', b'{"os": "ios"')]
-    [False, True, True, True]
+    >>> [sieve.fault_of(line) for line in (b'{"os": "ios", "n": 7}', b'{"n": 300}', b'{"os": "ios"')]
+    [None, ('n', 'not of type int8'), ('', 'not a JSON object of the schema')]
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._fields = [(field.name, _check_of(field.type), field.nullable) for field in schema]
+        self._fields = [(field.name, _check_of(field.type), field.nullable, not_of(field.type)) for field in schema]
         self._names = frozenset(schema.names)
 
     def refuses(self, line: bytes) -> bool:
         """Whether a line, without white space around it, is certainly no object of the schema."""
+        return self.fault_of(line) is not None
+
+    def fault_of(self, line: bytes) -> Fault | None:
+        """What is wrong with a line, without white space around it: the first field; None if nothing certainly is."""
         try:
             pairs = _pairs(line)
         except _RefusedError:
-            return True
+            return _NONE
         except (ValueError, RecursionError):  # what only Python does not read
-            return False
+            return None
         if pairs is None:
-            return True
+            return _NONE
         row = dict(pairs)
         if len(row) != len(pairs) and self._names_twice(pairs):
-            return True
-        for name, fits, nullable in self._fields:
+            return _NONE
+        return self._misfit(row)
+
+    def _misfit(self, row: Mapping[str, Any]) -> Fault | None:
+        """The first field that does not fit."""
+        for name, fits, nullable, reason in self._fields:
             value = row.get(name)
-            if not (nullable if value is None else fits(value)):
-                return True
-        return False
+            if value is None:
+                if not nullable:
+                    return name, NULL if name in row else NO_COLUMN
+            elif not fits(value):
+                return name, reason
+        return None
 
     def _names_twice(self, pairs: tuple[tuple[str, Any], ...]) -> bool:
         names = [name for name, _ in pairs if name in self._names]

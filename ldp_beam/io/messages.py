@@ -17,7 +17,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
-from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE
+from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE, Fault
 from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_histogram_row
@@ -90,10 +90,18 @@ class Decoded(NamedTuple):
 
     batches: list[pa.RecordBatch]
     """One for each schema among them, in the order of first appearance."""
-    unusable: dict[str, int]
-    """Number of messages (of lines, in NDJSON) that could not be used, by the reason of their dead letters."""
+    letters: list[DeadLetter]
+    """What could not be used: messages; in NDJSON lines."""
     total: int
     """Number of messages (of lines, in NDJSON)."""
+
+    @property
+    def unusable(self) -> dict[str, int]:
+        """Number of messages (of lines, in NDJSON) that could not be used, by the reason of their dead letters."""
+        counts = Counter[str]()
+        for letter in self.letters:
+            counts[letter.reason] += letter.count
+        return dict(counts)
 
 
 @dataclass(frozen=True)
@@ -111,9 +119,9 @@ class Decoder:
             column of the positions.
 
     >>> decoder = Decoder("ndjson", pa.schema([("os", pa.string())]))
-    >>> [(batches, unusable, total)] = decoder.decode([b'{"os": "ios"}', b"[]"])
-    >>> batches[0].to_pydict(), unusable, total
-    ({'os': ['ios']}, {'not a JSON object of the schema': 1}, 2)
+    >>> [(batches, letters, total)] = decoder.decode([b'{"os": "ios"}', b'{"os": 7}'])
+    >>> batches[0].to_pydict(), letters, total
+    ({'os': ['ios']}, [DeadLetter(column='os', reason='not of type string', count=1)], 2)
     """
 
     format: Format = "arrow"
@@ -155,9 +163,9 @@ class Decoder:
             try:
                 batch = read_batch(message, self.limits)
             except LimitError:
-                portion.unusable[TOO_LARGE] += 1
+                portion.unusable["", TOO_LARGE] += 1
             except InputError:
-                portion.unusable[NOT_A_BATCH] += 1
+                portion.unusable["", NOT_A_BATCH] += 1
             else:
                 portion.batches.append(batch)
                 portion.named.append((name, batch.num_rows))
@@ -166,13 +174,13 @@ class Decoder:
             return
         if not isinstance(message, (bytes, bytearray, memoryview)):
             portion.total += 1
-            portion.unusable[NOT_A_RECORD] += 1
+            portion.unusable["", NOT_A_RECORD] += 1
             return
         text = bytes(message)
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         if len(text) > self.limits.bytes or lines > self.limits.rows:
             portion.total += lines
-            portion.unusable[TOO_LARGE] += lines
+            portion.unusable["", TOO_LARGE] += lines
             return
         own = text.split(b"\n")
         portion.lines += own
@@ -188,21 +196,23 @@ class _Portion:
         self.batches: list[pa.RecordBatch] = []
         self.lines: list[bytes] = []
         self.named: list[tuple[bytes, int]] = []  # of each message: its name, and how many batch rows or lines it has
-        self.unusable: Counter[str] = Counter()
+        self.unusable: Counter[Fault] = Counter()
         self.total = self.size = self.rows = 0
 
     def decoded(self, schema: pa.Schema | None, position: str | None) -> Decoded:
         """What they held; lines are of ``schema``."""
         if not self.lines:
-            return Decoded(_concatenated(self.batches, self.named, position), dict(self.unusable), self.total)
+            return Decoded(_concatenated(self.batches, self.named, position), self._letters(), self.total)
         batches, numbers, bad = parse_numbered(self.lines, schema)
-        if bad:
-            self.unusable[NOT_A_RECORD] += bad
-        total = self.total + len(numbers) + bad
+        self.unusable += bad
+        total = self.total + len(numbers) + bad.total()
         batches = _concatenated(batches)
         if position is not None:
             batches = with_positions(batches, position, _positions(self.named).take(pa.array(numbers)))
-        return Decoded(batches, dict(self.unusable), total)
+        return Decoded(batches, self._letters(), total)
+
+    def _letters(self) -> list[DeadLetter]:
+        return [DeadLetter(column, reason, count) for (column, reason), count in self.unusable.items()]
 
 
 def _pair(given: Any) -> tuple[Any, bytes]:
@@ -257,8 +267,9 @@ class DecodeMessages(RecordsTransform):
     An element is one message, as ``bytes``; or a list of messages, which become one batch where their schemas
     are equal (``beam.BatchElements`` makes such lists of many small messages). With `with_exception_handling` it gives
     ``(batches, dead_letters)``: a message that is not a batch is a `DeadLetter` with the reason `NOT_A_BATCH`, of the
-    lines of NDJSON each that is not an object of the schema is counted in one with `NOT_A_RECORD`; a message that is
-    over the limits has the reason `TOO_LARGE`.
+    lines of NDJSON each that is no object is counted in one with `NOT_A_RECORD`, or, where it is known, one in which a
+    column is of another type in one with this column and the type that was expected; a message that is over the limits
+    has the reason `TOO_LARGE`.
 
     Args:
         format: ``"arrow"``: see `encode`; or ``"ndjson"``: one JSON object a line, one or more lines a message.
@@ -318,12 +329,13 @@ class _DecodeDoFn(beam.DoFn):
         several = list if self._decoder.position is not None else (list, tuple)  # (a tuple is a message with its name)
         messages = element if isinstance(element, several) else [element]
         self._read.inc(len(messages))
-        for batches, unusable, total in self._decoder.decode(messages):
-            if unusable and self._dead_letter_tag is None:
+        for batches, letters, total in self._decoder.decode(messages):
+            if letters and self._dead_letter_tag is None:
                 what = "messages are" if self._decoder.format == "arrow" else "lines are"
-                [(reason, count), *_] = unusable.items()
-                raise InputError(f"{count} of {total} {what} {reason}")
+                column, reason, count = letters[0]
+                where = f" in column {column!r}" if column else ""
+                raise InputError(f"{count} of {total} {what} {reason}{where}")
             yield from batches
-            for reason, count in unusable.items():
-                self._dead.inc(count)
-                yield beam.pvalue.TaggedOutput(self._dead_letter_tag, DeadLetter("", reason, count))
+            for letter in letters:
+                self._dead.inc(letter.count)
+                yield beam.pvalue.TaggedOutput(self._dead_letter_tag, letter)

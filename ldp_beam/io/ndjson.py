@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import BinaryIO
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from ldp_beam.elements.faults import NOT_A_RECORD, Fault
 from ldp_beam.io._sieve import Sieve
 from ldp_core.exact.arrays import I64, Bools
 from ldp_core.limits import DEFAULT, Limits
@@ -37,17 +39,24 @@ def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.Reco
     ([[{'os': 'ios'}]], 2)
     """
     batches, _, bad = parse_numbered(lines, schema)
-    return batches, bad
+    return batches, bad.total()
 
 
-def parse_numbered(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], I64, int]:
-    """`parse_lines`, and between its results of which line each record is: int64[n], from 0, counting all lines."""
+def parse_numbered(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], I64, Counter[Fault]]:
+    """`parse_lines`, and between its results of which line each record is: int64[n], from 0, counting all lines.
+
+    Lines that are no such objects are counted by what is wrong with them.
+    """
     stripped = [line.strip() for line in lines]
     # pyarrow.json (25.0) ends the whole process with a segmentation fault where a bare null is the first record
     objects = [line.startswith(b"{") and line.endswith(b"}") for line in stripped]
-    batches, good = _parsed(stripped if all(objects) else list(compress(stripped, objects)), schema)
+    faults = Counter[Fault]()
+    batches, good = _parsed(stripped if all(objects) else list(compress(stripped, objects)), schema, faults)
     numbers = np.flatnonzero(objects)[good]
-    return batches, numbers, sum(map(bool, stripped)) - len(numbers)
+    others = sum(map(bool, stripped)) - len(numbers) - faults.total()
+    if others:
+        faults["", NOT_A_RECORD] += others
+    return batches, numbers, faults
 
 
 def parse_stream(
@@ -55,12 +64,12 @@ def parse_stream(
 ) -> Iterator[tuple[list[pa.RecordBatch], int]]:
     """`parse_lines` for a whole file, a few megabytes at a time; a line over the limit is no such object."""
     for batches, _, bad in number_stream(stream, schema, limits):
-        yield batches, bad
+        yield batches, bad.total()
 
 
 def number_stream(
     stream: BinaryIO, schema: pa.Schema, limits: Limits = DEFAULT
-) -> Iterator[tuple[list[pa.RecordBatch], I64, int]]:
+) -> Iterator[tuple[list[pa.RecordBatch], I64, Counter[Fault]]]:
     """`parse_numbered` for a whole file, as `parse_stream`."""
     first = 0  # number of the first line of what is parsed next
     rest, cut = b"", False  # the line that has begun; whether it is over the limit, and is read to its end
@@ -76,15 +85,17 @@ def number_stream(
             first += len(lines)
         if len(rest) > limits.line_bytes:
             rest, cut = b"", True
-            yield [], np.empty(0, np.int64), 1
+            yield [], np.empty(0, np.int64), Counter({("", NOT_A_RECORD): 1})
             first += 1
     if rest:
         batches, numbers, bad = parse_numbered([rest], schema)
         yield batches, numbers + first, bad
 
 
-def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], Bools]:
+def _parsed(lines: Sequence[bytes], schema: pa.Schema, faults: Counter[Fault]) -> tuple[list[pa.RecordBatch], Bools]:
     """Parse lines together; where that fails, some at a time; where that fails too, without those that are refused.
+
+    What is wrong with those is counted in ``faults``.
 
     Returns:
         Batches, and bool[n], which lines are in them.
@@ -101,7 +112,9 @@ def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBa
         tries += -1 if found is None else 1
         if found is None:
             own = good[start : start + _LINES]
-            own[:] = [not sieve.refuses(line) for line in some]
+            wrong = [sieve.fault_of(line) for line in some]
+            faults.update(fault for fault in wrong if fault is not None)
+            own[:] = [fault is None for fault in wrong]
             left = np.flatnonzero(own)
             found, own[left] = _halved([some[i] for i in left.tolist()], schema)
         parts += found

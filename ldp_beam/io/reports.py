@@ -1,17 +1,25 @@
-"""Reports into Parquet files, with the plan that made them; nothing else is written under it."""
+"""Reports into Parquet files, with the plan that made them, and back; nothing else is written under it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
-from ldp_core import DtypeError, PlanError, PrivacyPlan
-from ldp_core.plans.plan import PLAN_WAYS
+from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.elements.upstream import EndsValues
+from ldp_beam.io._files import ReadFileDoFn
+from ldp_beam.io.events import match_files
+from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan
+from ldp_core.limits import DEFAULT, Limits
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -103,3 +111,121 @@ def _of_type(reports: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
     """Text of the one type: it is a dictionary in the reports of the core, and large in those of Polars."""
     text = pa.types.is_dictionary(reports.type) or pa.types.is_large_string(reports.type)
     return reports.cast(to) if text and pa.types.is_string(to) else reports
+
+
+class ReadReports(RecordsTransform, EndsValues):
+    """Parquet files of reports, as `WriteReports` and Polars' ``sink_parquet`` write them -> ``pyarrow.RecordBatch``.
+
+    The plan that made them is read from the files when this is made, and travels with the batches. An estimate with
+    another mechanism is refused when the pipeline is built.
+
+    Args:
+        files: a pattern, or several; globs allowed, on any file system that Beam knows.
+        plan: of which the reports must be. None: that of the files, which must be one.
+        columns: to read; None: all. Columns that are not asked for cost nothing.
+        limits: for the files' row groups.
+
+    Attributes:
+        plan: that made the reports: ``Histogram("os", read.plan["os"])``.
+
+    With `with_exception_handling`: ``(batches, dead_letters)``; the rest of a file that cannot be read on is a
+    `DeadLetter`. Metrics: counters ``files_read``, ``rows_read`` and ``dead_lettered``.
+
+    Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError`.
+
+    Raises:
+        InputError: there are no such files, or one cannot be read.
+        PlanError: a file has no plan, or another one; or there is no such column.
+        ParameterError: bad arguments.
+
+    >>> import tempfile
+    >>> from ldp_beam import Histogram, Perturb
+    >>> from ldp_core import RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=50.0)})
+    >>> events = pa.record_batch({"crashed": [True, False, True]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with beam.Pipeline("FnApiRunner") as p:
+    ...         _ = p | beam.Create([events]) | Perturb(plan) | WriteReports(f"{folder}/part", plan, events.schema)
+    ...     read = ReadReports(f"{folder}/part*")
+    ...     with beam.Pipeline("FnApiRunner") as p:
+    ...         rows = p | read | Histogram("crashed", read.plan["crashed"])
+    ...         _ = rows | beam.Map(lambda row: print(row.value, round(row.count)))
+    false 1
+    true 2
+    """
+
+    def __init__(
+        self,
+        files: str | Iterable[str],
+        *,
+        plan: PrivacyPlan | None = None,
+        columns: Iterable[str] | None = None,
+        limits: Limits = DEFAULT,
+    ) -> None:
+        super().__init__()
+        patterns = [files] if isinstance(files, str) else list(files)
+        if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+            raise ParameterError("files must be a pattern, or several")
+        if plan is not None and not isinstance(plan, PrivacyPlan):
+            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        self.paths = match_files(patterns)
+        heads = {path: _head(path) for path in self.paths}
+        for path, head in heads.items():
+            found = _plan_of(path, head)
+            if plan is None:
+                plan = found
+            if found != plan:
+                raise PlanError(
+                    f"{path!r} has reports of the plan with fingerprint {found.fingerprint}, not {plan.fingerprint}: "
+                    "read the files of one plan at a time"
+                )
+        assert plan is not None  # noqa: S101 (there is a file at least)
+        self.plan = self.made = plan
+        self._schema = None
+        if columns is not None:
+            names = [columns] if isinstance(columns, str) else list(columns)
+            missing = [name for name in names if any(name not in head.names for head in heads.values())]
+            if missing:
+                raise PlanError(f"the files do not have the columns {missing}; the plan has {list(plan)}")
+            self._schema = pa.schema([next(iter(heads.values())).field(name) for name in names])
+        self._limits = limits
+
+    @override
+    def expand(self, pbegin: Any) -> Any:
+        paths = pbegin | "Files" >> beam.Create(self.paths)
+        fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits)
+        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
+        return batches if dead_letters is None else (batches, dead_letters)
+
+    @override
+    def display_data(self) -> dict[str, Any]:
+        return {"plan": self.plan.fingerprint}
+
+
+def _head(path: str) -> pa.Schema:
+    """The schema of a Parquet file, with the plan in its metadata wherever it was."""
+    head = None
+    try:
+        with FileSystems.open(path) as stream:
+            file = pq.ParquetFile(stream)
+            head = file.schema_arrow
+            metadata = {**(file.metadata.metadata or {}), **(head.metadata or {})}  # Polars' is in the file's alone
+    except Exception:  # Arrow's, which may quote the file
+        head = None
+    if head is None:
+        raise InputError(f"{path!r} cannot be read as parquet: it is corrupt, or of another format")
+    return head.with_metadata(metadata)
+
+
+def _plan_of(path: str, head: pa.Schema) -> PrivacyPlan:
+    metadata = head.metadata or {}
+    if METADATA_KEY.encode() not in metadata:
+        raise PlanError(
+            f"{path!r} does not say which plan made it: WriteReports and ldp_polars do; of reports from elsewhere "
+            "PrivacyPlan.assume_reports takes your word"
+        )
+    try:
+        return PrivacyPlan.from_metadata(metadata)
+    except LdpError as error:
+        reason = str(error)
+    raise PlanError(f"{path!r}: the plan in its metadata cannot be read: {reason}")

@@ -35,6 +35,7 @@ from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, CoarseTimes, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.elements.windows import WindowLike, group, seconds, slots, window_fn
 from ldp_beam.persons._seen import Seen
 from ldp_core import ParameterError, Secret
@@ -54,7 +55,7 @@ class Limit:
         reason: of the dead letters.
         counter: name of the Beam counter of dropped records.
         windows: None for the windows that the elements are in.
-        event_time: column of the records' times; None for the elements' timestamps.
+        event_time: of the records.
         lateness: in seconds; see ``beam.WindowInto``.
     """
 
@@ -63,7 +64,7 @@ class Limit:
     reason: str
     counter: str
     windows: WindowFn | None
-    event_time: str | None
+    event_time: EventTime
     lateness: float
     drop_id: bool
     shards: int
@@ -79,9 +80,10 @@ class Limit:
                 f"window must be fixed or global windows, or a length, got {type(self.windows).__name__}: "
                 "in overlapping or merging windows a record would count several times"
             )
-        if self.windows is None and (self.event_time is not None or self.lateness):
+        if self.windows is None and (self.event_time.column is not None or self.lateness):
             raise ParameterError("event_time and allowed_lateness need a window")
-        if not isinstance(self.event_time, (str, type(None))) or self.event_time == self.hashing.column:
+        column = self.event_time.column
+        if not isinstance(column, (str, type(None))) or column == self.hashing.column:
             raise ParameterError("event_time must be the name of another column than the id, or None")
 
 
@@ -140,6 +142,7 @@ class SplitByPerson(RecordsDoFn):
     def __init__(self, limit: Limit, dead_letter_tag: str | None) -> None:
         super().__init__(dead_letter_tag)
         self._limit = limit
+        self._odd = OddTimes(limit.event_time)
 
     @override
     def work(self, part: Part) -> list[WindowedValue]:
@@ -175,6 +178,8 @@ class SplitByPerson(RecordsDoFn):
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
         times = times_of(part, limit.event_time)
+        if not isinstance(limit.windows, GlobalWindows):
+            self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
         return (
@@ -229,6 +234,7 @@ class LimitOptions(TypedDict, total=False):
     """Keyword arguments that all limits take; see `BoundContributions`."""
 
     event_time: str | None
+    time_unit: TimeUnit
     drop_id: bool
     shards: int
     key: KeyLike | None
@@ -248,6 +254,7 @@ class LimitTransform(RecordsTransform):
         records: int,
         window: WindowLike,
         event_time: str | None = None,
+        time_unit: TimeUnit = "s",
         drop_id: bool = True,
         shards: int = SHARDS,
         key: KeyLike | None = None,
@@ -260,7 +267,7 @@ class LimitTransform(RecordsTransform):
             self.reason,
             self.counter,
             window_fn(window),
-            event_time,
+            EventTime(event_time, time_unit),
             seconds(allowed_lateness, name="allowed_lateness"),
             drop_id,
             shards,

@@ -39,7 +39,8 @@ class BoundContributions(LimitTransform):
         per_window: at least 1.
         window: fixed windows by length, in seconds or like ``"1d"``; or a Beam ``FixedWindows`` or
             ``GlobalWindows`` (for ever). None: the windows that the elements are in.
-        event_time: column of the records' times, as in `Histogram`. None: the elements' timestamps.
+        event_time, time_unit: column of the records' times, and the unit of numbers in it, as in `Histogram`. None:
+            the elements' timestamps.
         drop_id: whether the id goes no further; default True. Keep it for keyed noise or a further limit.
         shards: number of pieces that the persons of a window are spread over, and so of workers that can share them;
             default 16.
@@ -126,8 +127,8 @@ class Deduplicate(LimitTransform):
         id: the column of the record's id, which all deliveries of a record share: integers, text or binary.
         within: as ``window`` of `BoundContributions`: a duplicate is recognised if it is in the same window,
             and always is where the time is a column of the record, which is delivered with it.
-        event_time: column of the records' times. None: the elements' timestamps; a duplicate with another
-            timestamp may then fall into the next window and pass.
+        event_time, time_unit: column of the records' times, and the unit of numbers in it. None: the elements'
+            timestamps; a duplicate with another timestamp may then fall into the next window and pass.
         drop_id, shards, key, allowed_lateness: see `BoundContributions`. A duplicate that comes later than that
             after its window's end is dropped by the runner as late.
 
@@ -178,8 +179,9 @@ class PrivacyLedger(LimitTransform, ChargesForNoise):
             reports have the same value. Say so only where it is true; see ``docs/longitudinal.md``.
         keyed: whether the records are perturbed with keyed noise, as with a memoised mechanism they always are.
             `Perturb` and its like check it.
-        event_time, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late records are
-            dropped by the runner. For ever, the state has 9 bytes for each person, for ever (16 if all records pass).
+        event_time, time_unit, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late
+            records are dropped by the runner. For ever, the state has 9 bytes for each person, for ever (16 if all
+            records pass).
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,26 +96,3 @@ def _plain(column: pa.Array) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         return list(column.to_pylist())
     return [None if v is None else Timestamp(micros=v) for v in column.cast(pa.int64()).to_pylist()]
-
-
-def is_words(arrow_type: pa.DataType) -> bool:
-    """Whether reports are lists of unsigned words."""
-    return bool(pa.types.is_fixed_size_list(arrow_type) and pa.types.is_uint64(arrow_type.value_type))
-
-
-def signed(report: Any, columns: tuple[str, ...]) -> Row:
-    """A report whose words are read as signed integers, since Beam's schemas have no other."""
-    values = dict(report.items()) if isinstance(report, Mapping) else report.as_dict()
-    for name in columns:
-        if values[name] is not None:
-            values[name] = [w - 2**64 if w is not None and w >= 2**63 else w for w in values[name]]
-    return Row(**values)
-
-
-def unsigned(row: Any, column: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """The named columns of a row, the words of reports as unsigned integers; what are none stay as they are."""
-    values = {name: getattr(row, name, None) for name in names}
-    words = values[column]
-    if isinstance(words, (list, tuple, np.ndarray)) and not all(isinstance(w, (bool, np.bool_)) for w in words):
-        values[column] = [int(w) % 2**64 if isinstance(w, (int, np.integer)) else w for w in words]
-    return values

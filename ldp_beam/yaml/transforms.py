@@ -191,8 +191,7 @@ class LdpPerturb(_Keyed):
             raise PlanError(f"the plan keeps {list(self._plan.keep)}, of rows that have no schema to tell their types")
         reports, dead_letters = self._apply(pcoll)
         if not _rows.is_arrow(pcoll):
-            words = tuple(name for name, reported in types.items() if _rows.is_words(reported))
-            reports |= "Rows" >> (beam.Map(_rows.signed, words) if words else FlushedAtOnce())
+            reports |= "Rows" >> FlushedAtOnce()
             kept = [(name, (fields or {})[name]) for name in self._plan.keep]
             made = [(name, _rows.python_type(types[name], m.reports.nullable)) for name, m in columns.items()]
             reports.element_type = RowTypeConstraint.from_fields([*made, *kept])
@@ -210,7 +209,8 @@ class _Estimate(_YamlTransform):
         window: the length of fixed windows, as ``1h`` or in seconds; or ``{type: fixed, size: ...}``,
             ``{type: sliding, size: ..., period: ...}``, ``{type: sessions, gap: ...}`` or ``{type: global}``. None: the
             windows that the rows are in.
-        event_time: column of the rows' times: times, or seconds since the epoch. None: the rows' timestamps.
+        event_time: column of the rows' times: times, or numbers since the epoch. None: the rows' timestamps.
+        time_unit: of numbers in ``event_time``: ``s`` (default), ``ms``, ``us`` or ``ns``.
         by: columns to tally by.
         allowed_lateness: as ``10m`` or in seconds.
         accumulation_mode: ``accumulating`` or ``discarding``.
@@ -225,6 +225,7 @@ class _Estimate(_YamlTransform):
     plan: str | Config | None = None
     window: str | float | Config | None = None
     event_time: str | None = None
+    time_unit: str = "s"
     by: Sequence[str] = ()
     allowed_lateness: str | float = 0
     accumulation_mode: str = "accumulating"
@@ -243,6 +244,7 @@ class _Estimate(_YamlTransform):
             "mechanism": self._mechanism,
             "window": read_window(self.window),
             "event_time": self.event_time,
+            "time_unit": self.time_unit,
             "by": self._by,
             "allowed_lateness": self.allowed_lateness,
             "accumulation_mode": None if self.window is None else mode,
@@ -260,13 +262,6 @@ class _Estimate(_YamlTransform):
             _rows.check_there(names, fields)
             if private:  # reports look different in different layouts
                 _rows.check_type(self.column, self._mechanism, fields)
-        if (
-            not private
-            and not _rows.is_arrow(pcoll)
-            and _rows.is_words(self._mechanism.reports.arrow_type(packed=True))
-        ):
-            there = tuple(name for name in names if name is not None)
-            pcoll |= "Unsigned" >> beam.Map(_rows.unsigned, self.column, there).with_output_types(Any)
         return self._result(*self._apply(pcoll))
 
 
@@ -442,7 +437,8 @@ class _Limit(_YamlTransform):
 
     Args:
         id: the column that says whose row it is; of `LdpDeduplicate`, which row.
-        event_time: column of the rows' times: times, or seconds since the epoch. None: the rows' timestamps.
+        event_time: column of the rows' times: times, or numbers since the epoch. None: the rows' timestamps.
+        time_unit: of numbers in ``event_time``: ``s`` (default), ``ms``, ``us`` or ``ns``.
         drop_id: whether the id goes no further. Keep it for keyed noise or a further limit.
         shards: number of pieces that the ids of a window are spread over, and so of workers that can share them.
         key: to hash ids with, as ``{env: NAME}``, ``{file: PATH}`` or ``{function: package.module.name}``.
@@ -451,6 +447,7 @@ class _Limit(_YamlTransform):
 
     id: str
     event_time: str | None = None
+    time_unit: str = "s"
     drop_id: bool = True
     shards: int = 16
     key: Config | None = None
@@ -462,6 +459,7 @@ class _Limit(_YamlTransform):
             **super().arguments(),
             "id": self.id,
             "event_time": self.event_time,
+            "time_unit": self.time_unit,
             "drop_id": read_flag("drop_id", self.drop_id),
             "shards": self.shards,
             "key": read_key(self.key),

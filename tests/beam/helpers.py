@@ -141,6 +141,7 @@ def counters(result: Any) -> dict[str, int]:
     totals: dict[str, int] = defaultdict(int)
     for c in found["counters"]:
         totals[c.key.metric.name] += c.committed or 0  # several steps may have it
+    totals.pop("odd_times", None)  # nearly all times in these tests are of 1970
     return {name: total for name, total in totals.items() if total}
 
 

@@ -29,10 +29,13 @@ import ldp_polars
 from ldp_beam.elements.batches import Batch
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_beam.elements.ids import IdHash, NoiseKey
+from ldp_beam.elements.times import EventTime
 from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
+from ldp_beam.io import ReadReports
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder
+from ldp_beam.io.events import EventSchema, EventsDoFn, check_file, with_json_types
 from ldp_beam.io.messages import Decoder, decode, encode
 from ldp_beam.persons._limits import AdmitFirst, SplitByPerson
 from ldp_beam.persons._seen import Seen
@@ -52,7 +55,6 @@ from ldp_core import (
 )
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, describe, described
-from pipelines.sources import EventSchema, ReadEvents, check_file, with_json_types
 
 from ..core.examples import EVERY, noise_for
 from .mutations import SECRET, edited_bytes, edited_table, odd_column
@@ -140,11 +142,16 @@ def _typed(mechanism: Mechanism) -> pa.Field:
 
 
 TYPED = pa.record_batch([OUE.perturb(pa.array(["a", "b"]))], schema=pa.schema([_typed(OUE)]))
-TIMES: dict[str, Any] = {"windows": FixedWindows(10), "event_time": "t", "by": ("id",), "dead_letter_tag": "dead"}
+TIMES: dict[str, Any] = {
+    "windows": FixedWindows(10),
+    "event_time": EventTime("t"),
+    "by": ("id",),
+    "dead_letter_tag": "dead",
+}
 STEPS = [
-    lambda: TallyReports("v", RR, windows=None, event_time=None, by=(), dead_letter_tag="dead"),
+    lambda: TallyReports("v", RR, windows=None, event_time=EventTime(None), by=(), dead_letter_tag="dead"),
     lambda: TallyReports("w", OUE, **TIMES),
-    lambda: TallyReports("v", OUE, windows=None, event_time=None, by=("w", "t"), dead_letter_tag="dead"),
+    lambda: TallyReports("v", OUE, windows=None, event_time=EventTime(None), by=("w", "t"), dead_letter_tag="dead"),
     lambda: TallyReports("w", LocalHashing(["a", "b"], epsilon=1.0), **{**TIMES, "by": ()}),
     lambda: PerturbAndTally("v", RR, **TIMES),
     lambda: PerturbAndTally("w", OUE, **TIMES, key=NoiseKey(KEY, "id")),
@@ -313,7 +320,7 @@ def files_of_the_command(case: tuple[str, bytes]) -> None:
     path = _written(case)
     if quiet(lambda: (check_file(path, TELEMETRY), True)) is None:
         return
-    for out in ReadEvents(with_json_types(TELEMETRY, [path])).process(path):
+    for out in EventsDoFn(with_json_types(TELEMETRY, [path]), "dead").process(path):
         if isinstance(out, TaggedOutput) and SECRET in repr(out.value):
             raise LeakError
 
@@ -321,6 +328,7 @@ def files_of_the_command(case: tuple[str, bytes]) -> None:
 @entry_point(lambda rng: edited_bytes(rng, PARQUET))
 def plans_in_parquet(content: bytes) -> None:
     quiet(lambda: ldp_polars.read_plan(_written(("parquet", content))))
+    quiet(lambda: ReadReports(_written(("parquet", content))))
 
 
 # ---- plans and mechanisms

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime as dt
+import gzip
+import io
 import json
 import logging
 import pickle
@@ -18,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.metrics.execution import MetricResult
 from apache_beam.pipeline import PipelineVisitor
 
 from ldp_core import (
@@ -28,6 +32,7 @@ from ldp_core import (
     HeavyHitters,
     Hybrid,
     InputError,
+    LdpWarning,
     LongitudinalRandomizedResponse,
     MechanismMismatchError,
     ParameterError,
@@ -41,7 +46,8 @@ from ldp_core import (
 )
 from pipelines import demo
 from pipelines.job import TelemetryJob, logged
-from pipelines.telemetry import main
+from pipelines.progress import PROGRESS
+from pipelines.telemetry import _counted, main
 
 SECRET = "s3cr3t-value"
 OS = ["ios", "android", "web"]
@@ -234,7 +240,7 @@ def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, capsys, unmatche
     (tmp_path / "events.csv").write_text(text)
     out = tmp_path / "out"
     files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
-    assert telemetry(*files) == 0
+    assert telemetry(*files, "--max-dead", "0.5") == 0
     rows = histograms(out)
     other = {"other": 8} if unmatched == "other" else {}
     assert {row["value"]: round(row["count"]) for row in rows} == {
@@ -275,7 +281,7 @@ def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path, mechan
     (tmp_path / "events.csv").write_text(text)
     out = tmp_path / "out"
     files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
-    assert telemetry(*files) == 0
+    assert telemetry(*files, "--max-dead", "0.5") == 0
     [letter] = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
     assert letter == {"column": "c", "reason": reason, "count": 5}
     what = "means" if isinstance(mechanism, Hybrid) else "histograms"
@@ -545,7 +551,7 @@ def test_bad_arguments_fail_before_the_job_starts(tmp_path):
     with pytest.raises(PlanError, match="windows"):
         job(good, plan=PrivacyPlan({"t": RandomizedResponse(epsilon=1)}))
     with pytest.raises(InputError, match="timestamp"):
-        job(good, event_time="age", plan=PrivacyPlan({"crashed": RandomizedResponse(epsilon=1)}))
+        job(good, event_time="user", plan=PrivacyPlan({"crashed": RandomizedResponse(epsilon=1)}))
     with pytest.raises(PlanError, match=r"'os'.* candidates"):
         job(good, plan=PrivacyPlan({"os": SKETCH}))
     with pytest.raises(DtypeError, match="'os'"):
@@ -570,7 +576,7 @@ def test_empty_and_corrupt_files(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     if name == "events.ndjson" and content:
-        assert job(str(path)).paths  # one bad line is a dead letter, not a bad file
+        assert job(str(path)).read.paths  # one bad line is a dead letter, not a bad file
         return
     with pytest.raises((InputError, PlanError)) as caught:
         job(str(path))
@@ -585,8 +591,10 @@ def test_a_parquet_file_that_breaks_in_the_middle(tmp_path, plan_file, capsys):
     raw = bytearray(path.read_bytes())
     raw[2000:40_000] = bytes(38_000)
     path.write_bytes(bytes(raw))
-    assert telemetry("--plan", plan_file, "--input", str(path), "--output", str(tmp_path / "out")) == 0
-    assert "1 x not a readable file" in capsys.readouterr().out
+    assert telemetry("--plan", plan_file, "--input", str(path), "--output", str(tmp_path / "out")) == 1
+    printed = capsys.readouterr()
+    assert "1 x not a readable file" in printed.out
+    assert "error: 1 of 1 files could not be read to their end, more than --max-dead 0.1" in printed.err
 
 
 def test_files_with_different_types(tmp_path):
@@ -669,3 +677,168 @@ def test_records_in_windows_without_heavy_hitters_are_not_said_to_be_missing(tmp
     out = capsys.readouterr().out
     assert "name: nothing was found" in out
     assert "records: 0 in windows in which something was found + 0 dead letters" in out
+
+
+# ---- times as numbers, lost records, what is there already, compressed files, the place of a record
+
+
+def coin_job(tmp_path, name, lines, *options, compress=None):
+    (tmp_path / "plan.toml").write_text('[columns.crashed]\nmechanism = "randomized_response"\nepsilon = 100.0\n')
+    path = tmp_path / name
+    text = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(text if compress is None else compress(text))
+    out = str(tmp_path / "out")
+    return telemetry("--plan", str(tmp_path / "plan.toml"), "--input", str(path), "--output", out, *options)
+
+
+def shown(tmp_path):
+    rows = pq.read_table(tmp_path / "out" / "histograms.parquet").to_pylist()
+    letters = [json.loads(line) for line in (tmp_path / "out" / "dead_letters.ndjson").read_text().splitlines()]
+    return {row["window_start"]: row["n"] for row in rows}, letters
+
+
+MIDDAY = int(START.timestamp()) + 12 * 3600
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@pytest.mark.parametrize(
+    ("unit", "suffix", "kind"),
+    [("s", "ndjson", float), ("ms", "ndjson", int), ("us", "csv", int), ("s", "csv", float), ("ns", "parquet", int)],
+)
+def test_event_times_may_be_numbers_of_any_unit(tmp_path, capsys, unit, suffix, kind):
+    times = [kind((MIDDAY + i) * UNITS[unit]) for i in range(30)]
+    if suffix == "parquet":
+        pq.write_table(pa.table({"t": times, "crashed": [True] * 30}), tmp_path / "events.parquet")
+        (tmp_path / "plan.toml").write_text(PrivacyPlan({"crashed": RandomizedResponse(epsilon=100.0)}).to_toml())
+        files = ("--input", str(tmp_path / "events.parquet"), "--output", str(tmp_path / "out"))
+        assert telemetry("--plan", str(tmp_path / "plan.toml"), *files, "--time-unit", unit, "--reports") == 0
+    else:
+        lines = [json.dumps({"t": time, "crashed": True}) for time in times]
+        if suffix == "csv":
+            lines = ["t,crashed", *(f"{time!r},true" for time in times)]
+        assert coin_job(tmp_path, f"events.{suffix}", lines, "--time-unit", unit, "--reports") == 0
+    assert shown(tmp_path) == ({START: 30}, [])
+    assert "1990" not in capsys.readouterr().out
+    [stored] = (tmp_path / "out" / "reports").glob("*")
+    assert set(pq.read_table(stored)["window_start"].to_pylist()) == {START}
+
+
+@pytest.mark.parametrize("suffix", ["ndjson", "csv"])
+def test_another_unit_is_said(tmp_path, capsys, suffix):
+    def run(time, *options):
+        lines = [json.dumps({"t": time, "crashed": True})] if suffix == "ndjson" else ["t,crashed", f"{time},true"]
+        return coin_job(tmp_path, f"events.{suffix}", lines, *options)
+
+    assert run(MIDDAY, "--time-unit", "ms") == 0  # in 1970
+    assert "hint: there are times before 1990 or after 2100 in 't'" in capsys.readouterr().out
+    assert run(MIDDAY * 1000, "--overwrite") == 1
+    printed = capsys.readouterr()
+    assert "--time-unit says what they count; it is s" in printed.out
+    assert "1 x a time before the year 1 or after 9999 in 't'" in printed.err
+
+
+def test_a_job_that_loses_most_records_fails_and_says_why(tmp_path, capsys):
+    lines = [json.dumps({"t": MIDDAY, "crashed": "no"})] * 95 + [json.dumps({"t": MIDDAY, "crashed": False})] * 5
+    assert coin_job(tmp_path, "events.ndjson", lines) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == (
+        "error: 95 of 100 records could not be used, more than --max-dead 0.1 permits: "
+        "95 x not of type bool in 'crashed'"
+    )
+    assert shown(tmp_path) == ({START: 5}, [{"column": "crashed", "reason": "not of type bool", "count": 95}])
+    assert coin_job(tmp_path, "events.ndjson", lines, "--overwrite", "--max-dead", "0.95") == 0
+    assert coin_job(tmp_path, "events.ndjson", lines, "--overwrite", "--max-dead", "1.5") == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "time", "reason"),
+    [
+        (MIDDAY, "soon", "not of type number, s since the epoch"),
+        pytest.param("2026-01-01T12:00:00Z", 5, "not of type timestamp[us, tz=UTC]", marks=pytest.mark.slow),
+        ("2026-01-01T12:00:00Z", "soon", "not of type timestamp[us, tz=UTC]"),
+        (MIDDAY, None, "no event time"),
+    ],
+)
+def test_a_letter_names_the_column_and_what_was_expected(tmp_path, first, time, reason):
+    good = json.dumps({"t": first, "crashed": True})
+    bad = json.dumps({"t": time, "crashed": True})
+    assert coin_job(tmp_path, "events.ndjson", [*[good] * 20, bad]) == 0
+    assert shown(tmp_path) == ({START: 20}, [{"column": "t", "reason": reason, "count": 1}])
+
+
+def test_a_file_of_lines_without_the_event_time_says_so(tmp_path, capsys):
+    assert coin_job(tmp_path, "events.ndjson", [json.dumps({"time": MIDDAY, "crashed": True})] * 3) == 2
+    assert "none of its first 3 lines has the event time 't'" in capsys.readouterr().err
+    with pytest.warns(LdpWarning, match=r"none of its first 3 lines has the columns \['crashed'\]"):
+        assert coin_job(tmp_path, "events.ndjson", [json.dumps({"t": MIDDAY, "Crashed": True})] * 3) == 1
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("ndjson", "gz"), ("csv", "bz2")])
+def test_compressed_files(tmp_path, suffix, kind):
+    lines = [json.dumps({"t": MIDDAY, "crashed": True})] * 7
+    if kind == "csv":
+        lines = ["t,crashed", *[f"{MIDDAY},true"] * 7]
+    compress = {"gz": gzip.compress, "bz2": bz2.compress}[suffix]
+    assert coin_job(tmp_path, f"events.{kind}.{suffix}", lines, compress=compress) == 0
+    assert shown(tmp_path) == ({START: 7}, [])
+
+
+def test_results_of_an_earlier_run_are_not_written_over_unasked(tmp_path, capsys):
+    lines = [json.dumps({"t": MIDDAY, "crashed": True})] * 3
+    assert coin_job(tmp_path, "events.ndjson", lines, "--reports") == 0
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    assert coin_job(tmp_path, "events.ndjson", lines * 2) == 2
+    assert "has 4 files of an earlier run: take another one, or --overwrite" in capsys.readouterr().err
+    assert shown(tmp_path)[0] == {START: 3}
+    assert coin_job(tmp_path, "events.ndjson", lines * 2, "--overwrite") == 0
+    assert shown(tmp_path)[0] == {START: 6}
+    left = sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert left == ["dead_letters.ndjson", "histograms.ndjson", "histograms.parquet", "mine.txt"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_noise_of_records_is_the_same_again(tmp_path, named, keyed):
+    lines = [json.dumps({"t": MIDDAY, "os": OS[i % 3], "n": i}) for i in range(40)]
+    (tmp_path / "events.ndjson").write_text("\n".join(lines))
+    (tmp_path / "os.toml").write_text(PrivacyPlan({"os": UnaryEncoding(OS, epsilon=1.0)}).to_toml())
+    options = ["--plan", str(tmp_path / "os.toml"), "--input", str(tmp_path / "events.ndjson"), "--reports"]
+    options += ["--record", "n"] if named else ["--record"]
+    secret = [] if named else keyed["file"]
+    again = []
+    for run_number in range(2):
+        out = tmp_path / f"out{run_number}"
+        assert telemetry(*options, *secret, "--output", str(out)) == 0
+        tables = [pq.read_table(path) for path in (out / "reports").glob("*")]
+        again.append(sorted(str(row) for table in tables for row in table.to_pylist()))
+        assert all(table.column_names == ["os", "window_start"] for table in tables)
+    assert (again[0] == again[1]) is bool(secret)
+
+
+def test_the_count_is_the_runners_or_nothing():
+    text = io.StringIO()
+    for told, said in ((None, "done"), (7, "7 records read")):
+        with PROGRESS.show(stream=text):
+            PROGRESS.settle(told)
+        assert f"{said} in" in text.getvalue().splitlines()[-1]
+
+
+class Told:
+    """A runner's results: Flink's has attempted counts only."""
+
+    def __init__(self, *counts):
+        self.counts = counts
+
+    def metrics(self):
+        return self
+
+    def query(self, _):
+        found = [MetricResult(None, committed, attempted) for committed, attempted in self.counts]
+        return {"counters": found}
+
+
+def test_counts_of_runners_that_tell_less():
+    assert _counted(Told((None, 5), (None, 7)), "rows_read") == 12
+    assert _counted(Told((3, 5)), "rows_read") == 3
+    assert _counted(Told((None, None)), "rows_read") is None
+    assert _counted(Told(), "rows_read") is None
+    assert _counted(object(), "rows_read") is None

@@ -34,7 +34,7 @@ from ldp_core.exact.composition import History, Spent, memoryless
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.simulation import Generator, by_code, subset_sums
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
 from ldp_core.mechanisms.oracles.base import codes_of
@@ -51,6 +51,7 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     Args:
         domain: the buckets, a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is in none.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one bucket, finite, > 0. There is no second round: it is what one
             report spends too.
         bits: d, from 1 to the number of buckets.
@@ -79,8 +80,10 @@ class DBitFlip(CountsOnes, Longitudinal):
     epsilon_infinity: float = parameter(check_epsilon)
     bits: int = parameter(check_integer, low=1, high=lambda self: min(self.domain.size, _MOST_BITS))
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int) -> None:
-        self._declare(domain=domain, epsilon_infinity=epsilon_infinity, bits=bits)
+    def __init__(
+        self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int, unmatched: Unmatched = "error"
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, bits=bits)
         check_resolved(self._keep, ONE // 2, name="epsilon_infinity")
 
     @property

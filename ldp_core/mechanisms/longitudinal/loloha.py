@@ -31,7 +31,7 @@ from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.simulation import Generator, by_code
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.base import TwoRounds, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
 from ldp_core.mechanisms.oracles.base import codes_of
@@ -69,6 +69,7 @@ class Loloha(TwoRounds):
     Args:
         domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
             it is hashed like one more value, which is not estimated.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one bucket, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity).
         g: number of buckets: ``"binary"`` (2: the least total loss), ``"optimal"`` (e^epsilon_1 + 1, rounded: the least
@@ -102,8 +103,9 @@ class Loloha(TwoRounds):
         epsilon_infinity: float,
         epsilon_1: float,
         g: int | Literal["optimal", "binary"] = "optimal",
+        unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=domain, epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1, g=g)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1, g=g)
         if codes_of(self.domain) > PRIME:
             raise ParameterError(f"local hashing takes at most {PRIME} values")
         _ = self._rounds.instantaneous  # which refuses what is too small

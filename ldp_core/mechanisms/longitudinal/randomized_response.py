@@ -16,7 +16,7 @@ from ldp_core.exact.arrays import I64, Codes
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.exact.simulation import Generator
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.base import Noise
@@ -32,6 +32,7 @@ class LongitudinalRandomizedResponse(Chain):
 
     Args:
         domain: a `Domain` or a list of labels; no ``unmatched="none"``.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one value, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity).
 
@@ -59,8 +60,15 @@ class LongitudinalRandomizedResponse(Chain):
     epsilon_infinity: float = parameter(check_epsilon)
     epsilon_1: float = parameter(check_epsilon, below=below_infinity)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, epsilon_1: float) -> None:
-        self._declare(domain=domain, epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon_infinity: float,
+        epsilon_1: float,
+        unmatched: Unmatched = "error",
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
     @cached_property

@@ -15,7 +15,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import Codes
 from ldp_core.exact.composition import Bits
 from ldp_core.exact.probability import exp_below, log_above
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity, chained
 from ldp_core.mechanisms.oracles.independent_bits import BitVectors
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
@@ -34,6 +34,7 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one value, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity); less far where the second round is optimized.
         variant: ``"OSUE"`` (optimized, then symmetric: the least variance), ``"SUE"`` (both symmetric: basic RAPPOR),
@@ -68,8 +69,11 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
         epsilon_infinity: float,
         epsilon_1: float,
         variant: Variant = "OSUE",
+        unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(variant=variant, domain=domain, epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
+        self._declare(
+            variant=variant, domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1
+        )
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
     @cached_property

@@ -36,7 +36,7 @@ from ldp_core.exact.probability import check_resolved, exp_below, fraction, keep
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.simulation import Generator, by_code, dealt, inner_products
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
@@ -52,6 +52,7 @@ class BlockHadamardResponse(BlockReports):
 
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is a uniform column.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
         blocks: B, from 1 (`HadamardResponse`) to d; default the one of least variance, see `best_blocks`.
 
@@ -73,8 +74,15 @@ class BlockHadamardResponse(BlockReports):
     epsilon: float = parameter(check_epsilon)
     blocks: int = parameter(check_integer, low=1, high=lambda self: self.domain.size)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, blocks: int | None = None) -> None:
-        self._declare(domain=domain, epsilon=epsilon)
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        blocks: int | None = None,
+        unmatched: Unmatched = "error",
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         self._declare(blocks=best_blocks(self.domain.size, self.epsilon) if blocks is None else blocks)
         if self.points > 1 << 31:
             raise ParameterError(f"blocks must be an integer with which there are at most 2**31 columns, got {blocks}")

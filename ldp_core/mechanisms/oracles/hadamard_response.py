@@ -29,7 +29,7 @@ from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.simulation import Generator, by_code, inner_products
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, converted, parameter
@@ -43,6 +43,7 @@ class HadamardResponse(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels, at most 2**31 - 1. With ``unmatched="none"`` a value outside it
             is a uniform column.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
 
     Reports are one ``uint64`` each, below K; a tally of n of them costs n + K log K.
@@ -62,8 +63,8 @@ class HadamardResponse(FrequencyOracle):
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float) -> None:
-        self._declare(domain=domain, epsilon=epsilon)
+    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unmatched: Unmatched = "error") -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         check_resolved(self._agree, ONE // 2)
 
     @property

@@ -27,7 +27,7 @@ from ldp_core.exact.probability import agreement, check_resolved, exp_below, fra
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.simulation import Generator, by_code, dealt, spread
 from ldp_core.exact.transforms import cell_counts
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.mechanisms.oracles.base import codes_of
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
@@ -49,6 +49,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
             which is not estimated.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
         field: F, a small prime; 5 as in the paper's experiments.
         blocks: h; default (e^epsilon + 1) / F, rounded up.
@@ -73,9 +74,15 @@ class HybridProjectiveGeometryResponse(BlockReports):
     blocks: int = parameter(check_integer, low=1, high=lambda self: codes_of(self.domain))
 
     def __init__(
-        self, domain: Domain | Iterable[Label], *, epsilon: float, field: int = 5, blocks: int | None = None
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        field: int = 5,
+        blocks: int | None = None,
+        unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=domain, epsilon=epsilon, field=field)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, field=field)
         if blocks is None:
             blocks = min(ceil((exp_below(self.epsilon) + 1) / field), codes_of(self.domain))
         self._declare(blocks=blocks)

@@ -29,7 +29,7 @@ from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.simulation import Generator, by_code
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
@@ -55,6 +55,7 @@ class LocalHashing(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
             it is hashed like one more value, which is not estimated.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
         variant: ``"optimal"`` (OLH), ``"binary"`` (BLH, two buckets) or ``"fast"`` (FLH: few functions, so that a tally
             of n reports costs n and not n d).
@@ -77,8 +78,15 @@ class LocalHashing(FrequencyOracle):
     epsilon: float = parameter(check_epsilon)
     variant: Variant = parameter(check_choice, among=get_args(Variant))
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, variant: Variant = "optimal") -> None:
-        self._declare(variant=variant, domain=domain, epsilon=epsilon)
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        variant: Variant = "optimal",
+        unmatched: Unmatched = "error",
+    ) -> None:
+        self._declare(variant=variant, domain=Domain.of(domain, unmatched), epsilon=epsilon)
         if codes_of(self.domain) > PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
             raise ParameterError(
                 f"local hashing takes at most {PRIME} values, and fast at most {_MOST_LISTED} functions"

@@ -32,7 +32,7 @@ from ldp_core.exact.probability import agreement, check_resolved, exp_below, fra
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.simulation import Generator, by_code, dealt, spread
 from ldp_core.exact.transforms import cell_counts
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, converted, parameter, shown
@@ -55,6 +55,7 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
             which is not estimated.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
         field: F, a prime, the number of elements of the field; default the one of least variance among those whose
             estimates take at most 2**30 additions (about a second), see `best_field`.
@@ -77,8 +78,15 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     epsilon: float = parameter(check_epsilon)
     field: int = parameter(check_field)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, field: int | None = None) -> None:
-        self._declare(domain=domain, epsilon=epsilon)
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        field: int | None = None,
+        unmatched: Unmatched = "error",
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         self._declare(field=best_field(codes_of(self.domain), self.epsilon) if field is None else field)
         check_resolved(*self._pair, " * field")
 

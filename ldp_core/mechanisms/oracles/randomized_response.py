@@ -32,7 +32,7 @@ from ldp_core.exact.probability import (
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.exact.transforms import count_numbers
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, Randomness, coins
 from ldp_core.parameters import check_epsilon, check_probability, parameter
@@ -45,6 +45,7 @@ class RandomizedResponse(FrequencyOracle):
 
     Args:
         domain: a `Domain` or a list of labels; default the Booleans.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
 
     Reports have the type of the values (text as dictionary), or text where the domain has an
@@ -59,14 +60,17 @@ class RandomizedResponse(FrequencyOracle):
 
     name: ClassVar[str] = "randomized_response"
     chunk: ClassVar[int] = 1 << 18
+    usual_domain: ClassVar[tuple[bool, bool]] = (False, True)
 
     domain: Domain = parameter(check_reported, what="randomized response")
     epsilon: float = parameter(check_epsilon)
     coins: tuple[float, float] | None = None
     """(truth, yes) of a mechanism made by `from_coins`."""
 
-    def __init__(self, domain: Domain | Iterable[Label] = (False, True), *, epsilon: float) -> None:
-        self._declare(domain=domain, epsilon=epsilon)
+    def __init__(
+        self, domain: Domain | Iterable[Label] = (False, True), *, epsilon: float, unmatched: Unmatched = "error"
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         check_resolved(*self._pair, " * d")
 
     @classmethod

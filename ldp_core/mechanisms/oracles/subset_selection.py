@@ -28,7 +28,7 @@ from ldp_core.exact import bits
 from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.simulation import Generator, by_code, subset_sums
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
@@ -43,6 +43,7 @@ class SubsetSelection(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels. ``unmatched="none"`` does not exist here: a uniform set
             would support each value with another probability than q.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
         k: size of the set, in [1, d - 1]; default d / (e^epsilon + 1), rounded, at least 1.
 
@@ -66,8 +67,10 @@ class SubsetSelection(FrequencyOracle):
     epsilon: float = parameter(check_epsilon)
     k: int = parameter(check_integer, low=1, high=lambda self: self.domain.size - 1)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, k: int | None = None) -> None:
-        self._declare(domain=domain, epsilon=epsilon)
+    def __init__(
+        self, domain: Domain | Iterable[Label], *, epsilon: float, k: int | None = None, unmatched: Unmatched = "error"
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         self._declare(k=max(round(self.domain.size / (exp_below(self.epsilon) + 1)), 1) if k is None else k)
         check_resolved(fraction(self._include), Fraction(self.k, self.domain.size), " * d")
 

@@ -41,7 +41,7 @@ from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.simulation import Generator, by_code, dealt
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
 from ldp_core.noise.base import Noise
@@ -60,6 +60,7 @@ class SummationHistogramEncoding(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0, at least about 0.0015 * unit. Above 36 nothing is gained.
         unit: the true value's entry, in [1, 64]; 1, the default, has the least variance.
 
@@ -83,8 +84,10 @@ class SummationHistogramEncoding(FrequencyOracle):
     epsilon: float = parameter(check_epsilon)
     unit: int = parameter(check_integer, low=1, high=64)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unit: int = 1) -> None:
-        self._declare(domain=domain, epsilon=epsilon, unit=unit)
+    def __init__(
+        self, domain: Domain | Iterable[Label], *, epsilon: float, unit: int = 1, unmatched: Unmatched = "error"
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, unit=unit)
         if not self._step > 0 or math.log(1 / _RAREST) / self._step > _MOST_ENTRIES:
             raise ParameterError("epsilon is too small for this unit: it must be above about 0.0015 * unit")
 

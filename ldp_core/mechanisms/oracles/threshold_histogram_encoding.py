@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from ldp_core.exact.probability import ceil_threshold, check_resolved, exp_below, floor_threshold
 from ldp_core.exact.sampling import ONE
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.parameters import check_epsilon, check_share, converted, parameter
 
@@ -36,6 +36,7 @@ class ThresholdHistogramEncoding(IndependentBits):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0. What a report really spends, `realised_epsilon`, is less: the bits reveal
             less than the noisy entries.
         theta: the threshold, in [1/2, 1]; default the one of least variance, to six digits.
@@ -58,8 +59,15 @@ class ThresholdHistogramEncoding(IndependentBits):
     epsilon: float = parameter(check_epsilon)
     theta: float = parameter(check_share, least=0.5)
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, theta: float | None = None) -> None:
-        self._declare(domain=domain, epsilon=epsilon)
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        theta: float | None = None,
+        unmatched: Unmatched = "error",
+    ) -> None:
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         if theta is None:
             check_resolved(floor(exp_below(self.epsilon) * ONE), ONE)  # or there is no best one
             theta = best_theta(self.epsilon)

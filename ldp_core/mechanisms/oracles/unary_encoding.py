@@ -22,7 +22,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, ceil_threshold, check_resolved, exp_below, floor_threshold, log_above
 from ldp_core.exact.sampling import ONE
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.parameters import check_choice, check_epsilon, check_probability, converted, parameter
 
@@ -36,6 +36,7 @@ class UnaryEncoding(IndependentBits):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0.
         variant: ``"optimized"`` (OUE, the least variance) or ``"symmetric"`` (SUE, basic RAPPOR).
 
@@ -57,8 +58,15 @@ class UnaryEncoding(IndependentBits):
     probabilities: tuple[float, float] | None = None
     """(p, q) of a mechanism made by `from_probabilities`, which has no variant."""
 
-    def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, variant: Variant = "optimized") -> None:
-        self._declare(variant=variant, domain=domain, epsilon=epsilon)
+    def __init__(
+        self,
+        domain: Domain | Iterable[Label],
+        *,
+        epsilon: float,
+        variant: Variant = "optimized",
+        unmatched: Unmatched = "error",
+    ) -> None:
+        self._declare(variant=variant, domain=Domain.of(domain, unmatched), epsilon=epsilon)
         check_resolved(*self.thresholds)
 
     @classmethod

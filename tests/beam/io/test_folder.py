@@ -137,7 +137,7 @@ def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path, kind, 
     put(tmp_path / "a.csv", ("v,n\n" + "".join(f"{word},x\n" for word in words)).encode())
     batches, dead = read(watched(tmp_path, schema=pa.schema([("v", kind)])))
     assert [v for batch in batches for v in batch["v"].to_pylist()] == [*good.values()] * 2
-    assert dead == [DeadLetter("", NOT_A_LINE, len(bad))]
+    assert dead == [DeadLetter("v", f"not of type {kind}", len(bad))]
 
 
 def test_compressed_text(tmp_path):
@@ -244,7 +244,14 @@ def test_lines_that_cannot_be_read(tmp_path):
     put(tmp_path / "b.csv", b"\n".join(lines))
     batches, dead = read(watched(tmp_path, schema=SCHEMA))
     assert values(batches, "n") == [1, 2, 3, 7]
-    assert sorted(dead) == [DeadLetter("", NOT_A_RECORD, 2), DeadLetter("", NOT_A_LINE, 5)]
+    assert sorted(dead) == [
+        DeadLetter("", NOT_A_RECORD, 1),
+        DeadLetter("", NOT_A_LINE, 1),
+        DeadLetter("at", "not of type timestamp[us, tz=UTC]", 2),
+        DeadLetter("n", "not of type int64", 1),
+        DeadLetter("n", "not of type int64", 1),
+        DeadLetter("v", "not of type string", 1),
+    ]
 
 
 @pytest.mark.parametrize("text", [b'{"n": "%b"}\n', b"v,n,at\nx,%b,\n"], ids=["ndjson", "csv"])

@@ -64,8 +64,8 @@ def test_messages_of_several_schemas_in_turns():
     batches = [batch.replace_schema_metadata(other) if k % 2 else batch for k, batch in enumerate(batches)]
     messages = [(encode(batch), b"%d" % k) for k, batch in enumerate(batches)]
     messages.insert(3, (b"noise", b"n"))
-    [(read, unusable, _)] = Decoder(position="position").decode(messages)
-    assert unusable == {NOT_A_BATCH: 1}
+    [(read, letters, _)] = Decoder(position="position").decode(messages)
+    assert letters == [("", NOT_A_BATCH, 1)]
     assert [batch.schema.metadata for batch in read] == [None, {b"k": b"v"}]
     assert of_records(read) == {2 * k + row: expected(b"%d" % k, row) for k in range(6) for row in (0, 1)}
 
@@ -73,8 +73,8 @@ def test_messages_of_several_schemas_in_turns():
 def test_lines_are_counted_as_they_stand_in_the_message():
     message = b'\n{"i": 1}\n{"i": "no"}\n\n[]\n{"i": 5}\r\n{"i": 6'
     decoder = Decoder("ndjson", SCHEMA, position="position")
-    [(batches, unusable, total)] = decoder.decode([(ndjson([10, 11]), b"a"), (message, b"b"), (b'{"i": 20}', b"c")])
-    assert (unusable, total) == ({NOT_A_RECORD: 3}, 8)
+    [(batches, letters, total)] = decoder.decode([(ndjson([10, 11]), b"a"), (message, b"b"), (b'{"i": 20}', b"c")])
+    assert (sorted(letters), total) == ([("", NOT_A_RECORD, 2), ("i", "not of type int64", 1)], 8)
     rows = {10: (b"a", 0), 11: (b"a", 1), 1: (b"b", 1), 5: (b"b", 5), 20: (b"c", 0)}
     assert of_records(batches) == {i: expected(*place) for i, place in rows.items()}
 

@@ -8,19 +8,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import ldp_beam
-from ldp_beam.io import WriteReports, decode, encode
+from ldp_beam.elements.faults import UNREADABLE
+from ldp_beam.io import ReadReports, WriteReports, decode, encode
 from ldp_beam.io.messages import message_of
 from ldp_core import (
     DtypeError,
+    InputError,
     LdpError,
     LdpWarning,
     MechanismMismatchError,
+    ParameterError,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
 )
 
-from ..helpers import SURE, SURE_BOOL
+from ..helpers import SURE, SURE_BOOL, Collector
 
 PLAN = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE}, keep=["day"])
 EVENTS = pa.record_batch({"crashed": [True, False], "os": ["a", "c"], "day": [1, 2], "user": ["u1", "u2"]})
@@ -153,3 +156,84 @@ def test_reports_of_polars_are_sent_and_written_under_their_plan(tmp_path):
     with beam.Pipeline("FnApiRunner") as p:
         rows = p | beam.Create([batch]) | ldp_beam.Histogram("os", SURE)
         _ = rows | beam.Map(lambda row: row.n == 2 or pytest.fail("all reports are there"))
+
+
+# ---- and back
+
+
+def read_back(source, *steps):
+    seen = Collector()
+    with beam.Pipeline("FnApiRunner") as p:
+        out = p | source
+        for step in steps:
+            out |= step
+        _ = out | seen.sink()
+    return seen.elements
+
+
+@pytest.mark.parametrize("by_polars", [False, True])
+def test_files_come_back_with_their_plan(tmp_path, by_polars):
+    if by_polars:
+        import polars as pl
+
+        import ldp_polars
+
+        reports = pl.DataFrame(EVENTS).ldp.perturb(PLAN, typed=True)
+        ldp_polars.sink_parquet(reports, tmp_path / "part.parquet", PLAN)
+    else:
+        write(tmp_path, REPORTS)
+    read = ReadReports(f"{tmp_path}/*.parquet")
+    assert read.plan == PLAN
+    [batch] = read_back(read)
+    assert sorted(batch.schema.names) == ["crashed", "day", "os"]
+    PLAN.check_reports(batch.schema)
+    rows = read_back(ReadReports(f"{tmp_path}/*", plan=PLAN), ldp_beam.Histogram("os", read.plan["os"]))
+    assert {row.value: round(row.count) for row in rows} == {"a": 1, "b": 0, "c": 1}
+    [batch] = read_back(ReadReports([f"{tmp_path}/*"], columns=["day", "os"]))
+    assert batch.schema.names == ["day", "os"]
+
+
+def test_another_mechanism_is_refused_before_anything_is_read(tmp_path):
+    write(tmp_path, REPORTS)
+    other = RandomizedResponse(epsilon=1.0)
+    reports = beam.Pipeline("FnApiRunner") | ReadReports(f"{tmp_path}/*")
+    with pytest.raises(MechanismMismatchError, match="'crashed'"):
+        _ = reports | ldp_beam.Histogram("crashed", other)
+    with pytest.raises(MechanismMismatchError, match="do not perturb them again"):
+        _ = reports | ldp_beam.RandomizedResponse("crashed", other)
+
+
+def test_files_without_their_plan_or_of_another_one_are_refused(tmp_path):
+    write(tmp_path, REPORTS)
+    pq.write_table(pa.table(EVENTS), tmp_path / "raw.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 s3cr3t")
+    (tmp_path / "odd").mkdir()
+    odd = pa.table(EVENTS).replace_schema_metadata({"ldp.plan": "s3cr3t"})
+    pq.write_table(odd, tmp_path / "odd" / "odd.parquet")
+    for files, options, error, match in (
+        ("raw.parquet", {}, PlanError, "does not say which plan made it"),
+        ("odd/*", {}, PlanError, "plan in its metadata cannot be read"),
+        ("broken.parquet", {}, InputError, "cannot be read as parquet"),
+        ("nothing*", {}, InputError, "no file matches"),
+        ("part.parquet", {"plan": PrivacyPlan({"os": SURE})}, PlanError, "one plan at a time"),
+        ("part.parquet", {"plan": {}}, PlanError, "must be a PrivacyPlan"),
+        ("part.parquet", {"columns": ["os", "user"]}, PlanError, r"do not have the columns \['user'\]"),
+    ):
+        with pytest.raises(error, match=match) as caught:
+            ReadReports(f"{tmp_path}/{files}", **options)
+        assert "s3cr3t" not in str(caught.value)
+    for files in ([], [1]):
+        with pytest.raises(ParameterError, match="files must be a pattern"):
+            ReadReports(files)
+
+
+def test_a_file_that_breaks_later_is_a_dead_letter(tmp_path):
+    path = write(tmp_path, REPORTS)
+    read = ReadReports(str(path))
+    path.write_bytes(b"PAR1 and no more")
+    letters = Collector()
+    with beam.Pipeline("FnApiRunner") as p:
+        batches, dead = p | read.with_exception_handling()
+        _ = batches | "Batches" >> beam.Map(print)
+        _ = dead | letters.sink()
+    assert letters.elements == [("", UNREADABLE, 1)]

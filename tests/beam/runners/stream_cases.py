@@ -22,6 +22,7 @@ from apache_beam.transforms.trigger import (
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 
 import ldp_beam
+from ldp_beam import AfterTallies
 from ldp_beam.elements.faults import LATE as TOO_LATE
 from ldp_beam.elements.faults import NULL
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate
@@ -64,8 +65,8 @@ class Case:
 ACC, DISC = AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING
 EARLY, LATE = AfterWatermark(early=AfterCount(1)), AfterWatermark(late=AfterCount(1))
 BOTH = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
-EACH, PAIRS = Repeatedly(AfterCount(1)), Repeatedly(AfterCount(2))
-ANY = Repeatedly(AfterAny(AfterCount(2), AfterWatermark()))
+EACH, PAIRS = Repeatedly(AfterCount(1)), Repeatedly(AfterTallies(2))
+ANY = Repeatedly(AfterAny(AfterTallies(2), AfterWatermark()))
 
 CLOSING = "the window has one more pane, of nothing new, when the allowed lateness is over"
 ON_TIME = "a trigger that only counts has an ON_TIME pane too, of nothing new"

@@ -30,6 +30,18 @@ from ldp_core import Domain, Mechanism, PrivacyPlan, UnaryEncoding
 from .spec import COIN, EXAMPLES, OS, lines
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_an_example_finds_its_transforms_by_name_and_by_no_path(path):
+    """It may be copied anywhere: they come from the installed package."""
+    text = path.read_text(encoding="utf-8")
+    used = set(re.findall(r"type: (Ldp\w+)", text))
+    providers = pyyaml.safe_load(re.search(r"(?ms)^providers:.*?(?=^\S|\Z)", text)[0])["providers"]
+    named = {name: where for provider in providers for name, where in provider.get("transforms", {}).items()}
+    assert not any("include" in provider for provider in providers)
+    assert used
+    assert {name: named.get(name) for name in used} == {name: f"ldp_beam.yaml.{name}" for name in used}
+
+
 def test_parquet_in_batches(tmp_path):
     times = pa.array([0, 1, 3601], pa.timestamp("s", "UTC"))
     pq.write_table(

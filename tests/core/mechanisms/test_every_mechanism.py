@@ -15,6 +15,7 @@ import pytest
 
 from ldp_core import (
     DBitFlip,
+    Domain,
     DomainError,
     FrequencyOracle,
     HadamardCountMeanSketch,
@@ -29,6 +30,7 @@ from ldp_core import (
     ParameterError,
     Piecewise,
     PrivacyPlan,
+    RandomizedResponse,
     Rappor,
     ReportError,
     Secret,
@@ -182,7 +184,29 @@ def test_arguments_go_by_name_and_repr_has_them(name):
     assert first.name in ("domain", "kind", "candidates", "inner")
     assert all(p.kind is p.KEYWORD_ONLY for p in rest) or [p.name for p in rest] == ["sketch"]
     assert re.fullmatch(rf"{type(m).__name__}\((domain|inner)=.*\)", repr(m))
-    assert [p.name for p in rest if f"{p.name}=" not in repr(m)] == []
+    assert [p.name for p in rest if f"{p.name}=" not in repr(m) and p.name != "unmatched"] == []  # it is the domain's
+
+
+@each
+def test_unmatched_may_be_given_beside_a_list_of_labels(name):
+    m = EVERY[name]
+    parameters = inspect.signature(type(m)).parameters
+    if "domain" not in parameters or not isinstance(m.domain, Domain):
+        return
+    assert "unmatched" in parameters
+    made = type(m)(list(m.domain.labels), unmatched="other", **m.parameters())
+    assert made == Mechanism.from_dict({**m.to_dict(), "domain": list(m.domain.labels), "unmatched": "other"})
+    assert made.domain == Domain(m.domain.labels, unmatched="other")
+    with pytest.raises(ParameterError, match="not both"):
+        type(m)(made.domain, unmatched="other", **m.parameters())
+
+
+def test_randomized_response_in_a_table_is_of_yes_and_no():
+    assert Mechanism.from_dict({"mechanism": "randomized_response", "epsilon": 1.0}) == RandomizedResponse(epsilon=1.0)
+    coins = Mechanism.from_dict({"mechanism": "randomized_response", "truth": 0.5, "yes": 0.5})
+    assert coins == RandomizedResponse.from_coins()
+    with pytest.raises(ParameterError, match="needs a domain"):
+        Mechanism.from_dict({"mechanism": "unary_encoding", "epsilon": 1.0})
 
 
 @pytest.mark.parametrize(

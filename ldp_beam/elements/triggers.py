@@ -1,0 +1,65 @@
+"""Triggers that count: what they count is partial tallies, and not records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from apache_beam.transforms.trigger import AfterCount, TriggerFn
+
+from ldp_core import ParameterError
+
+
+class AfterTallies(AfterCount):
+    """Beam's ``AfterCount``, where it is meant that it counts partial tallies.
+
+    Estimates gather records before Beam's triggers see them. A batch, or up to 4,096 single records, is one partial
+    tally for each slot of time and key. So a trigger that waits for 1,000 of them waits for a thousand batches or more,
+    and not for 1,000 records; `Histogram` and its like refuse ``AfterCount(1000)``. ``AfterCount(1)``, whenever
+    something has come, is what it seems to be.
+
+    Args:
+        count: number of partial tallies, at least 1.
+
+    Raises:
+        ParameterError: not such a number.
+
+    >>> from apache_beam.transforms.trigger import AfterWatermark
+    >>> AfterWatermark(early=AfterTallies(2))
+    AfterWatermark(early=AfterTallies(2))
+    """
+
+    def __init__(self, count: int) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ParameterError(f"count must be an integer of at least 1, got {count!r}")
+        super().__init__(count)  # type: ignore[no-untyped-call]
+
+    def __repr__(self) -> str:
+        return f"AfterTallies({self.count})"
+
+    __hash__ = AfterCount.__hash__
+
+
+def refuse_counts(trigger: TriggerFn) -> None:
+    """Raise if a trigger means to count records.
+
+    Raises:
+        ParameterError: there is an ``AfterCount`` of more than one in it.
+    """
+    for part in _parts(trigger):
+        if isinstance(part, AfterCount) and not isinstance(part, AfterTallies) and int(part.count) > 1:
+            raise ParameterError(
+                f"the trigger's AfterCount({part.count}) would not count records but partial tallies: a batch, "
+                "or up to 4096 single records, is one, and with fewer there would be no row at all. For rows before a "
+                "window ends take AfterWatermark(early=AfterProcessingTime(60)) or AfterCount(1); if partial tallies "
+                f"are meant, ldp_beam.AfterTallies({part.count})"
+            )
+
+
+def _parts(trigger: Any) -> Iterator[Any]:
+    """A trigger and those that it is made of."""
+    yield trigger
+    for value in vars(trigger).values():
+        for part in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(part, TriggerFn):
+                yield from _parts(part)

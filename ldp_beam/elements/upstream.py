@@ -1,0 +1,93 @@
+"""What a pipeline has done before a step: known when it is built, for single records too, which carry no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from apache_beam.pvalue import PCollection
+
+from ldp_core import MechanismMismatchError, PrivacyPlan
+
+
+class EndsValues:
+    """A transform whose elements are other data than what goes in: what was done before it says nothing of them.
+
+    Attributes:
+        made: the plan of the reports that come out; None if these are no reports.
+    """
+
+    made: PrivacyPlan | None = None
+
+
+def transforms_before(pcoll: PCollection[Any], *, until: type | None = None) -> Iterator[Any]:
+    """The transforms that a collection comes from; of composite ones each that a step is a part of.
+
+    Args:
+        until: do not look at what is before a transform of this class.
+    """
+    seen: set[int] = set()
+    ahead = [pcoll.producer]
+    while ahead:
+        step = ahead.pop()
+        if step is None or id(step) in seen:
+            continue
+        seen.add(id(step))
+        before = [one.producer for one in step.inputs if isinstance(one, PCollection)]
+        while step is not None:  # and the transforms that it is a part of
+            if until is not None and isinstance(step.transform, until):
+                before = []
+            yield step.transform
+            step = step.parent
+        ahead += before
+
+
+def refuse_other_reports(pcoll: PCollection[Any], column: str, fingerprint: str) -> None:
+    """Raise if the pipeline perturbs this column with another mechanism than the one of this fingerprint.
+
+    Raises:
+        MechanismMismatchError: it does, or it leaves the column as it is.
+    """
+    for plan in _plans_before(pcoll):
+        check_reports_of(plan, column, fingerprint, "the Perturb before this step")
+
+
+def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
+    """Raise if the pipeline has perturbed one of these columns before.
+
+    Raises:
+        MechanismMismatchError: perturbing reports again makes estimates wrong.
+    """
+    names = set(columns)
+    for plan in _plans_before(pcoll):
+        again = sorted(plan.columns.keys() & names)
+        if again:
+            raise MechanismMismatchError(
+                f"columns {again} hold reports already, says the Perturb before this step; do not perturb them again"
+            )
+
+
+def check_reports_of(plan: PrivacyPlan | None, column: str, fingerprint: str, who: str) -> None:
+    """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
+
+    A plan without the column says nothing: the column may have had another name.
+
+    Raises:
+        MechanismMismatchError: it names another mechanism, or keeps the column.
+    """
+    if plan is None:
+        return
+    if column in plan.keep:
+        raise MechanismMismatchError(f"column {column!r} is kept as it is, says {who}: it holds no reports")
+    made_by = plan.columns.get(column)
+    if made_by is not None and made_by.fingerprint != fingerprint:
+        raise MechanismMismatchError(
+            f"column {column!r}: the reports were made by a mechanism with fingerprint {made_by.fingerprint}, says "
+            f"{who}, not {fingerprint}: estimate with the mechanism that made them"
+        )
+
+
+def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
+    """The plans of the reports in a collection."""
+    steps = transforms_before(pcoll, until=EndsValues)
+    return [step.made for step in steps if isinstance(step, EndsValues) and step.made is not None]

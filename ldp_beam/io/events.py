@@ -1,0 +1,407 @@
+"""Event files as Arrow batches: the columns that a plan needs, in the types of its domains.
+
+A record that cannot be read (a broken line, a text where a number or a time belongs) becomes a dead letter that says
+which column and what was expected, and never what it said; the rest of its batch goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.io.filesystems import FileSystems
+from typing_extensions import override
+
+from ldp_beam.elements.batches import event_times
+from ldp_beam.elements.faults import NO_TIME, NO_YEAR, not_of
+from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.times import EventTime, TimeUnit
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format
+from ldp_beam.io._positions import POSITION, check_position
+from ldp_beam.io.csv_text import cast_or_null, header_names
+from ldp_core import InputError, LdpWarning, ParameterError, PlanError, PrivacyPlan
+from ldp_core.exact.arrow import ARROW_TYPES
+from ldp_core.limits import DEFAULT, Limits, open_parquet
+from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
+
+TIME = pa.timestamp("us", "UTC")
+_NUMBER = pa.float64()
+
+
+class ReadEvents(RecordsTransform):
+    r"""Event files (Parquet, CSV, NDJSON) -> ``pyarrow.RecordBatch`` with the columns that a plan needs.
+
+    Columns that the plan perturbs have the types of its domains; those that it keeps, and further ones, are as they are
+    in Parquet, in NDJSON as in the first lines of the first file, and text in CSV. With `with_exception_handling`:
+    ``(batches, dead_letters)``; a `DeadLetter` names the column and the type that was expected.
+
+    Args:
+        files: a pattern, or several; globs allowed, on any file system that Beam knows. The names end in ``.parquet``,
+            ``.csv``, ``.ndjson``, ``.jsonl`` or ``.json``; text may be compressed (``.gz``, ``.bz2``, ``.zst``).
+        plan: says which columns.
+        event_time: the column of the records' times. It comes out as ``timestamp[us, UTC]``, made of ISO 8601 text (UTC
+            without a zone) or of numbers; the timestamps and dates of Parquet stay as they are. A record without one is
+            a dead letter. None: there is none.
+        time_unit: of times that are numbers, since the epoch: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
+        also: further columns to read, as ids and keys.
+        limits: for the row groups of Parquet files and the lines of text files.
+        position: put where each record comes from into a column of this name, for ``Perturb(..., record=)``; as of
+            `WatchFolder`.
+
+    Attributes:
+        schema: of the batches, a ``pyarrow.Schema``.
+
+    Metrics: counters ``files_read``, ``rows_read`` and ``dead_lettered``. Errors while the pipeline runs, unless
+    `with_exception_handling` is used: `InputError`.
+
+    Raises:
+        InputError: a pattern matches nothing; a file is empty, cannot be read, or holds reports already; or a column is
+            of different types in two files.
+        PlanError: not a plan, or a file lacks a needed column.
+        ParameterError: bad arguments.
+
+    >>> import tempfile
+    >>> from ldp_core import RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".ndjson") as file, beam.Pipeline("FnApiRunner") as p:
+    ...     _ = file.write('{"crashed": true, "at": 1767225600000}\n{"crashed": 3, "at": 1767225600000}\n')
+    ...     file.flush()
+    ...     read = ReadEvents(file.name, plan, event_time="at", time_unit="ms").with_exception_handling()
+    ...     batches, dead = p | read
+    ...     _ = batches | "Good" >> beam.Map(lambda batch: print(batch["at"][0], batch["crashed"]))
+    ...     _ = dead | "Dead" >> beam.Map(print)
+    2026-01-01 00:00:00+00:00 [
+      true
+    ]
+    DeadLetter(column='crashed', reason='not of type bool', count=1)
+    """
+
+    def __init__(
+        self,
+        files: str | Iterable[str],
+        plan: PrivacyPlan,
+        *,
+        event_time: str | None = None,
+        time_unit: TimeUnit = "s",
+        also: Iterable[str] = (),
+        limits: Limits = DEFAULT,
+        position: str | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(plan, PrivacyPlan):
+            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        patterns = [files] if isinstance(files, str) else list(files)
+        if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+            raise ParameterError("files must be a pattern, or several")
+        EventTime(event_time, time_unit)
+        check_position(position)
+        self.paths = match_files(patterns)
+        events = EventSchema.of(plan, event_time, tuple(also), time_unit)
+        events = with_json_types(replace(events, limits=limits, position=position), self.paths)
+        heads = {path: check_file(path, events) for path in self.paths}
+        for head in heads.values():
+            if head is not None:
+                refuse_reports(head, plan.columns)
+        self.schema = union_schema(heads, events)
+        if position is not None:
+            if position in self.schema.names:
+                raise ParameterError(f"position {position!r} is a column of the files: take another name")
+            self.schema = self.schema.append(pa.field(position, POSITION, nullable=False))
+        self._events = events
+
+    @override
+    def expand(self, pbegin: Any) -> Any:
+        paths = pbegin | "Files" >> beam.Create(self.paths)
+        fn = EventsDoFn(self._events, self._dead_letter_tag)
+        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
+        return batches if dead_letters is None else (batches, dead_letters)
+
+
+@dataclass(frozen=True)
+class EventSchema:
+    """Which columns to read, and as what.
+
+    Attributes:
+        event_time: name of the column with the event time; None: there is none.
+        columns: Arrow type of every other column; None leaves the type as it is (text, in text formats; see
+            `with_json_types`).
+        time_unit: of times that are numbers.
+        numbers: whether the times in NDJSON are numbers.
+        limits, position: see `ReadEvents`.
+    """
+
+    event_time: str | None
+    columns: tuple[tuple[str, pa.DataType | None], ...]
+    time_unit: TimeUnit = "s"
+    numbers: bool = False
+    limits: Limits = DEFAULT
+    position: str | None = None
+
+    @classmethod
+    def of(
+        cls, plan: PrivacyPlan, event_time: str | None, extra: tuple[str, ...] = (), time_unit: TimeUnit = "s"
+    ) -> EventSchema:
+        """The columns that ``plan`` needs, with the types of its domains, and ``extra`` ones."""
+        types: dict[str, pa.DataType | None] = {name: ARROW_TYPES[m.inputs.kind] for name, m in plan.columns.items()}
+        types |= dict.fromkeys(name for name in (*plan.keep, *extra) if name not in types)
+        types.pop(event_time or "", None)
+        return cls(event_time, tuple(types.items()), time_unit)
+
+    @property
+    def names(self) -> list[str]:
+        """All columns to read."""
+        return [*self._time(), *(name for name, _ in self.columns)]
+
+    def _time(self) -> list[str]:
+        return [] if self.event_time is None else [self.event_time]
+
+    @property
+    def output(self) -> pa.Schema:
+        """Schema of the batches made of text formats."""
+        return self._schema(TIME)
+
+    def read_as(self, form: str | None) -> pa.Schema:
+        """What the columns of a file are read as: times are text, or numbers."""
+        return self._schema(_NUMBER if self.numbers and form == "ndjson" else pa.string())
+
+    def _schema(self, time: pa.DataType) -> pa.Schema:
+        fields = [(name, time) for name in self._time()]
+        return pa.schema(fields + [(name, kind or pa.string()) for name, kind in self.columns])
+
+
+_JSON_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+_HEAD_BYTES, _HEAD_LINES = 1 << 16, 100
+
+
+def _head(path: str) -> list[dict[str, Any]]:
+    """The objects in the first lines of an NDJSON file."""
+    found = []
+    with suppress(Exception), FileSystems.open(path) as stream:  # each decompressor has errors of its own
+        for line in stream.read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]:
+            with suppress(ValueError, RecursionError):  # a dead letter, later
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    found.append(value)
+    return found
+
+
+def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
+    """Times, kept columns, keys and ids with the types that they have at the head of the first NDJSON file.
+
+    (The integer 5 and the text "5" are two ids.)
+    """
+    path = next((path for path in paths if file_format(path) == "ndjson"), None)
+    if path is None:
+        return schema
+    found: dict[str, pa.DataType] = {}
+    for row in _head(path):
+        for name, value in row.items():
+            if value is not None:
+                found.setdefault(name, _JSON_TYPES.get(type(value), pa.string()))
+    columns = tuple((name, kind or found.get(name)) for name, kind in schema.columns)
+    numbers = found.get(schema.event_time or "") in (pa.int64(), _NUMBER)
+    return replace(schema, columns=columns, numbers=numbers)
+
+
+def match_files(patterns: list[str]) -> list[str]:
+    """Paths of the files that the patterns (globs allowed) name, sorted.
+
+    Raises:
+        InputError: a pattern matches nothing, a file is empty, or of none of the known formats.
+    """
+    paths: list[str] = []
+    for pattern, result in zip(patterns, FileSystems.match([_in_a_folder(p) for p in patterns]), strict=True):
+        if not result.metadata_list:
+            raise InputError(f"no file matches {pattern!r}")
+        for file in result.metadata_list:
+            if file.size_in_bytes == 0:
+                raise InputError(f"{file.path!r} is empty")
+            if file_format(file.path) is None:
+                raise InputError(f"{file.path!r}: the name must end in one of {sorted(FORMATS)}")
+            paths.append(file.path)
+    return sorted(set(paths))
+
+
+def _in_a_folder(pattern: str) -> str:
+    """Beam finds nothing for ``*.csv``, but for ``./*.csv`` what is meant."""
+    return f"./{pattern}" if "/" not in pattern and os.sep not in pattern and re.search(r"[*?[]", pattern) else pattern
+
+
+def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
+    """Look at a file's head; the Arrow schema where the format has one.
+
+    Warns (`LdpWarning`) if no line at the head of an NDJSON file has a needed column: there it may be optional.
+
+    Raises:
+        InputError: the file cannot be read as what its name says.
+        PlanError: it lacks a needed column.
+    """
+    kind = file_format(path)
+    found: pa.Schema | None = None
+    names: list[str] | None = None
+    try:
+        with FileSystems.open(path) as stream:
+            if kind == "parquet":
+                found = open_parquet(stream).schema_arrow
+                names = found.names
+            elif kind == "csv":
+                names = header_names(stream)
+    except Exception:  # Arrow's, which may quote the file, and each decompressor's own
+        names = []
+    if names == []:
+        raise InputError(f"{path!r} cannot be read as {kind}: it is corrupt, or of another format")
+    if names is None:
+        _check_head(path, schema)
+        return None
+    missing = sorted(set(schema.names) - set(names))
+    if missing:
+        # A file of text without a line of names begins with a record.
+        has = "" if found is None else f"; it has {names}"
+        raise PlanError(f"{path!r} does not have the columns {missing}{has}")
+    if found is None:
+        return None
+    _check_types(path, found, schema)
+    head = pa.schema([found.field(name) for name in schema.names], found.metadata)
+    return head if not _is_number(head, schema) else head.set(0, pa.field(schema.event_time, TIME))
+
+
+def _check_head(path: str, schema: EventSchema) -> None:
+    rows = _head(path)
+    missing = [name for name in schema.names if rows and not any(name in row for row in rows)]
+    if schema.event_time in missing:
+        raise PlanError(f"{path!r}: none of its first {len(rows)} lines has the event time {schema.event_time!r}")
+    if missing:
+        warnings.warn(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}", LdpWarning, 2)
+
+
+def _check_types(path: str, found: pa.Schema, schema: EventSchema) -> None:
+    if schema.event_time is None:
+        return
+    time = found.field(schema.event_time).type
+    if not (pa.types.is_timestamp(time) or pa.types.is_date(time) or _is_a_number(time)):
+        raise InputError(
+            f"{path!r}: event time {schema.event_time!r} must be a timestamp, a date or a number, got {time}"
+        )
+
+
+def _is_a_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_number(head: pa.Schema, schema: EventSchema) -> bool:
+    return schema.event_time is not None and _is_a_number(head.field(schema.event_time).type)
+
+
+class EventsDoFn(ReadFileDoFn):
+    """Path -> ``pyarrow.RecordBatch`` of the needed columns, and dead letters if there is a tag for them."""
+
+    def __init__(self, events: EventSchema, dead_letter_tag: str | None) -> None:
+        super().__init__(None, dead_letter_tag, events.limits, events.position)
+        self._events = events
+
+    @override
+    def items(self, path: str) -> Iterator[pa.RecordBatch | DeadLetter]:
+        form = file_format(path)
+        names = set(self._events.names)
+        for item in self.read(path, self._events.read_as(form)):
+            if isinstance(item, DeadLetter):
+                yield item._replace(reason=self._expected(form)) if self._is_of_time(item) else item
+            else:
+                kept = [name for name in item.schema.names if name in names or name == self._position]
+                yield from self._with_times(item.select(kept))
+
+    def _is_of_time(self, letter: DeadLetter) -> bool:
+        return (
+            bool(letter.column) and letter.column == self._events.event_time and letter.reason not in (NO_TIME, NO_YEAR)
+        )
+
+    def _expected(self, form: str | None) -> str:
+        numbers = self._events.numbers and form == "ndjson"
+        return not_of(f"number, {self._events.time_unit} since the epoch" if numbers else TIME)
+
+    def _with_times(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | DeadLetter]:
+        """Times as timestamps; records without one are dead letters."""
+        name = self._events.event_time
+        if name is None:
+            yield batch
+            return
+        index = batch.schema.get_field_index(name)
+        column = batch.column(index)
+        times = column
+        if pa.types.is_string(column.type):
+            times = _text_to_time(column, self._events.time_unit)
+        elif _is_a_number(column.type):
+            times = _to_time(column, self._events.time_unit)
+        bad = pc.and_(pc.is_valid(column), pc.is_null(times))
+        numbers = pc.and_(bad, _are_numbers(column))
+        counts = (
+            (not_of(TIME), (pc.sum(bad).as_py() or 0) - (pc.sum(numbers).as_py() or 0)),
+            (NO_YEAR, pc.sum(numbers).as_py() or 0),
+            (NO_TIME, column.null_count),
+        )
+        yield from (DeadLetter(name, reason, count) for reason, count in counts if count)
+        batch = batch.set_column(index, batch.schema.field(index).with_type(times.type), times)
+        if times.null_count:
+            batch = batch.filter(pc.is_valid(times))
+        if batch.num_rows:
+            yield batch
+
+
+def _are_numbers(times: pa.Array) -> pa.Array:
+    if pa.types.is_string(times.type):
+        return pc.fill_null(pc.match_substring_regex(times, _DIGITS), False)
+    return pa.array(np.full(len(times), _is_a_number(times.type)))
+
+
+_FIRST, _LAST = (int(time.replace(tzinfo=UTC).timestamp()) * 10**6 for time in (datetime.min, datetime.max))
+
+
+def _to_time(numbers: pa.Array, unit: TimeUnit) -> pa.Array:
+    """Numbers since the epoch to timestamps; null where there is none, or in no year that a date has."""
+    micros, missing = event_times(numbers, "", unit)
+    outside = (micros < _FIRST) | (micros > _LAST)
+    return pa.array(micros, mask=outside if missing is None else outside | missing).cast(TIME)
+
+
+_ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
+_DIGITS = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+
+
+def _text_to_time(text: pa.Array, unit: TimeUnit) -> pa.Array:
+    """ISO 8601 text, or numbers since the epoch, to timestamps; without a zone in UTC; null where it is neither."""
+    none = pa.nulls(len(text), pa.string())
+    zoned = pc.fill_null(pc.match_substring_regex(text, _ZONE), False)
+    digits = _are_numbers(text)
+    aware = cast_or_null(pc.if_else(zoned, text, none), TIME)
+    naive = cast_or_null(pc.if_else(pc.or_(zoned, digits), none, text), pa.timestamp("us"))
+    found = pc.coalesce(aware, pc.assume_timezone(naive, "UTC"))
+    if not pc.any(digits).as_py():
+        return found
+    numbers = cast_or_null(pc.if_else(digits, text, none), pa.float64())
+    return pc.coalesce(found, _to_time(numbers, unit))
+
+
+def union_schema(schemas: Mapping[str, pa.Schema | None], events: EventSchema) -> pa.Schema:
+    """The one schema of all files' batches.
+
+    Raises:
+        InputError: two files give a column different types.
+    """
+    found = {path: (events.output if schema is None else schema) for path, schema in schemas.items()}
+    first_path, first = next(iter(found.items()))
+    for path, schema in found.items():
+        if not schema.equals(first):
+            raise InputError(f"{path!r} and {first_path!r} have columns of different types: {schema} and {first}")
+    return first.remove_metadata()

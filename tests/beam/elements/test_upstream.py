@@ -1,0 +1,76 @@
+"""What the pipeline perturbs before a step is known when it is built, for single records too."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+import ldp_beam
+from ldp_core import MechanismMismatchError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+
+ONE, THREE = (UnaryEncoding(["a", "b"], epsilon=epsilon) for epsilon in (1.0, 3.0))
+COIN = RandomizedResponse(epsilon=1.0)
+PLAN = PrivacyPlan({"os": THREE, "crashed": COIN}, keep=["day"])
+RECORD = {"os": "a", "crashed": True, "day": "b"}
+FORMS = {
+    "dictionaries": [RECORD],
+    "rows": [beam.Row(**RECORD)],
+    "batches": [pa.RecordBatch.from_pylist([RECORD])],
+}
+
+
+@pytest.fixture(params=FORMS)
+def events(request):
+    return beam.Pipeline("FnApiRunner") | beam.Create(FORMS[request.param])
+
+
+def passed_on(pcoll):
+    """As a pipeline goes on: other steps, another composite, windows."""
+    parts = pcoll | "Filter" >> beam.Filter(bool) | "Spread" >> beam.Reshuffle()
+    return (parts, parts) | beam.Flatten() | beam.WindowInto(beam.window.FixedWindows(60))
+
+
+@pytest.mark.parametrize("stabilize", [True, False])
+@pytest.mark.parametrize("after", [lambda pcoll: pcoll, passed_on])
+def test_another_mechanism_than_the_one_that_perturbs_is_refused(events, after, stabilize):
+    reports = after(events | ldp_beam.Perturb(PLAN, stabilize=stabilize))
+    with pytest.raises(MechanismMismatchError, match=f"'os'.*{THREE.fingerprint}, says the Perturb before"):
+        _ = reports | ldp_beam.Histogram("os", ONE)
+    _ = reports | "Right" >> ldp_beam.Histogram("os", THREE)
+    _ = reports | "Coin" >> ldp_beam.Histogram("crashed", COIN)
+
+
+def test_also_where_unusable_records_are_dead_letters(events):
+    reports, _ = events | ldp_beam.Perturb(PLAN).with_exception_handling()
+    with pytest.raises(MechanismMismatchError, match="the Perturb before"):
+        _ = reports | ldp_beam.Histogram("os", ONE).with_exception_handling()
+
+
+def test_a_column_that_is_kept_holds_no_reports(events):
+    reports = events | ldp_beam.Perturb(PLAN)
+    with pytest.raises(MechanismMismatchError, match="'day' is kept as it is"):
+        _ = reports | ldp_beam.Histogram("day", ONE)
+    _ = reports | ldp_beam.PrivateHistogram("day", ONE)  # it holds values
+
+
+def test_reports_are_not_perturbed_again(events):
+    reports = events | ldp_beam.Perturb(PLAN)
+    for again in (ldp_beam.UnaryEncode("os", ONE), ldp_beam.PrivateHistogram("os", THREE), ldp_beam.Perturb(PLAN)):
+        with pytest.raises(MechanismMismatchError, match=r"'os'\] hold reports already"):
+            _ = reports | f"Again {id(again)}" >> again
+    _ = reports | "Kept" >> ldp_beam.UnaryEncode("day", ONE)
+
+
+def test_the_last_one_that_perturbs_counts(events):
+    """The column may have had another name before, and rows of estimates are values."""
+    renamed = events | "First" >> ldp_beam.UnaryEncode("os", THREE, keep=["day"]) | beam.Map(dict)
+    reports = renamed | ldp_beam.UnaryEncode("day", ONE) | "Rename" >> beam.Map(dict)
+    _ = reports | ldp_beam.Histogram("os", ONE)
+    rows = events | "All" >> ldp_beam.PrivateHistogram("os", THREE) | "Values" >> beam.Map(dict)
+    _ = rows | ldp_beam.PrivateHistogram("day", ONE)
+
+
+def test_what_is_stored_in_between_is_not_known():
+    """docs/beam.md says so: dictionaries from elsewhere carry no plan."""
+    _ = beam.Pipeline("FnApiRunner") | beam.Create([{"os": [True, False]}]) | ldp_beam.Histogram("os", ONE)

@@ -1,0 +1,118 @@
+"""The files of a job."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from ldp_beam import DeadLetter
+from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
+from ldp_beam.io import ReadEvents, WatchFolder
+from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse
+
+from ..helpers import Collector, counters
+
+
+def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monkeypatch):
+    (tmp_path / "a.ndjson").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert [Path(path).name for path in match_files(["*.ndjson"])] == ["a.ndjson"]
+    assert match_files(["a.ndjson"]) == ["a.ndjson"]
+
+
+@pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz", "a.parquet"])
+def test_a_file_that_breaks_off_is_a_dead_letter(tmp_path, name):
+    """What a decompressor raises is no error of Arrow's."""
+    schema = EventSchema("t", (("os", pa.string()),))
+    text = b"t,os\n" + b"".join(b"2024-01-01T00:00:00,%d\n" % i for i in range(9000))
+    if name == "a.ndjson.gz":
+        text = b"".join(b'{"t": "2024-01-01T00:00:00", "os": "%d"}\n' % i for i in range(9000))
+    path = tmp_path / name
+    packed = bytearray(gzip.compress(text))
+    packed[200:300] = bytes(100)
+    path.write_bytes(packed if name.endswith("gz") else b"PAR1" + text)
+    found = list(EventsDoFn(schema, "dead").process(str(path)))
+    assert found[-1].value == DeadLetter("", UNREADABLE, 1)
+    assert with_json_types(schema, [str(path)]).event_time == "t"
+
+
+# ---- the source
+
+
+PLAN = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=80.0)}, keep=["land"])
+LINES = ['{"t": 1767225600, "os": "a", "land": 5}', '{"t": "x", "os": "a"}', "[]", '{"os": 3, "t": 1767225601}']
+LINES += ['{"t": 1767225602, "os": "b", "land": 6, "user": "s3cr3t"}']
+
+
+@pytest.fixture
+def events(tmp_path):
+    (tmp_path / "a.ndjson").write_text("\n".join(LINES))
+    return str(tmp_path / "*.ndjson")
+
+
+def read(source):
+    """All batches as one table, dead letters and counters."""
+    batches, letters = Collector(), Collector()
+    with beam.Pipeline("FnApiRunner") as p:
+        good, dead = p | source.with_exception_handling()
+        _ = good | "Batches" >> batches.sink()
+        _ = dead | "Letters" >> letters.sink()
+    return pa.Table.from_batches(batches.elements), sorted(letters.elements), counters(p.result)
+
+
+def test_the_columns_of_the_plan_and_letters_for_the_rest(events):
+    source = ReadEvents(events, PLAN, event_time="t")
+    batch, letters, counted = read(source)
+    assert batch.schema == source.schema
+    assert batch.to_pydict() == {
+        "t": [datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC) for second in (0, 2)],
+        "os": ["a", "b"],
+        "land": [5, 6],
+    }
+    assert letters == [
+        ("", NOT_A_RECORD, 1),
+        ("os", "not of type string", 1),
+        ("t", "not of type number, s since the epoch", 1),
+    ]
+    assert counted == {"files_read": 1, "rows_read": 5, "dead_lettered": 3}
+    with pytest.raises(Exception, match=r"1 x not "), beam.Pipeline("FnApiRunner") as p:
+        _ = p | source
+
+
+def test_positions_are_those_of_the_watched_folder(events):
+    source = ReadEvents(events, PLAN, event_time="t", position="place")
+    batch, _, _ = read(source)
+    schema = pa.schema([("os", pa.string()), ("land", pa.int64())])
+    watched = WatchFolder(events, schema=schema, stop_after=0, poll_interval=1, position="place")
+    seen, _, _ = read(watched)
+    assert set(batch["place"].to_pylist()) < set(seen["place"].to_pylist())
+    assert batch.schema == source.schema
+
+
+def test_without_event_times_and_with_further_columns(events):
+    batch, _, _ = read(ReadEvents([events], PLAN, also=["user"]))
+    assert batch.to_pydict() == {"os": ["a", "a", "b"], "land": [5, None, 6], "user": [None, None, "s3cr3t"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"plan": {}}, PlanError),
+        ({"files": []}, ParameterError),
+        ({"files": 5 * [1]}, ParameterError),
+        ({"time_unit": "min"}, ParameterError),
+        ({"position": ""}, ParameterError),
+        ({"position": "os"}, ParameterError),
+        ({"files": "nothing*.csv"}, InputError),
+        ({"event_time": "when"}, PlanError),
+    ],
+)
+def test_what_cannot_be_read_is_refused_when_it_is_made(events, arguments, error):
+    with pytest.raises(error):
+        ReadEvents(**{"files": events, "plan": PLAN, "event_time": "t", **arguments})
