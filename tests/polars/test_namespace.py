@@ -137,6 +137,7 @@ query.histograms(plan, bye="g")  # wrong: no such argument
 """
 
 
+@pytest.mark.slow
 def test_mypy_sees_the_signatures(tmp_path):
     source = tmp_path / "use.py"
     source.write_text(USE)

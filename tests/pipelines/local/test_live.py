@@ -157,6 +157,7 @@ def test_everything_that_goes_wrong_on_the_way_is_accounted_for(run_until, capsy
     assert re.search(r"dead letters: \d+ x not a batch \(whole messages\)", out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("times", "missing"), [(0, 500), (2, -500)], ids=["swallowed", "delivered twice"])
 def test_a_message_that_the_server_does_not_deliver_once_is_seen(run_until, monkeypatch, times, missing):
     accept, messages = PubSub._accept, iter(range(10**9))
