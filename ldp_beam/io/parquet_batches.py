@@ -38,7 +38,7 @@ def read_batches(
         InputError, pyarrow.ArrowException, OSError: it is corrupt.
     """
     check_row_groups(file, limits)
-    chunks = _chunks(file.metadata)
+    chunks = _chunks(stream, file.metadata)
     groups = [_group(file.metadata, chunks[g], g, stream, columns, limits) for g in range(file.num_row_groups)]
     for run in _runs(groups, limits.row_group_bytes):
         widest = max(groups[g].widest for g in run)
@@ -215,17 +215,22 @@ class _Chunk:
     end: int
 
 
-def _chunks(metadata: pq.FileMetaData) -> list[list[_Chunk]]:
-    """The columns of each row group.
+def _chunks(stream: BinaryIO, metadata: pq.FileMetaData) -> list[list[_Chunk]]:
+    """The columns of each row group, as they stand in the file.
 
-    Not by pyarrow's ``row_group(g).column(c)``: in 25.0 a fault of the metadata ends the process there. What Arrow
-    writes again is what it has read, so these bytes have no fault of form.
+    Not by pyarrow's ``row_group(g).column(c)``, and not by what it writes of the metadata again: in 25.0 a fault of the
+    metadata ends the process in both.
     """
-    sink = io.BytesIO()
-    metadata.write_metadata_file(sink)
-    data = sink.getvalue()
-    footer, _ = _struct(data, len(data) - 8 - int.from_bytes(data[-8:-4], "little"), _DEPTH)
-    return [[_read_chunk(column) for column in group[1, _LIST]] for group in footer.get((4, _LIST), [])]
+    stream.seek(0, io.SEEK_END)
+    end = stream.tell() - 8  # the footer, how long it is, and "PAR1"
+    stream.seek(end)
+    size = int.from_bytes(stream.read(4), "little")
+    stream.seek(end - size)
+    footer, _ = _struct(stream.read(size), 0, _DEPTH)
+    chunks = [[_read_chunk(column) for column in group[1, _LIST]] for group in footer.get((4, _LIST), [])]
+    if [len(group) for group in chunks] != [metadata.num_columns] * metadata.num_row_groups:
+        raise _corrupt()
+    return chunks
 
 
 def _read_chunk(column: Any) -> _Chunk:
