@@ -23,15 +23,15 @@ FIRST = int(os.environ.get("LDP_FUZZ_FIRST", "0"))
 pytestmark = pytest.mark.fuzz
 
 
-def searched(name: str, cases: int, planted: str = "") -> dict[str, Any]:
+def searched(name: str, cases: int, planted: str = "", first: int = FIRST) -> dict[str, Any]:
     """What a process reports that takes so many cases; what it says last, if it dies."""
     command = [
         sys.executable,
         "-m",
         "tests.fuzz.run",
         name,
-        str(FIRST),
-        str(FIRST + cases),
+        str(first),
+        str(first + cases),
         *([planted] if planted else []),
     ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
@@ -45,6 +45,12 @@ def searched(name: str, cases: int, planted: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize("name", SHARES)
 def test_nothing_but_our_own_errors(name):
     report = searched(name, max(CASES * SHARES[name] // sum(SHARES.values()), 100))
+    assert report["faults"] == 0, report["found"]
+
+
+def test_metadata_with_which_arrow_ends_the_process():
+    """Case 2,008,331: where Arrow wrote them again, to be read here."""
+    report = searched("watched_files", 1, first=2_008_331)
     assert report["faults"] == 0, report["found"]
 
 
