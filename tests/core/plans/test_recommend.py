@@ -78,6 +78,7 @@ def test_required_n_is_the_inverse_of_accuracy(name, d, epsilon, margin, beta):
     assert of_kind == close(n, rel=precision(name), abs=1)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     names,
