@@ -267,15 +267,14 @@ class Mechanism(Declared, ABC):
             MechanismMismatchError: a Series of Polars that holds reports already.
             ParameterError: no keyed noise, and the mechanism is memoised.
         """
+        self.check_noise(keyed=randomness is not None and randomness.by_value)
+        source = Keystream() if randomness is None else randomness
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            return self.perturb_arrow(column_of(values), source, packed=packed, column=column)
         if _maker(values) is not None:
             raise MechanismMismatchError(
                 f"column {column!r} holds reports already, says its dtype; do not perturb them again"
             )
-        self.check_noise(keyed=randomness is not None and randomness.by_value)
-        source = Keystream() if randomness is None else randomness
-        if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            array = as_arrow(values, self.inputs.kind, column=column)
-            return self.perturb_arrow(array, source, packed=packed, column=column)
         return self.reports.to_numpy(self.draw(values, source, column), packed=packed)
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:

@@ -80,12 +80,12 @@ def from_physical(reports: pl.Expr, mechanism: Mechanism, *, packed: bool, typed
 
 def to_arrow(values: pl.Series) -> pa.Array:
     """``values`` as Arrow; of a 128-bit integer what does not fit in 64 bits is no label, and becomes null."""
-    if values.dtype in (pl.Int128, pl.UInt128):
-        values = values.cast(pl.Int64, strict=False)
     try:
         return values.to_arrow()
     except pa.ArrowException:
         pass
+    if values.dtype in (pl.Int128, pl.UInt128):
+        return values.cast(pl.Int64, strict=False).to_arrow()
     raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
 
 
@@ -103,11 +103,12 @@ def polars_words(values: pl.Series, arrow: pa.Array) -> Iterator[None]:
 
 def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
     """Arrow reports as a Series of physical ``dtype``; no copy unless they are text or the code width differs."""
-    values = reports.indices if pa.types.is_dictionary(reports.type) else reports
-    series = pl.Series(name, values)
-    if dtype == pl.String and values is not reports:  # 20 times as fast as a cast of an Enum
-        return pl.Series(name, reports.dictionary).gather(series)
-    return series if series.dtype == dtype else series.cast(dtype)
+    if not isinstance(reports, pa.DictionaryArray):
+        return pl.Series(name, reports)
+    codes = pl.Series(name, reports.indices)
+    if dtype == pl.String:  # 20 times as fast as a cast of an Enum
+        return pl.Series(name, reports.dictionary).gather(codes)
+    return codes.cast(dtype)
 
 
 def spread(values: pl.Series, there: pl.Series) -> pl.Series:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
+import pyarrow as pa
 
 from ldp_core import (
     Domain,
@@ -279,7 +280,6 @@ class Perturb:
         """(values, row index[, ids]) -> one report a row, of physical ``return_dtype``."""
         values, index, ids = inputs[0], inputs[1], inputs[-1]
         name, n = values.name, len(index)
-        refuse_reports({name: values.dtype})
         if self.constant and len(values) == 1:
             if n == 0:  # as in pl.select, which has no rows
                 warnings.warn(
@@ -301,6 +301,8 @@ class Perturb:
             values, ids = values.filter(index.is_not_null()), ids.filter(index.is_not_null())
         randomness = None if self.noise is None else self.noise.randomness(ids, name)
         arrow = to_arrow(values)
+        if not isinstance(arrow, pa.DictionaryArray):  # an Enum, which is slow to ask for its dtype, holds no reports
+            refuse_reports({name: values.dtype})
         with polars_words(values, arrow):
             reports = self.mechanism.perturb(arrow, randomness=randomness, packed=self.packed, column=name)
         if len(reports) != len(values):  # Polars does not check this in every context

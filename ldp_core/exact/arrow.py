@@ -215,11 +215,11 @@ def filled_indices(array: pa.DictionaryArray, entries: int, *, column: str) -> n
     Raises:
         DomainError: indices are out of bounds.
     """
-    indices = array.indices
-    if indices.null_count:
+    indices, nulls = array.indices, array.indices.null_count
+    if nulls:
         indices = pc.fill_null(indices.cast(pa.int64()), entries)
-    out: npt.NDArray[Any] = indices.to_numpy()
-    bound = entries + bool(array.indices.null_count)
+    out = stored(indices, len(indices), indices.type.to_pandas_dtype())
+    bound = entries + bool(nulls)
     unsigned = out.view(f"u{out.dtype.itemsize}")  # a negative index is a huge one then
     if len(out) and unsigned.max() >= bound:
         beyond = int(np.count_nonzero(unsigned >= bound))

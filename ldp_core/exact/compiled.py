@@ -35,6 +35,9 @@ from ldp_core.errors import LdpWarning, ParameterError
 MANY = 1 << 20
 """Elements of its largest array, over all calls, that a kernel is asked for before it is compiled."""
 
+_PLAIN = 0x101
+"""The flags of an array that is contiguous and aligned (numpy's C API: `NPY_ARRAY_CARRAY_RO`): others have no kernel."""
+
 _LOG = logging.getLogger(__name__)
 _COMPILING = Lock()
 _P = ParamSpec("_P")
@@ -62,7 +65,7 @@ class Kernel(Generic[_P, _R]):
         mode = _mode()
         if mode == "numpy":
             return None
-        kinds = tuple([_kind(a) for a in args])
+        kinds = tuple([(a.dtype, a.ndim, a.flags.num & _PLAIN) if type(a) is np.ndarray else type(a) for a in args])
         if kinds not in self._compiled:
             self._asked[kinds] += max([a.size for a in args if isinstance(a, np.ndarray)])
             if mode == "numba" or self._asked[kinds] >= MANY:
@@ -76,7 +79,8 @@ class Kernel(Generic[_P, _R]):
             return
         try:
             if kinds not in self._compiled:
-                self._compiled[kinds] = _compiled(self._loop, kinds, self._written) if all(kinds) else None
+                plain = all(kind[2] == _PLAIN for kind in kinds if isinstance(kind, tuple))
+                self._compiled[kinds] = _compiled(self._loop, kinds, self._written) if plain else None
         finally:
             _COMPILING.release()
 
@@ -88,14 +92,6 @@ def inlined(function: _F) -> _F:
 
 
 _INLINED: list[Callable[..., Any]] = []
-
-
-def _kind(argument: Any) -> Any:
-    """What a kernel is compiled for; nothing for an array that is not contiguous."""
-    if not isinstance(argument, np.ndarray):
-        return type(argument)
-    flags = argument.flags
-    return (argument.dtype, argument.ndim) if flags.c_contiguous and flags.aligned else None
 
 
 def _compiled(loop: Callable[_P, _R], kinds: _Kinds, written: list[bool]) -> Callable[_P, _R] | None:

@@ -17,6 +17,7 @@ ties, their words come next.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isqrt
 from typing import Any, NamedTuple, Protocol
 
@@ -69,6 +70,7 @@ class _Draw(NamedTuple):
     spare: int
 
     @classmethod
+    @lru_cache(maxsize=256)  # batches are alike
     def of(cls, threshold: int, n_bytes: int) -> _Draw:
         words = -(-n_bytes // 8)
         planes = 1 if threshold == _HALF else _STEP

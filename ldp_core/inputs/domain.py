@@ -165,9 +165,12 @@ class Domain(Declared, Inputs):
         """The values as an Arrow array of `arrow_type`."""
         return pa.array(self.texts if self.arrow_type == pa.string() else self.values, self.arrow_type)
 
-    def _is_dictionary(self, dictionary: pa.Array) -> bool:
-        """Whether a dictionary's entries are the labels, in order."""
-        return self.kind == "str" and bool(dictionary.equals(self._labels_as(dictionary.type)))
+    def _is_encoded(self, array: pa.Array) -> bool:
+        """Whether an array has codes in it: indices, none null, into a dictionary of the labels in order."""
+        if not isinstance(array, pa.DictionaryArray) or array.indices.null_count or self.kind != "str":
+            return False
+        dictionary = array.dictionary
+        return bool(dictionary.equals(self._labels_as(dictionary.type)))
 
     def _labels_as(self, kind: pa.DataType) -> pa.Array:
         """The labels as an Arrow array of ``kind``: any text type for text."""
@@ -211,7 +214,7 @@ class Domain(Declared, Inputs):
         """
         array = as_arrow(values, self.kind, column=column)
         codes = self._positions(array, column)
-        if self.unmatched == "error":
+        if self.unmatched == "error" and not self._is_encoded(array):
             unmatched = int(np.count_nonzero(codes == self.unmatched_code))
             if unmatched:
                 raise DomainError(
@@ -278,7 +281,7 @@ class Domain(Declared, Inputs):
         missing = self.unmatched_code
         if pa.types.is_dictionary(array.type):
             indices = filled_indices(array, len(array.dictionary), column=column)
-            if not array.indices.null_count and self._is_dictionary(array.dictionary):
+            if self._is_encoded(array):
                 return indices.astype(self.code_dtype, copy=False)  # the dictionary is the domain: a Polars Enum
             of_entry = self._positions(array.dictionary, column)
             codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)

@@ -77,7 +77,7 @@ class IndependentBits(BitVectors):
         """A vector without a true bit has a third level."""
         return self._levels_of_support() if self.exhaustive else ()
 
-    @property
+    @cached_property
     @override
     def reports(self) -> Bits:
         return Bits(self.domain.size)
