@@ -36,7 +36,7 @@ MANY = 1 << 20
 """Elements of its largest array, over all calls, that a kernel is asked for before it is compiled."""
 
 _PLAIN = 0x101
-"""The flags of an array that is contiguous and aligned (numpy's C API: `NPY_ARRAY_CARRAY_RO`): others have no kernel."""
+"""The flags of a contiguous and aligned array (numpy's C API: `NPY_ARRAY_CARRAY_RO`): others have no kernel."""
 
 _LOG = logging.getLogger(__name__)
 _COMPILING = Lock()

@@ -20,6 +20,10 @@ class Noise(Protocol):
         """The noise of some of the records."""
         ...
 
+    def another(self) -> Noise | None:
+        """Noise that another thread may draw for other records of these at the same time, if there is."""
+        return None
+
     def bernoulli(self, threshold: int, n: int, lane: int) -> npt.NDArray[np.uint8]:
         """``n`` packed bits (little-endian), one a record, each 1 with probability ``threshold / 2**64``."""
         ...

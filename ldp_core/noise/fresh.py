@@ -30,9 +30,10 @@ class Keystream(Noise, Randomness):
     [206, 167, 64, 61]
     """
 
-    __slots__ = ("_buffer", "_segments")
+    __slots__ = ("_buffer", "_fresh", "_segments")
 
     def __init__(self, key: bytes | None = None) -> None:
+        self._fresh = key is None
         self._segments = Segments(os.urandom(32) if key is None else key)
         self._buffer = np.empty(0, np.uint8)
 
@@ -52,6 +53,11 @@ class Keystream(Noise, Randomness):
     def rows(self, start: int, stop: int) -> Keystream:
         """Itself: whatever comes next is the noise of the next records."""
         return self
+
+    @override
+    def another(self) -> Keystream | None:
+        """Under a fresh key of its own; a key that is given has one keystream."""
+        return Keystream() if self._fresh else None
 
     @override
     def bernoulli(self, threshold: int, n: int, lane: int = 0) -> npt.NDArray[np.uint8]:

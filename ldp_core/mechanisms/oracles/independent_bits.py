@@ -53,6 +53,7 @@ class IndependentBits(BitVectors):
     """Bit vectors that are drawn at once, by two thresholds."""
 
     chunk: ClassVar[int] = 1 << 19  # the random bits are still in a cache when the true one is drawn
+    parallel: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -201,6 +201,7 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     name: ClassVar[str] = "count_mean_sketch"
     chunk: ClassVar[int] = 1 << 19
+    parallel: ClassVar[bool] = True
 
     domain: OpenDomain = converted(OpenDomain.of)
     epsilon: float = parameter(check_epsilon)
