@@ -305,3 +305,21 @@ def kept_or_drawn(
                     out_again[_U(again)] = 2 * (start + j) + np.int64(word >> _U(j) & _ONE)
                     again += 1
     return again
+
+
+@Kernel
+def looked_up(heads: Codes, table: Codes, other: int, out: Codes, out_at: I64) -> int:
+    """The entries of the table at ``heads``; positions where it is ``other`` to ``out_at``; returns how many."""
+    for i in range(heads.size):
+        out[_U(i)] = table[_U(heads[_U(i)])]
+    found = 0
+    for start in range(0, heads.size, 64):
+        some = np.uint8(0)
+        for i in range(start, min(start + 64, heads.size)):
+            some |= np.uint8(out[_U(i)] == other)
+        if some:
+            for i in range(start, min(start + 64, heads.size)):
+                if out[_U(i)] == other:
+                    out_at[_U(found)] = i
+                    found += 1
+    return found

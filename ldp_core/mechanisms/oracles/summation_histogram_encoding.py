@@ -37,6 +37,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Part
+from ldp_core.exact import kernels
 from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
@@ -78,7 +79,8 @@ class SummationHistogramEncoding(FrequencyOracle):
     """
 
     name: ClassVar[str] = "summation_histogram_encoding"
-    chunk: ClassVar[int] = 1 << 17  # 256 KiB of leading bits
+    chunk: ClassVar[int] = 1 << 19  # 1 MiB of leading bits
+    parallel: ClassVar[bool] = True
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
@@ -227,9 +229,14 @@ class SummationHistogramEncoding(FrequencyOracle):
         Its leading 16 bits settle nearly all; the others are drawn for the rest.
         """
         heads = noise.head_rows(n, self.domain.size, _ENTRIES).reshape(-1)
-        # (np.take would make int64 of the heads.)
-        out: npt.NDArray[Any] = pa.array(self._by_head).take(pa.array(heads)).to_numpy().copy()
-        still = np.flatnonzero(out == self._open)
+        out: npt.NDArray[Any] = np.empty(len(heads), self._dtype)
+        still = np.empty(len(heads), np.int64)
+        found = kernels.looked_up(heads, self._by_head, self._open, out, still)
+        if found is None:  # (np.take would make int64 of the heads.)
+            out = pa.array(self._by_head).take(pa.array(heads)).to_numpy().copy()
+            still = np.flatnonzero(out == self._open)
+        else:
+            still = still[:found]
         words = heads[still].astype(np.uint64) << _TAIL_BITS
         words |= noise.tails(*np.divmod(still, self.domain.size), _ENTRIES)
         out[still] = self._entry_of(words)

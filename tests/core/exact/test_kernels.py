@@ -10,7 +10,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from ldp_core import CountMeanSketch, Keyed, Keystream, RandomizedResponse, Secret
+from ldp_core import CountMeanSketch, Keyed, Keystream, RandomizedResponse, Secret, SummationHistogramEncoding
 from ldp_core.exact import compiled, kernels
 from ldp_core.exact.bits import grouped_column_sums
 from ldp_core.exact.sampling import ONE, bernoulli_bits, kept_or_drawn, one_hot_rows
@@ -190,6 +190,14 @@ def test_a_keyed_draw_that_is_rejected(runs):
     d = 3 << 29
     job = lambda: (noise.kept_or_drawn(HALF, codes, d, 0),)  # noqa: E731
     runs.same(kernels.kept_or_drawn_by_words, job)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])  # below 0.3 entries have 16 bits
+def test_entries_of_a_summation_histogram(runs, sizes, epsilon):
+    m = SummationHistogramEncoding(range(7), epsilon=epsilon)
+    for n in filter(None, sizes):
+        codes = np.arange(n) % 7
+        runs.same(kernels.looked_up, lambda: [m.perturb_codes(codes, keystream())])
 
 
 def test_a_group_or_a_bucket_that_does_not_exist_is_not_written_to():
