@@ -60,7 +60,6 @@ class RandomizedResponse(FrequencyOracle):
 
     name: ClassVar[str] = "randomized_response"
     chunk: ClassVar[int] = 1 << 18
-    parallel: ClassVar[bool] = True
     usual_domain: ClassVar[tuple[bool, bool]] = (False, True)
 
     domain: Domain = parameter(check_reported, what="randomized response")
