@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
-from threading import Thread
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_core.exact import aes, compiled
+from ldp_core.exact import aes, compiled, threads
 
 
 def rows(scale: float) -> Iterator[Row]:
@@ -57,7 +56,7 @@ def _modes(scale: float) -> Iterator[Row]:
 
 
 def _against_the_floor(scale: float) -> Iterator[Row]:
-    """What the randomness alone costs, and a second thread."""
+    """What the randomness alone costs, and a second core."""
     mode = "numpy" if os.environ.get("LDP_KERNELS") == "numpy" else "numba"
     _choose(mode)
     rng = np.random.default_rng(0)
@@ -73,14 +72,8 @@ def _against_the_floor(scale: float) -> Iterator[Row]:
                 stream.bytes(d * min(step, n - start))
 
         yield compare(f"OUE d={d}, codes to rows of bits", "its keystream alone", ours, floor, n=n, bar=round(bar, 3))
-        yield compare(
-            f"the same, two threads, each n = {n:.0e}",
-            "one thread, one after the other",
-            lambda: _both(ours),
-            lambda: (ours(), ours()),
-            n=2 * n,
-            bar=1.75,
-        )
+        large = _perturbed(m, np.tile(codes, 8))
+        yield compare("the same, on two cores", "on one", _on(2, large), _on(1, large), n=8 * n, bar=1.75)
     n = int(1e6 * scale)
     ids, cipher, blocks = np.arange(n), aes.aes(bytes(32)), np.zeros((1 << 15, 2), np.uint64)
     for label, d in (("binary", 2), ("k-ary d=16", 16)):
@@ -146,9 +139,14 @@ def _choose(mode: str | None) -> None:
     compiled._mode.cache_clear()
 
 
-def _both(job: Job) -> None:
-    threads = [Thread(target=job) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def _on(cores: int, job: Callable[[], object]) -> Job:
+    def run() -> object:
+        os.environ["LDP_THREADS"] = str(cores)
+        threads._cores.cache_clear()
+        try:
+            return job()
+        finally:
+            del os.environ["LDP_THREADS"]
+            threads._cores.cache_clear()
+
+    return run
