@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import statistics
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from benchmarks.columns import EPSILON
-from benchmarks.timing import Job, Row, compare
+from benchmarks.timing import Job, Row, compare, seconds
 from ldp_core import (
     CountMeanSketch,
     Keyed,
@@ -72,6 +74,12 @@ def _against_the_floor(scale: float) -> Iterator[Row]:
                 stream.bytes(d * min(step, n - start))
 
         yield compare(f"OUE d={d}, codes to rows of bits", "its keystream alone", ours, floor, n=n, bar=round(bar, 3))
+        for rows in (100_000, m.block_size):
+            some = np.resize(codes, rows)
+            share = 100 * _share_of_the_lock(_perturbed(m, some))
+            speed = [100 / (share + (100 - share) / cores) for cores in (8, 32)]
+            said = f"holds Python's lock; by Amdahl's law {speed[0]:.2g}x on 8 cores, {speed[1]:.2g}x on 32"
+            yield Row(f"the same, {rows:,} rows: share of the time that", said, "%", share, None, "", None)
         large = _perturbed(m, np.tile(codes, 8))
         yield compare("the same, on two cores", "on one", _on(2, large), _on(1, large), n=8 * n, bar=1.75)
     n = int(1e6 * scale)
@@ -137,6 +145,31 @@ def _choose(mode: str | None) -> None:
     else:
         os.environ["LDP_KERNELS"] = mode
     compiled._mode.cache_clear()
+
+
+def _share_of_the_lock(job: Job) -> float:
+    """Median of the time that is not spent in a keystream or in a loop, which run without the lock."""
+    outside, turns = [0.0], []
+
+    def timed(function: Callable[..., object]) -> Callable[..., object]:
+        def run(*args: object) -> object:
+            start = time.perf_counter()
+            result = function(*args)
+            outside[0] += time.perf_counter() - start
+            return result
+
+        return run
+
+    before = aes.Segments.into, compiled.Kernel.__call__
+    aes.Segments.into, compiled.Kernel.__call__ = timed(before[0]), timed(before[1])  # type: ignore[method-assign]
+    try:
+        for _ in range(101):
+            outside[0] = 0
+            total = seconds(job)
+            turns.append(1 - outside[0] / total)
+    finally:
+        aes.Segments.into, compiled.Kernel.__call__ = before  # type: ignore[method-assign]
+    return statistics.median(turns)
 
 
 def _on(cores: int, job: Callable[[], object]) -> Job:
