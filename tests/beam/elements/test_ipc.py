@@ -125,6 +125,7 @@ def test_a_stream_without_a_batch_is_no_end_of_iteration():
         RecordBatchCoder().decode(sink.getvalue().to_pybytes())
 
 
+@pytest.mark.slow
 @needs_peak
 def test_little_memory_is_enough_to_refuse_them():
     code = (

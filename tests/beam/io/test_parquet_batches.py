@@ -53,6 +53,7 @@ def read_bombs(folder):
     sys.stdout.write(json.dumps([peak() - before, found]))
 
 
+@pytest.mark.slow
 @needs_peak
 def test_little_memory_is_enough_for_them(tmp_path):
     """Most took 64 to 640 MB, of 200 bytes and more; a schema of 20,000 levels ended the process."""

@@ -90,6 +90,7 @@ def histogram_ns(folder):
     return {(row["start"], row["value"]): row["n"] for row in lines(folder, "histogram*")}
 
 
+@pytest.mark.slow
 @everywhere
 def test_the_batch_example_on_the_command_line(where, tmp_path):
     rows = [("ios", True, 1.25)] * 3 + [("web", False, 3599.5)] + [("ios", False, 3600.0), ("s3cr3t", True, 7.0)]

@@ -292,7 +292,7 @@ def k_ary(epsilon: float, values: int) -> list[Levels]:
     return [Levels(Fraction(math.expm1(min(epsilon, 300)) / (e + values - 1)), Fraction(e / (e + values - 1)))]
 
 
-@pytest.mark.parametrize("epsilon", [1e-18, 1e-9, 0.3, 5.0, 49.9, 50.0, 1e300])
+@pytest.mark.parametrize("epsilon", [1e-18, 1e-9, 0.3, slow(5.0), slow(49.9), 50.0, 1e300])
 def test_at_the_ends(epsilon):
     for n, delta in itertools.product((1, 2, 50), (5e-324, 1e-300, 1e-12, 0.5, 1 - 1e-9)):
         for levels in ([], k_ary(epsilon, 2), k_ary(epsilon, 10**9)):
@@ -307,6 +307,7 @@ def test_where_nothing_is_proved_and_where_all_is_hidden(monkeypatch):
     assert closed_form(5.0, 1000, 1e-6) == 5.0
 
 
+@pytest.mark.slow
 @given(
     epsilon=st.floats(0.01, 8),
     more_epsilon=st.floats(0, 2),
@@ -324,6 +325,7 @@ def test_monotone(epsilon, more_epsilon, n, more_n, delta, more_delta):
     assert amplified(epsilon + more_epsilon, n, delta) >= bound
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     epsilon=st.floats(0.01, 4),
