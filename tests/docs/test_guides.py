@@ -18,6 +18,8 @@ PYTHON = re.compile(r"```python\n(.*?)```(?:\n\n(<!-- but for the noise -->\n\n)
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # these are tested with what they are about; and live.md's block needs files
 ELSEWHERE = {"architecture", "consistency", "live", "plots"}
+# what only the extra `test` brings
+NEEDED = {"sql": ["duckdb"]}
 # what is printed and not shown, because rows of Beam come in any order
 PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
 
@@ -26,6 +28,8 @@ PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
     "page", [page for page, text in PAGES.items() if PYTHON.search(text) and page not in ELSEWHERE]
 )
 def test_python(page, capsys):
+    for package in NEEDED.get(page, []):
+        pytest.importorskip(package)
     names: dict = {}
     others = []
     for code, noisy, shown in PYTHON.findall(PAGES[page]):

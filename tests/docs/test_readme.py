@@ -28,7 +28,7 @@ def without_noise(text: str) -> list[str]:
 def _without_noise(line: str) -> str:
     date = re.match(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}", line)
     rest = line[date.end() :] if date else line
-    bare = re.sub(r"-?\d+(\.\d+)?|[\s─═]+", "", re.sub(r"\[(true|false).*\]", "[bits]", rest))
+    bare = re.sub(r"-?\d[\d,]*(\.\d+)?|[\s─═]+", "", re.sub(r"\[(true|false).*\]", "[bits]", rest))
     return (date[0] if date else "") + bare
 
 
