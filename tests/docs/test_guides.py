@@ -14,7 +14,11 @@ from .test_readme import without_noise
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
-PYTHON = re.compile(r"```python\n(.*?)```(?:\n\n(<!-- but for the noise -->\n\n)?```text\n(.*?)```)?", re.DOTALL)
+PYTHON = re.compile(
+    r"```python\n(.*?)```(?:\n\n</details>)?"
+    r"(?:\n\n(<!-- but for the noise -->\n\n)?(?:```text\n(.*?)```|<!-- printed -->\n\n((?:\|[^\n]*\n)+)))?",
+    re.DOTALL,
+)
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # these are tested with what they are about; and live.md's block needs files
 ELSEWHERE = {"architecture", "consistency", "live", "plots"}
@@ -32,7 +36,8 @@ def test_python(page, capsys):
         pytest.importorskip(package)
     names: dict = {}
     others = []
-    for code, noisy, shown in PYTHON.findall(PAGES[page]):
+    for code, noisy, text, table in PYTHON.findall(PAGES[page]):
+        shown = text or table
         exec(compile(code, f"{page}.md", "exec"), names)
         printed = capsys.readouterr().out
         same = without_noise if noisy else str.splitlines
