@@ -1,7 +1,7 @@
 """Writes docs/api.md, the index of all public names, tables of mechanisms, and pictures: ``python docs/make.py``.
 
 The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md. The pictures are
-those of docs/plots.md, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
+those of the pages, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
 
 Mechanisms come from `ldp_core/mechanisms/catalogue.py`: their pages, what they answer, and their order.
 """
@@ -252,20 +252,26 @@ def within(text: str, made: str) -> str:
 
 # ---- pictures
 
-PLOTS = Path(__file__).with_name("plots.md")
-COMMAND = Path(__file__).with_name("command.md")
 PICTURES = Path(__file__).with_name("pictures")
 _NAMED = re.compile(r"```python\n(.*?)```(?:\n\n<!-- picture: ([\w-]+) -->\n(?:<picture>.*?</picture>\n)?)?", re.DOTALL)
 
 
+def pages_with_pictures() -> dict[str, str]:
+    """Name to text."""
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.md"))}
+    return {name: text for name, text in pages.items() if "<!-- picture: " in text}
+
+
 def charts(text: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Of each picture on the page the Vega-Lite, by theme; the code of all blocks is run, in order."""
+    """Of each picture on a page that code is above the Vega-Lite, by theme; all blocks are run, in order."""
     from ldp_plots import themed  # noqa: PLC0415 (the other pages need no Altair)
 
     names: dict[str, Any] = {}
     made = {}
-    for code, name in _NAMED.findall(text):
-        exec(compile(code, PLOTS.name, "exec"), names)  # noqa: S102 (our own page)
+    blocks = _NAMED.findall(text)
+    for code, name in blocks if any(name for _, name in blocks) else []:
+        with redirect_stdout(io.StringIO()):
+            exec(compile(code, "a page", "exec"), names)  # noqa: S102 (our own page)
         if name:
             made[name] = {theme: themed(names["chart"], theme).to_dict() for theme in ("light", "dark")}
     return made
@@ -404,10 +410,10 @@ if __name__ == "__main__":
     for path, made in ((README, table()), (POISONING, poisoning())):
         path.write_text(within(path.read_text(encoding="utf-8"), made), encoding="utf-8")
     PICTURES.mkdir(exist_ok=True)
-    for path in (PLOTS, COMMAND):
-        path.write_text(with_pictures(path.read_text(encoding="utf-8")), encoding="utf-8")
     for name, text in screens().items():
         photograph(name, text)
-    for name, themes in charts(PLOTS.read_text(encoding="utf-8")).items():
-        for theme, spec in themes.items():
-            draw(name, theme, spec)
+    for page_name, text in pages_with_pictures().items():
+        PAGE.with_name(f"{page_name}.md").write_text(with_pictures(text), encoding="utf-8")
+        for name, themes in charts(text).items():
+            for theme, spec in themes.items():
+                draw(name, theme, spec)

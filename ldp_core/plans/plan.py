@@ -33,6 +33,7 @@ from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
 from ldp_core.plans.sharing import Column
 from ldp_core.plans.simulation import Data, Simulation, simulate
+from ldp_core.plans.sql import Dialect, histogram_sql
 from ldp_core.tables import aligned, html
 
 METADATA_KEY = "ldp.plan"
@@ -733,6 +734,40 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
         return cls.from_json(text, limits=limits)
+
+    def sql(
+        self,
+        column: str,
+        table: str,
+        *,
+        dialect: Dialect = "duckdb",
+        packed: bool = False,
+        by: Sequence[str] = (),
+        confidence: float = 0.95,
+    ) -> str:
+        """A query that makes a histogram of a column of reports in a database which knows nothing of this package.
+
+        Of randomized response and of mechanisms whose reports are a bit a value. Columns of the answer: those of
+        ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them.
+
+        Args:
+            column: one that the plan perturbs.
+            table: what stands after FROM, as it stands there: ``reports``, ``read_parquet('reports.parquet')``.
+            dialect: ``"duckdb"`` or ``"bigquery"``. (The tests run the first and parse the second.)
+            packed: whether bits are in 64-bit words, as ``perturb(..., packed=True)`` has them.
+            by: columns that tell groups apart, each of which gets a histogram.
+            confidence: of the intervals.
+
+        Raises:
+            PlanError: the plan does not perturb this column.
+            ParameterError: reports that SQL cannot count; another dialect; a confidence outside (0, 1).
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> [line.strip() for line in plan.sql("crashed", "reports").splitlines()[2:4]]
+        ['count_if("crashed" = FALSE),', 'count_if("crashed" = TRUE)']
+        """
+        return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
 
     def to_toml(self) -> str:
         """The plan as TOML, which `from_toml` reads."""

@@ -15,20 +15,18 @@ from ldp_cli.app import app
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS / "make.py"))
 AGAIN = "run: python docs/make.py"
-NAMES = {
-    page: re.findall(r"<!-- picture: ([\w-]+) -->", (DOCS / f"{page}.md").read_text(encoding="utf-8"))
-    for page in ("plots", "command")
-}
+PAGES = SCRIPT["pages_with_pictures"]()
+NAMES = {page: re.findall(r"<!-- picture: ([\w-]+) -->", text) for page, text in PAGES.items()}
 
 
 @pytest.fixture(scope="module")
 def charts():
-    return SCRIPT["charts"]((DOCS / "plots.md").read_text(encoding="utf-8"))
+    return {name: themes for text in PAGES.values() for name, themes in SCRIPT["charts"](text).items()}
 
 
 @pytest.mark.parametrize("page", NAMES)
 def test_pages_show_their_pictures(page):
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    text = PAGES[page]
     assert SCRIPT["with_pictures"](text) == text, AGAIN
     sources = re.findall(r'(?:src|srcset)="([^"]+)"', text)
     assert sources == [f"pictures/{name}{end}.svg" for name in NAMES[page] for end in ("-dark", "")]
@@ -41,7 +39,7 @@ def test_there_are_no_other_pictures():
 
 
 def test_pictures_are_of_the_code_above_them(charts):
-    assert list(charts) == NAMES["plots"]
+    assert {*charts, *SCRIPT["SCREENS"]} == {name for names in NAMES.values() for name in names}
     for name, themes in charts.items():
         for theme, spec in themes.items():
             drawn = SCRIPT["file_of"](name, theme).read_text(encoding="utf-8")

@@ -17,14 +17,18 @@ def test_example_runs_and_prints_what_is_shown_but_for_the_noise(name, capsys):
     assert len(code.strip().splitlines()) <= 10
     exec(compile(code, f"README.md ({name})", "exec"), {})
     printed = capsys.readouterr().out
-    assert sorted(map(_without_noise, printed.splitlines())) == sorted(map(_without_noise, shown.splitlines()))
+    assert sorted(without_noise(printed)) == sorted(without_noise(shown))
+
+
+def without_noise(text: str) -> list[str]:
+    """Its lines without their numbers, noisy bits and spaces."""
+    return [_without_noise(line) for line in text.splitlines()]
 
 
 def _without_noise(line: str) -> str:
-    """The line without its numbers, noisy bits and spaces."""
     date = re.match(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}", line)
     rest = line[date.end() :] if date else line
-    bare = re.sub(r"-?\d+(\.\d+)?|[\s─═]+", "", re.sub(r"\[(true|false).*\]", "[bits]", rest))
+    bare = re.sub(r"-?\d[\d,]*(\.\d+)?|[\s─═]+", "", re.sub(r"\[(true|false).*\]", "[bits]", rest))
     return (date[0] if date else "") + bare
 
 

@@ -1,0 +1,59 @@
+"""What the site adds to the pages: mkdocs calls it, see mkdocs.yml. The pages themselves are read on code hosts too.
+
+* CONTRIBUTING.md and SECURITY.md, which are beside docs/, are pages as well.
+* A picture is light or dark as the reader has set the site, not only as the browser asks.
+* docs/api.md lists every public name in a line. Here each has its whole documentation, on a page for each package,
+  and its line leads there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import griffe
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+BESIDE = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+_PICTURE = re.compile(r'<picture>\n<source [^\n]*>\n<img alt="([^"]*)" src="([^"]+)\.svg">\n</picture>')
+_DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+_NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are not in docs/."""
+    for name, page in BESIDE.items():
+        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
+    index = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for package, groups in re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE):
+        parts = [f"# {package}\n"]
+        for title, lines in re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", groups, re.DOTALL | re.MULTILINE):
+            parts += [f"## {title}\n", *(f"::: {package}.{name}\n" for name in _NAME.findall(lines))]
+        files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Pages that lie elsewhere, pictures, and the index of names."""
+    for name, other in BESIDE.items():
+        markdown = markdown.replace(f"](../{name}", f"]({other}").replace(f"]({name}", f"]({other}")
+    if page.file.src_uri == "api.md":
+        parts = re.split(r"^## (\S+)$", markdown, flags=re.MULTILINE)
+        for at in range(1, len(parts), 2):
+            package = parts[at]
+            parts[at] = f"## [{package}](api-{package}.md)"
+            parts[at + 1] = _NAME.sub(rf"- [`\1`][{package}.\1]", parts[at + 1])
+        markdown = "".join(parts)
+    return _PICTURE.sub(r"![\1](\2.svg#only-light)\n![\1](\2-dark.svg#only-dark)", markdown)
+
+
+class Examples(griffe.Extension):
+    """The examples of docstrings are blocks of code."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Called for everything that may have a docstring."""
+        if obj.docstring:
+            obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)

@@ -1,0 +1,127 @@
+"""The query of a plan, run by DuckDB, makes the histogram that Python makes; that for BigQuery is parsed, not run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import Domain, Keyed, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core.plans import sql
+
+from ..examples import ORACLES
+
+COUNTED = ("binary RR", "k-ary RR", "OUE", "SUE wide", "SS", "SS wide", "THE", "L-GRR", "L-OSUE", "L-SUE wide")
+NUMBERS = ("count", "standard_error", "low", "high", "frequency", "n")
+HARD = ["o'hara", 'a "b"', "back\\slash", "ö", "", "new\nline"]
+
+
+def query(m, column="x", **options):
+    return PrivacyPlan({column: m}).sql(column, "reports", **options)
+
+
+def run(text, **tables):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.sql(text).to_arrow_table().to_pydict()
+
+
+def expected(m, reports, confidence=0.95):
+    found = m.estimate(m.tally(reports), confidence=confidence)
+    numbers = (found.counts, found.standard_errors, found.low, found.high, found.frequencies, found.n)
+    return dict(zip(NUMBERS, numbers, strict=True))
+
+
+def differences(answer, numbers):
+    """Of each column the greatest, in parts of the number."""
+    return {name: np.abs(np.array(answer[name], float) / numbers[name] - 1).max() for name in NUMBERS}
+
+
+def drawn_from(m, n=3000):
+    labels = m.domain.arrow_values.slice(0, m.domain.listed)
+    return labels.take(pa.array(np.arange(n) ** 2 % len(labels)))
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize("name", COUNTED)
+def test_duckdb_makes_our_histogram(name, packed):
+    m = ORACLES[name]
+    keyed = Keyed(Secret.from_seed(1), range(3000), column="x") if m.memoised else None
+    made = m.perturb(drawn_from(m), packed=packed, randomness=keyed)
+    stored = made.dictionary_decode() if pa.types.is_dictionary(made.type) else made
+    answer = run(query(m, packed=packed), reports=pa.table({"x": stored}))
+    assert answer["value"] == m.domain.arrow_values.to_pylist()
+    assert max(differences(answer, expected(m, made)).values()) < 1e-9
+
+
+def test_signed_words_groups_other_values_and_hard_labels():
+    m = UnaryEncoding(Domain([*HARD, *(f"v{k}" for k in range(70))], unmatched="other"), epsilon=1.0)
+    made = m.perturb(pa.array([HARD[k % 6] for k in range(4000)]), packed=True)
+    words = made.flatten().view(pa.int64())  # as Beam's rows and BigQuery have them
+    group = np.arange(4000) % 3
+    table = pa.table({"x": pa.FixedSizeListArray.from_arrays(words, 2), 'a "group"': group})
+    text = query(m, packed=True, by=['a "group"'], confidence=0.8)
+    answer = run(text, reports=table)
+    for k in range(3):
+        mine = {name: np.array(column, object)[np.array(answer['a "group"']) == k] for name, column in answer.items()}
+        numbers = expected(m, made.filter(pa.array(group == k)), 0.8)
+        assert mine["value"].tolist() == list(m.domain.texts)
+        assert max(differences(mine, numbers).values()) < 1e-9
+
+
+def test_text_is_compared_and_no_reports_are_no_rows():
+    m = RandomizedResponse(HARD, epsilon=2.0)
+    made = m.perturb(pa.array(HARD * 500)).dictionary_decode()
+    answer = run(query(m), reports=pa.table({"x": made}))
+    assert max(differences(answer, expected(m, made)).values()) < 1e-9
+    assert run(query(m), reports=pa.table({"x": made[:0]}))["n"] == []
+
+
+@pytest.mark.parametrize("change", [{"difference": 1.001}, {"a": 1.001}, {"b": 1.001}, {"q": 1.001}])
+def test_planted_a_number_that_is_off_by_a_thousandth(change, monkeypatch):
+    m = ORACLES["OUE"]
+    made = m.perturb(drawn_from(m))
+    rates = m.rates
+    wrong = rates._replace(**{name: getattr(rates, name) * factor for name, factor in change.items()})
+    monkeypatch.setitem(vars(m), "rates", wrong)
+    text = query(m)
+    monkeypatch.setitem(vars(m), "rates", rates)
+    answer = run(text, reports=pa.table({"x": made}))
+    assert max(differences(answer, expected(m, made)).values()) > 1e-6
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "bigquery"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_parser_of_the_dialect_reads_it(dialect, packed):
+    sqlglot = pytest.importorskip("sqlglot")
+    m = UnaryEncoding(HARD, epsilon=1.0)
+    text = query(m, "o`s", dialect=dialect, packed=packed, by=["day"])
+    [tree] = sqlglot.parse(text, dialect=dialect)
+    literals = {literal.this for literal in tree.find_all(sqlglot.exp.Literal) if literal.is_string}
+    assert literals == set(HARD)
+    assert tree.named_selects == ["day", "value", *NUMBERS]
+    assert {column.name for column in tree.find_all(sqlglot.exp.Column)} >= {"o`s", "day"}
+
+
+@pytest.mark.parametrize("name", sorted(ORACLES.keys() - set(COUNTED)))
+def test_what_sql_cannot_count_is_refused(name):
+    with pytest.raises(ParameterError, match="in Python"):
+        sql.histogram_sql(ORACLES[name], "x", "reports", dialect="duckdb", packed=False, by=(), confidence=0.95)
+
+
+def test_other_arguments_are_refused():
+    plan = PrivacyPlan({"x": RandomizedResponse.from_coins(truth=0.5, yes=0.2)})
+    with pytest.raises(ParameterError, match="of its own for each value"):
+        plan.sql("x", "reports")
+    with pytest.raises(PlanError, match="does not perturb column 'y'"):
+        plan.sql("y", "reports")
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)})
+    with pytest.raises(ParameterError, match=r"dialect must be one of \['duckdb', 'bigquery'\], got 'oracle'"):
+        plan.sql("x", "reports", dialect="oracle")
+    with pytest.raises(ParameterError, match="confidence"):
+        plan.sql("x", "reports", confidence=1.0)
+    drawn = PrivacyPlan.sampled({"x": range(4), "y": range(3)}, epsilon=1.0)
+    with pytest.raises(ParameterError, match="tally it in Python"):
+        drawn.sql("x", "reports")
