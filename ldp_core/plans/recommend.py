@@ -207,7 +207,7 @@ def recommend(
         made = [_recommendation(choice, domain, d, e, people, reports, f, bound) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
-        kinds = [_NUMBERS[name](domain, e) for name in _KINDS[type(domain)]]
+        kinds = [_NUMBERS[name](domain, e) for name in KINDS[type(domain)]]
         made = [_of_mechanism(m, domain, e, people, reports, bound) for m in kinds]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
@@ -220,10 +220,11 @@ _NUMBERS: dict[str, Callable[[Any, float], Mechanism]] = {
     m.name: partial(lambda kind, domain, epsilon: kind(domain, epsilon=epsilon), m)
     for m in (Hybrid, Piecewise, OneBitMean, HeavyHitters)
 }
-_KINDS: dict[type[Inputs], tuple[str, ...]] = {
+KINDS: dict[type[Any], tuple[str, ...]] = {
     Interval: (Hybrid.name, Piecewise.name, OneBitMean.name),
     Prefixes: (HeavyHitters.name,),
 }
+"""Of values that are not declared one by one: the mechanisms to ask about."""
 
 
 def _recommendation(
