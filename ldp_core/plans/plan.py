@@ -319,7 +319,7 @@ class PrivacyPlan(Declared):
         >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)})
         >>> print(plan.explain(10_000))
         column          mechanism       epsilon  margin, 95 %
-        os              unary_encoding  1        ± 4.02 % of the records
+        os              unary_encoding  1        ± 4.01 % of the records
         total a record                  1
         <BLANKLINE>
         records of one person  1  10  100  any number
