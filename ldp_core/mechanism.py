@@ -73,7 +73,11 @@ class Outlook(NamedTuple):
         if math.isinf(self.error):
             return "no bound"
         z = NormalDist().inv_cdf(0.975)
-        return f"± {z * self.error:.3g} (mean)" if self.unit == "mean" else f"± {100 * z * self.share:.3g} % of the records"
+        return (
+            f"± {z * self.error:.3g} (mean)"
+            if self.unit == "mean"
+            else f"± {100 * z * self.share:.3g} % of the records"
+        )
 
 
 class Mechanism(Declared, ABC):

@@ -41,7 +41,9 @@ def folded(sentences: Iterable[str], *, indent: str = "  ") -> list[str]:
     '  bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb'
     """
     # (a number and its percent sign stay together)
-    lines = (wrap(one.replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False) for one in sentences)
+    lines = (
+        wrap(one.replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False) for one in sentences
+    )
     return [line.replace("\0", " ") for sentence in lines for line in sentence]
 
 

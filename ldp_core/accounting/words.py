@@ -28,7 +28,13 @@ one is guessed at most 73.2 % of the time (50 % without)'
 
 
 def _factor(epsilon: float) -> str:
-    return _up(exp_above(epsilon), 3) if epsilon <= 100 else "more than 10^43"
+    if epsilon > 100:
+        return "more than 10^43"
+    factor = Fraction(exp_above(epsilon))
+    return _up(factor, 3) if factor < _MILLION else f"10^{math.ceil(math.log10(factor))}"
+
+
+_MILLION = 10**6
 
 
 def _percent(epsilon: float, values: int, delta: float) -> str:

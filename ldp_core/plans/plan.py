@@ -343,8 +343,14 @@ class PrivacyPlan(Declared):
                 warnings.append(f"{name}: {outlook.advice}")
         rows += [(name, "kept as it is", "unprotected", "") for name in self.keep]
         rows.append(("total a record", "", f"{self.epsilon:.4g}", ""))
-        learnt = [] if self.seed is not None else promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
-        parts = [aligned(rows) + folded(warnings), self._of_a_person(reports, keyed), folded(learnt) + self._seed_warning()]
+        learnt = (
+            [] if self.seed is not None else promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
+        )
+        parts = [
+            aligned(rows) + folded(warnings),
+            self._of_a_person(reports, keyed),
+            folded(learnt) + self._seed_warning(),
+        ]
         return "\n\n".join("\n".join(part) for part in parts if part)
 
     def simulate(

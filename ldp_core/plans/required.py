@@ -198,7 +198,9 @@ class _Asked(NamedTuple):
                 said = f"the shares of all {error.together:,} values at once, all within the margin {sure}; each is as "
                 said += f"noisy as that of {of}"
             else:
-                said = f"one share, that of {of}, within the margin {sure}. For all shares at once: simultaneous; for a "
+                said = (
+                    f"one share, that of {of}, within the margin {sure}. For all shares at once: simultaneous; for a "
+                )
                 said += "value of another share: frequency"
         return f"Asked for: {said}.{_of_group(share)}"
 
@@ -245,10 +247,9 @@ def _of_plan(
     shares = "of all shares of a column together" if simultaneous else "of the share of one value"
     if bound == "normal":
         shares += ", as noisy as that of one in d values" if simultaneous else " that 1 in d of the people has"
-    question = (
-        f"Asked for: of each column the margin holds with a probability of {100 * (1 - beta):.4g} %: {shares} (d is the "
-        f"number of values), of a mean where the noise is greatest.{_of_group(share)}"
-    )
+    sure = f"with a probability of {100 * (1 - beta):.4g} %"
+    question = f"Asked for: of each column the margin holds {sure}: {shares} (d is the number of values), of a mean "
+    question += f"where the noise is greatest.{_of_group(share)}"
     return Needs(tuple(rows), f"all columns: {most:,} people", question, most, plan.epsilon)
 
 

@@ -36,13 +36,18 @@ def test_progress_is_on_standard_error(ldp, people, monkeypatch):
 def test_estimates_are_those_of_polars(ldp, people, reports):
     plan = ldp_polars.read_plan("reports.parquet")
     same = reports.ldp.estimates(plan)
-    found = ldp("estimate reports.parquet --json").data
+    data = ldp("estimate reports.parquet --json").data
+    assert (data["confidence"], data["epsilon"]) == (0.95, plan.epsilon)
+    assert {name: (c["mechanism"], c["epsilon"]) for name, c in data["columns"].items()} == {
+        name: (m.title, m.epsilon) for name, m in plan.columns.items()
+    }
+    found = {name: c["estimates"] for name, c in data["columns"].items()}
     assert found == {name: frame.to_dicts() for name, frame in same.items()}
     assert abs(found["os"][0]["count"] - N / 2) < 6 * found["os"][0]["standard_error"]
     shown = ldp("estimate reports.parquet").out
     assert f"{found['os'][0]['count']:,.0f}" in shown
     assert f"{found['minutes'][0]['mean']:,.3f}" in shown
-    assert set(ldp("estimate reports.parquet --column crashed --json").data) == {"crashed"}
+    assert set(ldp("estimate reports.parquet --column crashed --json").data["columns"]) == {"crashed"}
 
 
 def test_groups_windows_and_files(ldp, people, reports):
@@ -53,9 +58,13 @@ def test_groups_windows_and_files(ldp, people, reports):
     written = pl.read_csv("weekly/os.csv", try_parse_dates=True)
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()
-    assert "more values" in done.out
+    assert "more values" in ldp("estimate reports.parquet --top 2").out
+    rows = {name: frame.height for name, frame in same.items()}
+    assert [line.split()[:4] for line in done.out.splitlines()[3:6]] == [
+        [name, f"{name}.csv", f"{n}", "2"] for name, n in rows.items()
+    ]
     assert "is there already" in ldp("estimate reports.parquet --output weekly --csv", code=1).err
-    by = ldp("estimate reports.parquet --by day --column os --json").data["os"]
+    by = ldp("estimate reports.parquet --by day --column os --json").data["columns"]["os"]["estimates"]
     assert len({row["day"] for row in by}) == 10
 
 
@@ -76,7 +85,6 @@ def test_keyed_noise_gives_the_same_reports_again(ldp, people):
         ldp(f"perturb people.parquet {name}.parquet --plan plan.toml --secret-file secret --id user")
     assert pl.read_parquet("a.parquet").equals(pl.read_parquet("b.parquet"))
     assert "user" not in pl.read_parquet("a.parquet").columns
-    ldp("perturb people.parquet c.parquet --plan plan.toml --id user", code=2)
     ldp("perturb people.parquet c.parquet --plan plan.toml --secret-file secret", code=2)
 
 
@@ -93,7 +101,7 @@ def test_what_fails_leaves_nothing_and_quotes_nothing(ldp, people):
     Path("cut.parquet").write_bytes(Path("people.parquet").read_bytes()[:-100])
     before = sorted(Path().iterdir())
     for source in ("odd.parquet", "bad.csv", "cut.parquet", "nowhere.parquet", "plan.toml"):
-        done = ldp(f"perturb {source} reports.parquet --plan plan.toml", code=1)
+        done = ldp(f"perturb {source} reports.parquet --plan plan.toml", code=2 if source == "plan.toml" else 1)
         assert done.err.startswith("error: ")
         assert done.err.count("\n") == 1
         assert not {"beos", "secretword"} & set(done.err.replace("'", " ").split())
@@ -112,7 +120,7 @@ def test_reports_that_are_there_stay(ldp, people, reports):
     assert "--overwrite" in ldp("perturb people.parquet reports.parquet --plan plan.toml", code=1).err
     assert pl.read_parquet("reports.parquet").equals(reports)
     ldp("perturb people.parquet reports.parquet --plan plan.toml --overwrite")
-    assert "must end in .parquet" in ldp("perturb people.parquet reports.csv --plan plan.toml", code=1).err
+    assert "must end in .parquet" in ldp("perturb people.parquet reports.csv --plan plan.toml", code=2).err
 
 
 def test_reports_are_not_perturbed_again(ldp, people, reports):
@@ -133,13 +141,13 @@ def test_a_sketch_answers_about_candidates(ldp):
     words.write_parquet("words.parquet")
     ldp("perturb words.parquet reports.parquet --plan plan.toml")
     done = ldp("estimate reports.parquet --json")
-    assert set(done.data) == {"won"}
+    assert set(done.data["columns"]) == {"won"}
     assert "--candidates word=FILE" in done.err
     Path("words.txt").write_text("oslo\nlima\n", encoding="utf-8")
-    found = ldp("estimate reports.parquet --candidates word=words.txt --json").data["word"]
+    found = ldp("estimate reports.parquet --candidates word=words.txt --json").data["columns"]["word"]["estimates"]
     assert [row["value"] for row in found] == ["oslo", "lima"]
     assert abs(found[0]["count"] - 500) < 6 * found[0]["standard_error"]
-    assert "are of sketches" in ldp("estimate reports.parquet --candidates won=words.txt", code=1).err
+    assert "are of sketches" in ldp("estimate reports.parquet --candidates won=words.txt", code=2).err
 
 
 def test_heavy_hitters_are_the_top(ldp):
@@ -147,7 +155,7 @@ def test_heavy_hitters_are_the_top(ldp):
     Path("plan.toml").write_text(PrivacyPlan({"word": m}).to_toml(), encoding="utf-8")
     pl.DataFrame({"word": ["rome"] * 5000 + ["oslo"] * 3000}).write_parquet("words.parquet")
     ldp("perturb words.parquet reports.parquet --plan plan.toml")
-    found = ldp("estimate reports.parquet --top 1 --json").data["word"]
+    found = ldp("estimate reports.parquet --top 1 --json").data["columns"]["word"]["estimates"]
     assert [row["value"] for row in found] == ["rome"]
 
 
@@ -160,4 +168,4 @@ def test_folders_and_patterns(ldp, packed):
         pl.DataFrame({"os": ["ios", "web"] * 10}).write_parquet(f"people{k}.parquet")
         ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed}")
     for source in ("reports", "'reports/*.parquet'"):
-        assert {row["n"] for row in ldp(f"estimate {source} --json").data["os"]} == {40}
+        assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
