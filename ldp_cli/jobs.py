@@ -27,7 +27,9 @@ def audit(
     trials: Annotated[str, typer.Option(metavar="N", help="Of each input.")] = "1e6",
     false_alarm: Annotated[float, typer.Option(help="That any line is wrong, all together.")] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Under keyed noise, with new secrets and ids.")] = False,
-    rounds: Annotated[int, typer.Option(min=0, help="Of columns that remember: so many reports of one value, too.")] = 4,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of columns that remember: so many reports of one value, too.")
+    ] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:

@@ -17,6 +17,7 @@ from ldp_core import (
     DtypeError,
     InputError,
     Interval,
+    Mean,
     Mechanism,
     Numeric,
     ParameterError,
@@ -320,11 +321,17 @@ def _rows_beside(result: Any, people: dict[Any, int]) -> list[dict[str, Any]]:
 
 def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], top: int) -> None:
     title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
+    low, high = f"{100 * result.confidence:g}% from", "to"
+    if isinstance(result, Mean):
+        true = sum(float(x) * n for x, n in people.items()) / max(sum(people.values()), 1)
+        cells = {"truth": true, "mean": result.mean, low: result.low, high: result.high}
+        show([{head: number(x, 3) for head, x in cells.items()}], title=title)
+        return
     if not hasattr(result, "counts"):
-        show([], title=title, notes=[repr(result)])
+        show([], title=title)
+        say(repr(result))
         return
     rows = []
-    low, high = f"{100 * result.confidence:g}% from", "to"
     entries = list(zip(result.values, result.counts, result.low, result.high, strict=True))
     for value, count, least, most in sorted(entries, key=lambda entry: -entry[1])[:top]:
         true = people.get(value)

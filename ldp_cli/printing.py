@@ -28,6 +28,7 @@ from rich.text import Text
 
 from ldp_core import ParameterError
 from ldp_core.extras import need
+from ldp_core.tables import folded
 
 _WIDE = 120
 """Columns of a table that goes to a file or another program."""
@@ -67,7 +68,7 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
         for row in rows:
             table.add_row(*(Text(cell) for cell in row.values()))
         console.print(table)
-    for line in notes:
+    for line in folded(notes, indent=""):
         console.print(Text(line))
 
 

@@ -41,7 +41,6 @@ from ldp_core import (
     Sketch,
 )
 from ldp_core.charts.drawing import FIELDS, is_cut
-from ldp_core.tables import folded
 
 if TYPE_CHECKING:
     import polars as pl
@@ -201,8 +200,9 @@ def estimate(
 ) -> None:
     """Estimate from reports: histograms, means and more, with error bars.
 
-    The error bars are of the noise alone. They say how near an estimate is to the truth of these records, not how well
-    these records stand for others: that error of sampling comes on top.
+    The error bars of counts are of the noise alone. They say how near an estimate is to the truth of these records, not
+    how well these records stand for others: that error of sampling comes on top. Those of means and distributions are
+    of both together.
     """
     ldp_polars = files.our_polars()
     check_picture(plot)
@@ -229,13 +229,14 @@ def estimate(
     if as_json:
         say_json(view.json(made, frames))
     elif output is not None:
-        show(written, title=f"written to {output}", notes=view.words(made))
+        show(written, title=f"written to {output}", notes=[view.words(made, frames)])
     else:
         for k, (name, frame) in enumerate(frames.items()):
             if k:
                 out().print()
             _show(name, frame, view, max(_SCREEN // len(frames), 10) if window or by else None)
-        show([], notes=["", *view.words(made)])
+        out().print()
+        show([], notes=[view.words(made, frames)])
 
 
 _SCREEN = 40
@@ -278,14 +279,15 @@ class _View:
         """Whether the records fill the window of a row only in part."""
         return self.covered is not None and is_cut(record[FIELDS["window"]], record[FIELDS["end"]], self.covered)
 
-    def words(self, plan: PrivacyPlan) -> list[str]:
+    def words(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> str:
         """What the numbers mean."""
         more = "" if len(plan.columns) == 1 else f" over its {len(plan.columns)} columns"
-        said = (
-            f"{100 * self.confidence:g} % intervals, of the noise alone: sampling error comes on top. "
-            f"A record spent epsilon {plan.epsilon:.4g}{more}."
-        )
-        return folded([said], indent="")
+        of_noise = [FIELDS["count"] in frame.columns for frame in frames.values()]
+        alone = "of the noise alone: sampling error comes on top"
+        both = "of noise and sampling together"
+        of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
+        of = of if any(of_noise) else both
+        return f"{100 * self.confidence:g} % intervals {of}. A record spent epsilon {plan.epsilon:.4g}{more}."
 
     def json(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
         """All numbers, and what they mean."""

@@ -277,7 +277,7 @@ def draw_windows(
         "window:T",
         title="start of the window (UTC)",
         scale=alt.Scale(type="utc"),
-        axis=alt.Axis(grid=False, labelOverlap=True),
+        axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=8),
     )
     base = alt.Chart().encode(x=x, color=color)
     form = {"share of the records": _PERCENT, "records": _NUMBER}.get(quantity, {})
@@ -288,7 +288,10 @@ def draw_windows(
     )
     layers, notes = [band, line], [_about(None, confidence)]
     if any("cut" in row for row in shown):
-        layers.append(base.transform_filter("datum.cut").mark_point(style="cut", size=44).encode(y=y))
+        bare = line.mark_line()
+        full = base.transform_filter("!datum.cut").mark_point(filled=True, size=28).encode(y=y)
+        cut = base.transform_filter("datum.cut").mark_point(filled=False, size=60, strokeWidth=2).encode(y=y)
+        layers = [band, bare, full, cut]
         notes.append("open points: the records fill this window only in part")
     if hidden:
         notes.append(f"the {len(series)} largest of {len(series) + hidden} values")

@@ -104,7 +104,6 @@ def _config(
             "interval": {"color": interval, "stroke": interval, "strokeWidth": 2, "opacity": 1},
             "miss": {"color": miss, "stroke": miss, "strokeWidth": 3, "opacity": 1},
             "truth": {"color": lines[1], "stroke": background, "strokeWidth": 1, "size": 90, "opacity": 1},
-            "cut": {"fill": background, "strokeWidth": 1.5, "opacity": 1},
             "zero": {"color": faint, "stroke": faint, "strokeWidth": 1},
             "on-faint": {"color": text, "fontSize": 12},  # on the two ends of the ramp
             "on-strong": {"color": background, "fontSize": 12},

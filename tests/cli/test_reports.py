@@ -212,9 +212,10 @@ def test_a_table_is_a_screen_and_the_rest_is_written(ldp, many):
 def test_what_the_numbers_mean_is_below_them(ldp, people, reports, options):
     said = ldp(f"estimate reports.parquet {options}").out.replace("\n", " ")
     level = "90" if "90" in options else "95"
-    assert f"{level} % intervals, of the noise alone: sampling error comes on top." in said
+    assert f"{level} % intervals of the noise alone: sampling error comes on top (means, " in said
     assert "A record spent epsilon 6 over its 3 columns." in said
     assert "sampling" in ldp("estimate --help").out
+    assert "95 % intervals of noise and sampling together." in ldp("estimate reports.parquet --column minutes").out
 
 
 def test_polars_expressions_are_not_shown(ldp, people, reports):
