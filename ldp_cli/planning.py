@@ -169,7 +169,7 @@ def explain(
         return
     n = people if people is not None else sum(batch.num_rows for batch in files.batches(str(data), made))
     reports = sorted({1, *records}) if records else [1, 10, 100]
-    if total is None and records:
+    if total is None and records and max(records) > 1:
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
     if not as_json:
@@ -334,11 +334,10 @@ def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], t
     rows = []
     entries = list(zip(result.values, result.counts, result.low, result.high, strict=True))
     for value, count, least, most in sorted(entries, key=lambda entry: -entry[1])[:top]:
-        true = people.get(value)
         rows.append(
             {
                 "value": str(value).lower() if isinstance(value, bool) else str(value),
-                "truth": "" if true is None else f"{true:,}",
+                "truth": f"{people.get(value, 0):,}",
                 "estimate": number(count, 0),
                 "share": percent(count / result.n if result.n else None),
                 low: number(least, 0),

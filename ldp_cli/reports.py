@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import uuid
@@ -156,10 +157,14 @@ def _of_a_person(
         with working("counting the records of each person"), files.polars_work("perturb"):
             most = int(scanned.group_by(whose).len().select("len").max().collect().item() or 0)
         spent = _spent(plan, most, keyed=keyed)
+        if most <= 1:
+            return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"
         return f"one person has {most:,} records, which spend {spent}: --records K takes K of each person"
     span = " and ".join(name if length is None else f"{length} of {name}" for name, length in periods.items())
     among, anew = (f" in each {span}", "; a person spends that in each of these anew") if span else ("", "")
-    return f"at most {most:,} of a person's records{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
+    if most == 1:
+        return f"one record of each person{among}, which spends epsilon {plan.epsilon:.4g}{anew}"
+    return f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
 
 
 def _spent(plan: PrivacyPlan, records: int, *, keyed: bool) -> str:
@@ -291,13 +296,17 @@ class _View:
 
     def json(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
         """All numbers, and what they mean."""
-        columns = {}
-        for name, frame in frames.items():
-            rows = frame.to_dicts()
-            cut = sorted({str(row[FIELDS["window"]]) for row in rows if self.is_cut(row)})
-            about = {"mechanism": self.mechanisms[name].title, "epsilon": self.mechanisms[name].epsilon}
-            columns[name] = {**about, **({"partial_windows": cut} if self.covered else {}), "estimates": rows}
-        return {"confidence": self.confidence, "epsilon": plan.epsilon, "columns": columns}
+        columns = {name: {**self.about(name, frame), "estimates": frame.to_dicts()} for name, frame in frames.items()}
+        return {"epsilon": plan.epsilon, "columns": columns}
+
+    def about(self, name: str, frame: pl.DataFrame) -> dict[str, Any]:
+        """What the numbers of a column mean."""
+        m = self.mechanisms[name]
+        found: dict[str, Any] = {"mechanism": m.title, "epsilon": m.epsilon, "confidence": self.confidence}
+        if self.covered is not None:
+            windows = frame.unique([FIELDS["window"]]).sort(FIELDS["window"]).to_dicts()
+            found["partial_windows"] = [str(row[FIELDS["window"]]) for row in windows if self.is_cut(row)]
+        return found
 
 
 def _plan_of(ldp_polars: Any, source: str) -> PrivacyPlan:
@@ -418,12 +427,14 @@ def _write(
     with files.polars_work("estimate"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
-            (frame.write_csv if csv else frame.write_parquet)(paths[name])
+            if csv:
+                frame.write_csv(paths[name])
+            else:
+                frame.write_parquet(paths[name], metadata={"ldp.estimate": json.dumps(view.about(name, frame))})
             row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
             if view.covered is not None:
-                windows = frame.unique([FIELDS["window"]])
-                cut = sum(map(view.is_cut, windows.to_dicts()))
-                row |= {"windows": f"{windows.height:,}", "filled in part": f"{cut:,}"}
+                cut = len(view.about(name, frame)["partial_windows"])
+                row |= {"windows": f"{frame[FIELDS['window']].n_unique():,}", "filled in part": f"{cut:,}"}
             written.append(row)
     return written
 

@@ -326,10 +326,15 @@ def explain(
         return checked_plan(plan).explain(0, **how)
     middle, most = (math.ceil(each.quantile(q, "higher") or 0) for q in (0.5, 1.0))
     spent = checked_plan(plan).epsilon_of(most, changes=None, keyed=keyed)
-    if total is None and math.isfinite(spent):
+    if total is None and most > 1 and math.isfinite(spent):
         how["total"] = spent
     text = plan.explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
-    people = f"{len(each):,} people: half of them have at most {middle:,} records each, nobody more than {most:,}"
+    people = f"{len(each):,} people, "
+    people += (
+        f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
+        if most > 1
+        else "one record each"
+    )
     return f"{people}\n\n{text}"
 
 

@@ -142,7 +142,7 @@ def test_explain_is_the_plan_s(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     assert ldp("plan explain plan.toml --people 4000").out == plan.explain(4000) + "\n"
     assert ldp("plan explain plan.toml --data people.parquet").out == plan.explain(4000) + "\n"
-    assert ldp("plan explain plan.toml --data people.parquet --id user").out.startswith("4,000 people: half of them")
+    assert ldp("plan explain plan.toml --data people.parquet --id user").out.startswith("4,000 people, one record each")
     found = ldp("plan explain plan.toml --people 4000 --json").data
     assert (found["epsilon"], found["epsilon_of_records"]["10"]) == (plan.epsilon, plan.epsilon_of(10))
     assert found["columns"]["os"]["standard_error"] == plan["os"].explain(4000).error
