@@ -204,7 +204,7 @@ def suggest(
     if as_json:
         say_json([row.values() for row in found])
     else:
-        show([row.texts() for row in found])
+        show([row.texts() for row in found], notes=[found.note])
 
 
 def size(

@@ -59,7 +59,7 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
             numbers = all(_is_number(row[head]) for row in rows)
             longest = max(map(len, [*words, *(row[head] for row in rows if numbers or not k)]), default=1)
             table.add_column(
-                Text(" ".join(words)),
+                Text(" ".join(words) if narrow else head),
                 justify="right" if numbers else "left",
                 min_width=longest,  # names and numbers stay whole
                 max_width=longest if numbers and narrow else None,
