@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -14,4 +15,12 @@ def main() -> None:
             raise
         sys.stderr.write(f"error: {error.name} is not installed: pip install 'ldp-telemetry[cli]'\n")
         sys.exit(1)
-    app(prog_name="ldp")
+    try:
+        app(prog_name="ldp")
+    except SystemExit as ended:
+        if ended.code and "polars" in sys.modules:
+            # Threads of a query that failed may still call back, and would abort the process as Python ends.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended.code if isinstance(ended.code, int) else 1)
+        raise

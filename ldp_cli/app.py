@@ -13,13 +13,13 @@ from typing_extensions import override
 
 from ldp_cli import jobs, planning, reports
 from ldp_cli.printing import note, say
-from ldp_core import LdpError, LdpWarning
+from ldp_core import LdpError, LdpWarning, ParameterError
 
 _BEFORE, _FILES, _RUNS = "Before there are data", "Files of reports", "What runs"
 
 
 class _Group(TyperGroup):
-    """Commands whose errors of ours are one line, and exit code 1."""
+    """Commands whose errors of ours are one line; the exit code is 2 where a value on the line cannot be, else 1."""
 
     @override
     def list_commands(self, ctx: Any) -> list[str]:
@@ -35,7 +35,7 @@ class _Group(TyperGroup):
             except LdpError as error:
                 said = str(error).partition("\n")[0]  # (Polars adds the expression in which it happened)
                 note(f"error: {said}", style="red")
-                raise typer.Exit(1) from None
+                raise typer.Exit(2 if isinstance(error, ParameterError) else 1) from None
             except BrokenPipeError:
                 raise  # (which Click knows)
             except OSError as error:
@@ -96,7 +96,7 @@ _add(
     plans,
     "explain",
     planning.explain,
-    "ldp plan explain plan.toml --people 10000",
+    "ldp plan explain plan.toml --people 10000 --records 25",
     "ldp plan explain plan.toml --data people.parquet --id user",
 )
 _add(
@@ -111,8 +111,8 @@ _add(
     app,
     "size",
     planning.size,
-    "ldp size 16 --margin 0.01 --epsilon 1",
-    "ldp size 16 --margin 0.01 --people 50000",
+    "ldp size 16 --margin 1% --epsilon 1 --simultaneous",
+    "ldp size 16 --margin 1% --people 50000",
     "ldp size --plan plan.toml --margin os=0.02 --margin minutes=0.5",
     rich_help_panel=_BEFORE,
 )
@@ -129,6 +129,7 @@ _add(
     "perturb",
     reports.perturb,
     "ldp perturb people.parquet reports.parquet --plan plan.toml",
+    "ldp perturb people.parquet reports.parquet --plan plan.toml --id user --records 1 --per day=7d",
     rich_help_panel=_FILES,
 )
 _add(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from ldp_core import InputError, PrivacyPlan
+from ldp_core import InputError, ParameterError, PrivacyPlan
 from ldp_core.extras import need
+from ldp_core.limits import open_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,13 +27,13 @@ def format_of(path: str) -> str:
     """``"parquet"``, ``"csv"`` or ``"ndjson"``, by the name; a folder is one of Parquet files.
 
     Raises:
-        InputError: another name.
+        ParameterError: another name.
     """
     if Path(path).is_dir():
         return "parquet"
     found = _FORMATS.get(Path(path).suffix.lower())
     if found is None:
-        raise InputError(f"{path!r}: files are {', '.join(_FORMATS)}, by the end of their names")
+        raise ParameterError(f"{path!r}: files are {', '.join(_FORMATS)}, by the end of their names")
     return found
 
 
@@ -106,10 +107,54 @@ def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
     return polars.scan_csv(found, schema_overrides=texts, try_parse_dates=True)  # type: ignore[no-any-return]
 
 
-def _check(file: str, there: list[str], names: list[str]) -> None:
+def having(frame: pl.LazyFrame, names: list[str], path: str) -> pl.LazyFrame:
+    """The frame, if it has these columns.
+
+    Raises:
+        InputError: it lacks one; or the file cannot be read.
+    """
+    with polars_work(path):
+        _check(path, frame.collect_schema().names(), names, "")
+    return frame
+
+
+def size_of(path: str) -> int | None:
+    """Number of records: of Parquet as its footers say; of text by its bytes and the length of the first lines.
+
+    None if it is not known; the files may be broken.
+    """
+    records = 0.0
+    with suppress(pa.ArrowException, OSError, ValueError):
+        for file in files_of(path):
+            if format_of(file) == "parquet":
+                with open_parquet(file) as opened:
+                    records += opened.metadata.num_rows
+            else:
+                with Path(file).open("rb") as text:
+                    start = text.read(_SAMPLE)
+                records += start.count(b"\n") * max(Path(file).stat().st_size / max(len(start), 1), 1)
+        return round(records)
+    return None
+
+
+_SAMPLE = 1 << 20
+
+
+def counted(frame: pl.LazyFrame, read: list[int], done: Callable[[int], None]) -> pl.LazyFrame:
+    """The frame, which while it streams adds to ``read`` how many of its rows have come, and tells it."""
+
+    def tell(rows: pl.DataFrame) -> pl.DataFrame:
+        read.append(rows.height)
+        done(rows.height)
+        return rows
+
+    return frame.map_batches(tell, streamable=True)
+
+
+def _check(file: str, there: list[str], names: list[str], whose: str = " of the plan") -> None:
     missing = [name for name in names if name not in there]
     if missing:
-        raise InputError(f"{file!r} does not have the columns {missing} of the plan; it has {sorted(there)}")
+        raise InputError(f"{file!r} does not have the columns {missing}{whose}; it has {sorted(there)}")
 
 
 @contextmanager

@@ -27,7 +27,9 @@ def audit(
     trials: Annotated[str, typer.Option(metavar="N", help="Of each input.")] = "1e6",
     false_alarm: Annotated[float, typer.Option(help="That any line is wrong, all together.")] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Under keyed noise, with new secrets and ids.")] = False,
-    rounds: Annotated[int, typer.Option(help="Of columns that remember: so many reports of one value, too.")] = 4,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of columns that remember: so many reports of one value, too.")
+    ] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:
@@ -39,6 +41,8 @@ def audit(
         each = auditing.whole_number(trials)
     except argparse.ArgumentTypeError as error:
         raise typer.BadParameter(f"--trials: {error}") from None
+    if each < 1:
+        raise typer.BadParameter(f"--trials must be at least 1, got {each}")
     if not 0 < false_alarm < 1:
         raise typer.BadParameter(f"--false-alarm must be in (0, 1), got {false_alarm:g}")
     arguments = [] if plan is None else [str(plan)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,29 +10,34 @@ import pyarrow as pa
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import number, out, percent, save, say, say_json, show, working
-from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, shares_of, values_of
+from ldp_cli.printing import Plot, Theme, check_picture, number, out, percent, save, say, say_json, show, working
+from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, share, shares_of, values_of
 from ldp_core import (
     Domain,
     DtypeError,
-    HeavyHitters,
-    Hybrid,
+    InputError,
     Interval,
+    Mean,
     Mechanism,
-    OneBitMean,
+    Numeric,
     ParameterError,
-    Piecewise,
-    Prefixes,
+    PlanError,
     PrivacyPlan,
     recommend,
     required_epsilon,
     required_n,
 )
 from ldp_core.charts.drawing import FIELDS
-from ldp_core.plans.required import Needs
+from ldp_core.plans.recommend import KINDS
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+Group = Annotated[
+    float,
+    typer.Option(
+        "--group", parser=share, metavar="SHARE", help="The share of them who are in the group that is asked about."
+    ),
+]
 
 
 def new(
@@ -66,7 +72,10 @@ def new(
     unknown = sorted(others - columns.keys())
     if unknown:
         raise ParameterError(f"--other names columns {unknown}, which are not in the plan")
-    made = getattr(PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
+    try:
+        made = getattr(PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
+    except PlanError as error:
+        raise ParameterError(str(error)) from None
     if file is None:
         say(made.to_toml())
         return
@@ -74,7 +83,7 @@ def new(
     try:
         file.write_text(made.to_toml(), encoding="utf-8")
     except OSError as error:
-        raise ParameterError(f"cannot write {str(file)!r}: {error.strerror}") from None
+        raise InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
     show(plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
 
 
@@ -134,6 +143,12 @@ def explain(
     id: Annotated[  # noqa: A002 (its name everywhere)
         str | None, typer.Option(help="With --data: the column that says whose record it is.")
     ] = None,
+    records: Annotated[
+        list[int] | None, typer.Option("--records", metavar="K", help="What K records of one person spend together.")
+    ] = None,
+    total: Annotated[
+        float | None, typer.Option(help="What all records of a person spend, if you know: says what that reveals.")
+    ] = None,
     keyed: Annotated[bool, typer.Option("--keyed", help="The noise is keyed by a secret and the person.")] = False,
     delta: Annotated[float | None, typer.Option(help="Say too what shuffled records reveal, with this delta.")] = None,
     as_json: Json = False,
@@ -143,29 +158,36 @@ def explain(
     if (people is None) == (data is None) or (id is not None and data is None):
         raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
     if data is not None and id is not None:
-        if as_json:
-            raise typer.BadParameter("--json says nothing of persons: leave out --id")
+        if as_json or records:
+            raise typer.BadParameter("--id counts the records of each person: leave out --records and --json")
         ldp_polars = files.our_polars()
         with working("counting the records"), files.polars_work("explain"):
-            text = ldp_polars.explain(files.scan(data, made), made, id=id, keyed=keyed, delta=delta)
+            text = ldp_polars.explain(
+                files.having(files.scan(data, made), [id], data), made, id=id, keyed=keyed, total=total, delta=delta
+            )
         say(text)
         return
     n = people if people is not None else sum(batch.num_rows for batch in files.batches(str(data), made))
+    reports = sorted({1, *records}) if records else [1, 10, 100]
+    if total is None and records and max(records) > 1:
+        spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
+        total = spent if math.isfinite(spent) else None
     if not as_json:
-        say(made.explain(n, keyed=keyed, delta=delta))
+        say(made.explain(n, reports=reports, keyed=keyed, total=total, delta=delta))
         return
     columns = {}
     for (name, m), cells in zip(made.columns.items(), plan_cells(made), strict=False):
-        error, share, advice = m.explain(n)
+        outlook = m.explain(n)
         columns[name] = {
             "mechanism": cells["mechanism"],
             "epsilon": m.epsilon,
-            "error": error,
-            "error_share": share,
-            "advice": advice,
+            "standard_error": outlook.error,
+            "unit": outlook.unit,
+            "standard_error_share": outlook.share,
+            "advice": outlook.advice,
         }
-    many = {str(k): made.epsilon_of(k, keyed=keyed) for k in (1, 10, 100)}
-    say_json({"people": n, "epsilon": made.epsilon, "epsilon_of_reports": many, "columns": columns})
+    many = {str(k): made.epsilon_of(k, changes=None, keyed=keyed) for k in reports}
+    say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
 
 
 def suggest(
@@ -173,7 +195,7 @@ def suggest(
     *,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Of a report.")],
     people: Annotated[int, typer.Option("--people", "-n", help="How many send one report each.")],
-    group: Annotated[float, typer.Option(help="The share of them who are in the group that is asked about.")] = 1.0,
+    group: Group = 1.0,
     most_bytes: Annotated[float | None, typer.Option("--bytes", help="Leave out larger reports.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -182,7 +204,7 @@ def suggest(
     if as_json:
         say_json([row.values() for row in found])
     else:
-        show([row.texts() for row in found])
+        show([row.texts() for row in found], notes=[found.note])
 
 
 def size(
@@ -196,73 +218,78 @@ def size(
             "--margin",
             "-m",
             metavar="[NAME=]M",
-            help="Half of the 95 % interval that is wanted: of a share, or in the numbers' unit; of a plan by column.",
+            help="Half of the 95 % interval that is wanted: of a share (0.01 or 1%), or in the numbers' own unit; of a "
+            "plan by column.",
         ),
     ],
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Of a report: says how many people.")] = None,
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many: says which epsilon.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Of a plan: how many people its columns need.")] = None,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="All shares at once are to be so near, not any one by itself.")
+    ] = False,
+    frequency: Annotated[
+        float | None,
+        typer.Option(parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Default: 1 in d."),
+    ] = None,
     mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
-    group: Annotated[float, typer.Option(help="The share of them who are in the group that is asked about.")] = 1.0,
+    group: Group = 1.0,
     as_json: Json = False,
 ) -> None:
     """Say how many people, or which epsilon, a margin of error needs."""
+    how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group}
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
-        found = required_n(PrivacyPlan.from_toml(plan), margins_of(margin), group=group)
+        made = PrivacyPlan.from_toml(plan)
+        numbers = [name for name, m in made.columns.items() if isinstance(m, Numeric)]
+        found = required_n(made, margins_of(margin, numbers=numbers), **how)
     elif values is None or (epsilon is None) == (people is None):
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
     else:
-        inputs, wanted = values_of(values), margins_of(margin)
+        inputs = values_of(values)
+        wanted = margins_of(margin, numbers=[""] if isinstance(inputs, Interval) else ())
         if not isinstance(wanted, float):
             raise ParameterError("margins by column are a plan's: give one number")
-        parts = []
-        for kind in _kinds(inputs, mechanism):
-            if epsilon is not None:
-                parts.append(required_n(kind, wanted, domain=inputs, epsilon=epsilon, group=group))
-            else:
-                parts.append(required_epsilon(kind, wanted, int(people or 0), domain=inputs, group=group))
-        rows = sorted((row for part in parts for row in part), key=lambda row: (row.n, row.epsilon))
-        found = Needs(tuple(rows))
+        kind = _kind(inputs, mechanism)
+        if epsilon is not None:
+            found = required_n(kind, wanted, domain=inputs, epsilon=epsilon, **how)
+        else:
+            found = required_epsilon(kind, wanted, int(people or 0), domain=inputs, **how)
     if as_json:
-        say_json([row.values() for row in found])
+        say_json({"question": found.note, "needs": [row.values() for row in found]})
     else:
-        show([row.texts() for row in found], title=found.title)
+        show([row.texts() for row in found], title=found.title, notes=[found.note])
 
 
-def _kinds(inputs: Any, name: str | None) -> list[Any]:
-    """The mechanisms to ask about such inputs: one by its name, or all; None stands for all oracles."""
-    kinds: dict[str, Any] = {}
-    if isinstance(inputs, Interval):
-        kinds = {kind.name: kind for kind in (Hybrid, Piecewise, OneBitMean)}
-    elif isinstance(inputs, Prefixes):
-        kinds = {HeavyHitters.name: HeavyHitters}
-    if not kinds:
-        return [name]
-    if name is not None and name not in kinds:
+def _kind(inputs: Any, name: str | None) -> str | None:
+    """The name of a mechanism for such inputs, or None for all."""
+    kinds = KINDS.get(type(inputs))
+    if kinds is not None and name is not None and name not in kinds:
         raise ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
-    return [kind for key, kind in kinds.items() if name in (None, key)]
+    return name
 
 
 def simulate(
     plan: PlanFile,
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="Records: Parquet, CSV or NDJSON.")] = None,
     *,
-    share: Annotated[
+    shares: Annotated[
         list[str] | None,
         typer.Option("--share", metavar="NAME=VALUE:SHARE,...", help="In place of DATA, for each column."),
     ] = None,
     people: Annotated[int | None, typer.Option("--people", "-n", help="So many people, with these shares.")] = None,
     seed: Annotated[int | None, typer.Option(help="An integer, for the same again.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    top: Annotated[int, typer.Option(help="At most so many values of a column.")] = 20,
-    plot: Annotated[Path | None, typer.Option(help="Draw it too: a file .html, .svg or .png.")] = None,
+    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    top: Annotated[int, typer.Option(min=1, help="At most so many values of a column.")] = 20,
+    plot: Plot = None,
+    theme: Theme = "light",
     as_json: Json = False,
 ) -> None:
     """Show what one would see: estimates beside the truth, without making reports."""
+    check_picture(plot)
     made = PrivacyPlan.from_toml(plan)
-    if (data is None) == (not share):
+    if (data is None) == (not shares):
         raise typer.BadParameter("give DATA, or --share for each column")
     asked: Any
     if data is not None:
@@ -270,12 +297,12 @@ def simulate(
     else:
         asked = {
             name: shares_of(what)
-            for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in share or ())
+            for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
     with working("simulating"):
         found = made.simulate(asked, n=people, seed=seed, confidence=confidence)
     if plot is not None:
-        save(found.plot(top=top), plot)
+        save(found.plot(top=top, theme=theme), plot)
     if as_json:
         say_json({name: _rows_beside(result, dict(found.people[name])) for name, result in found.items()})
         return
@@ -293,19 +320,24 @@ def _rows_beside(result: Any, people: dict[Any, int]) -> list[dict[str, Any]]:
 
 
 def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], top: int) -> None:
-    title = f"{name}: {sum(people.values()):,} people, {m.title}, epsilon {m.epsilon:g}"
+    title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
+    low, high = f"{100 * result.confidence:g}% from", "to"
+    if isinstance(result, Mean):
+        true = sum(float(x) * n for x, n in people.items()) / max(sum(people.values()), 1)
+        cells = {"truth": true, "mean": result.mean, low: result.low, high: result.high}
+        show([{head: number(x, 3) for head, x in cells.items()}], title=title)
+        return
     if not hasattr(result, "counts"):
-        show([], title=title, notes=[repr(result)])
+        show([], title=title)
+        say(repr(result))
         return
     rows = []
-    low, high = f"{100 * result.confidence:g}% from", "to"
     entries = list(zip(result.values, result.counts, result.low, result.high, strict=True))
     for value, count, least, most in sorted(entries, key=lambda entry: -entry[1])[:top]:
-        true = people.get(value)
         rows.append(
             {
                 "value": str(value).lower() if isinstance(value, bool) else str(value),
-                "people": "" if true is None else f"{true:,}",
+                "truth": f"{people.get(value, 0):,}",
                 "estimate": number(count, 0),
                 "share": percent(count / result.n if result.n else None),
                 low: number(least, 0),

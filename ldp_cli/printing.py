@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.progress import Task as RichTask
 from rich.table import Table
 from rich.text import Text
 
-from ldp_core import InputError
+from ldp_core import ParameterError
 from ldp_core.extras import need
+from ldp_core.tables import folded
 
 _WIDE = 120
 """Columns of a table that goes to a file or another program."""
@@ -49,7 +59,7 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
             numbers = all(_is_number(row[head]) for row in rows)
             longest = max(map(len, [*words, *(row[head] for row in rows if numbers or not k)]), default=1)
             table.add_column(
-                Text(" ".join(words)),
+                Text(" ".join(words) if narrow else head),
                 justify="right" if numbers else "left",
                 min_width=longest,  # names and numbers stay whole
                 max_width=longest if numbers and narrow else None,
@@ -58,7 +68,7 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
         for row in rows:
             table.add_row(*(Text(cell) for cell in row.values()))
         console.print(table)
-    for line in notes:
+    for line in folded(notes, indent=""):
         console.print(Text(line))
 
 
@@ -101,25 +111,30 @@ def percent(x: float | None) -> str:
 
 # ---- pictures
 
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw it: .html (needs no network), .svg, .png, .pdf or .json."),
+]
+Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colours of the picture.")]
+
 
 def save(chart: Any, path: Path) -> None:
-    """Write a chart: ``.html`` or ``.json`` by Altair, ``.svg``, ``.png`` or ``.pdf`` by vl-convert.
+    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB).
 
     Raises:
-        InputError: another suffix, or vl-convert is not installed.
+        MissingExtraError: vl-convert is not installed.
     """
     kind = path.suffix.removeprefix(".").lower()
-    if kind not in _PICTURES:
-        raise InputError(f"a picture is a file of {', '.join(f'.{kind}' for kind in _PICTURES)}, got {path.name!r}")
-    if kind not in ("html", "json"):
-        try:
-            need("vl_convert", "plot")
-        except ImportError:
-            raise InputError(
-                f"a .{kind} needs vl-convert: pip install vl-convert-python; or name a file that ends in .html"
-            ) from None
-    chart.save(str(path))
+    if kind != "json":
+        need("vl_convert", "plot")
+    chart.save(str(path), **({"inline": True} if kind == "html" else {}))
     note(f"picture: {path}")
+
+
+def check_picture(path: Path | None) -> None:
+    """Raise `ParameterError` unless it is the name of a picture; before anything is computed."""
+    if path is not None and path.suffix.removeprefix(".").lower() not in _PICTURES:
+        raise ParameterError(f"a picture is a file of {', '.join(f'.{kind}' for kind in _PICTURES)}, got {path.name!r}")
 
 
 _PICTURES = ("html", "json", "svg", "png", "pdf")
@@ -145,12 +160,24 @@ class _Written(ProgressColumn):
 
 
 @contextmanager
-def working(what: str, *, writes: Path | None = None) -> Iterator[None]:
-    """A spinner, the time and what is written so far, on standard error while the block runs."""
+def working(what: str, *, writes: Path | None = None, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A spinner, the time and what is written so far, on standard error while the block runs, if it is a terminal.
+
+    Args:
+        what: is being done.
+        writes: a file that grows meanwhile.
+        total: how many records there are, as far as is known: shows the percentage of those that are done.
+
+    Yields:
+        What to call with a number of records that are done.
+    """
     console = Console(stderr=True)
-    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}")]
+    if total is not None:
+        columns += [BarColumn(bar_width=24), TaskProgressColumn()]
+    columns.append(TimeElapsedColumn())
     if writes is not None:
         columns.append(_Written(writes))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(what, total=None)
-        yield
+        task = progress.add_task(what, total=total)
+        yield lambda records: progress.advance(task, records)

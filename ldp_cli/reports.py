@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -12,14 +14,25 @@ from urllib.parse import quote
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import note, number, out, percent, save, say_json, show, working
-from ldp_cli.values import labels, lines, named
+from ldp_cli.printing import (
+    Plot,
+    Theme,
+    check_picture,
+    note,
+    number,
+    out,
+    percent,
+    save,
+    say_json,
+    show,
+    working,
+)
+from ldp_cli.values import check_length, labels, lines, named, share
 from ldp_core import (
     DistributionEstimate,
     HeavyHitters,
     HeavyHittersEstimate,
     HistogramEstimate,
-    InputError,
     MeanEstimate,
     Mechanism,
     ParameterError,
@@ -28,7 +41,7 @@ from ldp_core import (
     Secret,
     Sketch,
 )
-from ldp_core.charts.drawing import FIELDS
+from ldp_core.charts.drawing import FIELDS, is_cut
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,42 +57,121 @@ def perturb(
     *,
     plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
     id: Annotated[  # noqa: A002 (its name everywhere)
-        str | None, typer.Option(metavar="COLUMN", help="With a secret: whose record it is. It is not passed on.")
+        str | None, typer.Option(metavar="COLUMN", help="Whose record it is. It is not passed on.")
     ] = None,
-    secret_file: Annotated[Path | None, typer.Option(help="Keyed noise, by the hexadecimal digits in it.")] = None,
+    records: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="With --id: take K records of each person, drop the others.")
+    ] = None,
+    per: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN[=LENGTH]", help="With --records: K in each of these: country, or time=1d."),
+    ] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option(help="With --id: keyed noise, and a keyed choice, by the hexadecimal digits in it.")
+    ] = None,
     secret_env: Annotated[str | None, typer.Option(help="The same, in this environment variable.")] = None,
     packed: Annotated[bool, typer.Option(help="Bit vectors as 64-bit words: smaller, and faster to count.")] = True,
     overwrite: Overwrite = False,
 ) -> None:
     """Perturb records: one private report each, as a plan says."""
     ldp_polars = files.our_polars()
-    made = PrivacyPlan.from_toml(plan)
+    periods = _periods(per or [])
+    if id is None and (records is not None or secret_file is not None or secret_env is not None):
+        raise typer.BadParameter("--records and secrets are of persons: give --id COLUMN, too")
+    if records is None and periods:
+        raise typer.BadParameter("--per says for each of what --records are: give --records K, too")
     if target.suffix.lower() != ".parquet":
-        raise InputError(
+        raise ParameterError(
             f"reports are written as Parquet, with their plan: OUT must end in .parquet, got {target.name!r}"
         )
+    made = PrivacyPlan.from_toml(plan)
     files.refuse_existing(target, overwrite=overwrite)
-    noise: dict[str, Any] = {}
-    if secret_file is not None or secret_env is not None:
-        if (secret_file is not None and secret_env is not None) or id is None:
-            raise typer.BadParameter("keyed noise takes --secret-file or --secret-env, and --id")
-        noise = {"key": Secret.from_file(secret_file) if secret_file else Secret.from_env(str(secret_env)), "id": id}
-    elif id is not None:
-        raise typer.BadParameter("--id is for keyed noise: give --secret-file or --secret-env too")
-    else:
-        made.check_noise(keyed=False)
-    records = files.scan(source, made)
+    noise = _noise(secret_file, secret_env, id)
+    made.check_noise(keyed=bool(noise))
+    whose = [*([id] if id is not None else []), *periods]
+    scanned = files.having(files.scan(source, made), [*made.columns, *made.keep, *whose], source)
+    scanned = scanned.select(list(dict.fromkeys([*made.columns, *made.keep, *whose])))
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")  # complete, or not there
+    read = [0]
     try:
-        with working("perturbing", writes=beside), files.polars_work("perturb"):
-            reports = ldp_polars.perturb_frame(records, made, packed=packed, **noise)
+        with files.polars_work("perturb"), working("perturbing", writes=beside, total=files.size_of(source)) as done:
+            going = files.counted(scanned, read, done)
+            if records is not None:
+                each = [_in(name, length) for name, length in periods.items()]
+                going = ldp_polars.bound(going, id=id, records=records, per=each, key=noise.get("key"))
+            reports = ldp_polars.perturb_frame(going, made, packed=packed, **noise)
             ldp_polars.sink_parquet(reports, beside, made)
             os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
     n = _rows(target)
-    out().print(f"{n:,} reports in {target}; a record spends epsilon {made.epsilon:.4g}", markup=False)
+    dropped = f"; {sum(read) - n:,} of {sum(read):,} records were dropped" if records is not None else ""
+    out().print(f"{n:,} reports in {target}{dropped}", markup=False)
+    if id is None:
+        note(
+            f"epsilon {made.epsilon:.4g} is per record. If a person has several records, they add up: ldp plan explain "
+            f"{plan} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
+        )
+    else:
+        note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
     out().print(f"next: ldp estimate {target}", markup=False)
+
+
+def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> dict[str, Any]:  # noqa: A002
+    """Keyed, if there is a secret."""
+    if secret_file is not None and secret_env is not None:
+        raise typer.BadParameter("give --secret-file or --secret-env, not both")
+    if secret_file is None and secret_env is None:
+        return {}
+    return {"key": Secret.from_file(secret_file) if secret_file else Secret.from_env(str(secret_env)), "id": id}
+
+
+def _periods(per: list[str]) -> dict[str, str | None]:
+    """Columns, and the lengths that their times are cut into."""
+    found: dict[str, str | None] = {}
+    for text in per:
+        name, mark, length = text.partition("=")
+        found[name] = check_length(length) if mark else None
+    return found
+
+
+def _in(name: str, length: str | None) -> Any:
+    """The expression of a column; of times, the start of the period."""
+    from polars import selectors  # noqa: PLC0415 (only here)
+
+    column = selectors.by_name(name)  # (pl.col reads patterns)
+    return column if length is None else column.dt.truncate(length)
+
+
+def _of_a_person(
+    scanned: pl.LazyFrame,
+    whose: str,
+    most: int | None,
+    periods: dict[str, str | None],
+    plan: PrivacyPlan,
+    *,
+    keyed: bool,
+) -> str:
+    """What a person spends: with so many records, or with as many as there are of one at most."""
+    if most is None:
+        with working("counting the records of each person"), files.polars_work("perturb"):
+            most = int(scanned.group_by(whose).len().select("len").max().collect().item() or 0)
+        spent = _spent(plan, most, keyed=keyed)
+        if most <= 1:
+            return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"
+        return f"one person has {most:,} records, which spend {spent}: --records K takes K of each person"
+    span = " and ".join(name if length is None else f"{length} of {name}" for name, length in periods.items())
+    among, anew = (f" in each {span}", "; a person spends that in each of these anew") if span else ("", "")
+    if most == 1:
+        return f"one record of each person{among}, which spends epsilon {plan.epsilon:.4g}{anew}"
+    return f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
+
+
+def _spent(plan: PrivacyPlan, records: int, *, keyed: bool) -> str:
+    """What so many records of one person spend, in words."""
+    still, moving = (plan.epsilon_of(records, changes=changes, keyed=keyed) for changes in (0, None))
+    least, most = (f"epsilon {x:.4g}" if math.isfinite(x) else "without bound" for x in (still, moving))
+    return f"{least} together" if least == most else f"{least} together if the values never change, {most} if they do"
 
 
 def _rows(path: Path) -> int:
@@ -99,21 +191,30 @@ def estimate(
         list[str] | None,
         typer.Option("--candidates", metavar="NAME=FILE", help="Of a sketch: the values to look for, one a line."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    top: Annotated[int, typer.Option(help="At most so many values: printed, drawn, found.")] = 20,
+    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    top: Annotated[int, typer.Option(min=1, help="At most so many values: printed, drawn, found.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="Where the files have none: the plan that made them.")] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write all numbers there: a file for each column.")
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --output: CSV in place of Parquet.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw it: .html, .svg or .png; needs --column if there are more.")
-    ] = None,
+    plot: Plot = None,
+    theme: Theme = "light",
     overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
 ) -> None:
-    """Estimate from reports: histograms, means and more, with error bars."""
+    """Estimate from reports: histograms, means and more, with error bars.
+
+    The error bars of counts are of the noise alone. They say how near an estimate is to the truth of these records, not
+    how well these records stand for others: that error of sampling comes on top. Those of means and distributions are
+    of both together.
+    """
     ldp_polars = files.our_polars()
+    check_picture(plot)
+    if (window is None) != (event_time is None):
+        raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
+    if window is not None:
+        check_length(window)
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
     wanted = _wanted(made, column, candidates)
@@ -124,18 +225,88 @@ def estimate(
             reports, asked, by=by or (), window=window, event_time=event_time, confidence=confidence, ask=ask
         )
         frames = {name: frame.collect() for name, frame in found.items()}
+        covered = None if event_time is None else _ends(reports, event_time)
+    view = _View(wanted, by or [], covered, confidence, top)
     if output is not None:
-        _write(frames, output, csv=csv, overwrite=overwrite)
+        written = _write(frames, view, output, csv=csv, overwrite=overwrite)
     if plot is not None:
-        _draw(frames, plot, by=by or [], windows=window is not None, top=top, confidence=confidence)
+        _draw(frames, view, plot, theme)
     if as_json:
-        say_json({name: frame.to_dicts() for name, frame in frames.items()})
-        return
-    keys = [*(by or []), *([FIELDS["window"]] if window is not None else [])]
-    for k, (name, frame) in enumerate(frames.items()):
-        if k:
-            out().print()
-        _show(name, wanted[name], frame, keys, top, confidence)
+        say_json(view.json(made, frames))
+    elif output is not None:
+        show(written, title=f"written to {output}", notes=[view.words(made, frames)])
+    else:
+        for k, (name, frame) in enumerate(frames.items()):
+            if k:
+                out().print()
+            _show(name, frame, view, max(_SCREEN // len(frames), 10) if window or by else None)
+        out().print()
+        show([], notes=[view.words(made, frames)])
+
+
+_SCREEN = 40
+"""Lines of tables that a screen has room for."""
+
+
+def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
+    """Times of the first and of the last record."""
+    from polars import selectors  # noqa: PLC0415 (only here)
+
+    time = selectors.by_name(event_time)
+    [ends] = reports.select(time.min().name.suffix(".first"), time.max().name.suffix(".last")).collect().rows()
+    return ends[0], ends[1]
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is the same for all tables of a command.
+
+    Attributes:
+        mechanisms: by column.
+        by: columns that tell groups apart.
+        covered: of windows, the times of the first and of the last record.
+        confidence: of the intervals.
+        top: how many values are shown.
+    """
+
+    mechanisms: dict[str, Mechanism]
+    by: list[str]
+    covered: tuple[Any, Any] | None
+    confidence: float
+    top: int
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that tell groups apart, windows too."""
+        return [*self.by, *([FIELDS["window"]] if self.covered is not None else [])]
+
+    def is_cut(self, record: dict[str, Any]) -> bool:
+        """Whether the records fill the window of a row only in part."""
+        return self.covered is not None and is_cut(record[FIELDS["window"]], record[FIELDS["end"]], self.covered)
+
+    def words(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> str:
+        """What the numbers mean."""
+        more = "" if len(plan.columns) == 1 else f" over its {len(plan.columns)} columns"
+        of_noise = [FIELDS["count"] in frame.columns for frame in frames.values()]
+        alone = "of the noise alone: sampling error comes on top"
+        both = "of noise and sampling together"
+        of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
+        of = of if any(of_noise) else both
+        return f"{100 * self.confidence:g} % intervals {of}. A record spent epsilon {plan.epsilon:.4g}{more}."
+
+    def json(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
+        """All numbers, and what they mean."""
+        columns = {name: {**self.about(name, frame), "estimates": frame.to_dicts()} for name, frame in frames.items()}
+        return {"epsilon": plan.epsilon, "columns": columns}
+
+    def about(self, name: str, frame: pl.DataFrame) -> dict[str, Any]:
+        """What the numbers of a column mean."""
+        m = self.mechanisms[name]
+        found: dict[str, Any] = {"mechanism": m.title, "epsilon": m.epsilon, "confidence": self.confidence}
+        if self.covered is not None:
+            windows = frame.unique([FIELDS["window"]]).sort(FIELDS["window"]).to_dicts()
+            found["partial_windows"] = [str(row[FIELDS["window"]]) for row in windows if self.is_cut(row)]
+        return found
 
 
 def _plan_of(ldp_polars: Any, source: str) -> PrivacyPlan:
@@ -186,22 +357,32 @@ def _ask(m: Mechanism, confidence: float, top: int) -> Any:
     raise PlanError(f"{m.title} has no estimate")
 
 
-def _show(name: str, m: Mechanism, frame: pl.DataFrame, keys: list[str], top: int, confidence: float) -> None:
-    records = frame.to_dicts()
+def _show(name: str, frame: pl.DataFrame, view: _View, most: int | None) -> None:
+    """The table of a column, of at most so many rows."""
+    m, keys, top = view.mechanisms[name], view.keys, view.top
     of_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in records:
+    for record in frame.to_dicts():
         of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
     n = sum(group[0][FIELDS["n"]] for group in of_group.values())
     title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
     ranked = FIELDS["count"] in frame.columns
-    rows, hidden = [], 0
+    rows: list[dict[str, str]] = []
+    hidden, cut = 0, False
     for key, group in of_group.items():
         shown = sorted(group, key=lambda r: -_or_less(r[FIELDS["count"]])) if ranked and len(group) > top else group
         hidden += max(len(group) - top, 0) if ranked else 0
         for record in shown[:top] if ranked else shown:
             head = {name: _word(value) for name, value in zip(keys, key, strict=True)}
-            rows.append({**head, **_cells(record, confidence)})
-    notes = [f"... {hidden:,} more values; --top shows more, --json and --output all"] if hidden else []
+            if view.is_cut(record) and (most is None or len(rows) < most):
+                head[FIELDS["window"]] += " *"
+                cut = True
+            rows.append({**head, **_cells(record, view.confidence)})
+    notes = ["* the records fill this window only in part"] if cut else []
+    if hidden:
+        notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
+    if most is not None and len(rows) > most:
+        notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
+        rows = rows[:most]
     show(rows, title=title, notes=notes if rows else ["nothing was found"])
 
 
@@ -234,35 +415,47 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
-def _write(frames: dict[str, pl.DataFrame], folder: Path, *, csv: bool, overwrite: bool) -> None:
+def _write(
+    frames: dict[str, pl.DataFrame], view: _View, folder: Path, *, csv: bool, overwrite: bool
+) -> list[dict[str, str]]:
+    """Write a file for each column; what is in them, as a table."""
     kind = "csv" if csv else "parquet"
     paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in frames}
     for path in paths.values():
         files.refuse_existing(path, overwrite=overwrite)
+    written = []
     with files.polars_work("estimate"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
-            (frame.write_csv if csv else frame.write_parquet)(paths[name])
-    note(f"written: {', '.join(str(path) for path in paths.values())}")
+            if csv:
+                frame.write_csv(paths[name])
+            else:
+                frame.write_parquet(paths[name], metadata={"ldp.estimate": json.dumps(view.about(name, frame))})
+            row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
+            if view.covered is not None:
+                cut = len(view.about(name, frame)["partial_windows"])
+                row |= {"windows": f"{frame[FIELDS['window']].n_unique():,}", "filled in part": f"{cut:,}"}
+            written.append(row)
+    return written
 
 
-def _draw(
-    frames: dict[str, pl.DataFrame], path: Path, *, by: list[str], windows: bool, top: int, confidence: float
-) -> None:
+def _draw(frames: dict[str, pl.DataFrame], view: _View, path: Path, theme: Any) -> None:
     if len(frames) > 1:
         raise typer.BadParameter(f"--plot draws one column: say which of {list(frames)}, --column NAME")
     import ldp_plots as plots  # noqa: PLC0415 (only here)
 
     [(name, frame)] = frames.items()
-    rows = [{FIELDS["column"]: name, FIELDS["confidence"]: confidence, **record} for record in frame.to_dicts()]
-    if windows:
-        chart = plots.windows(rows, by=by, top=min(top, _LINES))
+    by, top = view.by, view.top
+    about = {FIELDS["column"]: name, FIELDS["confidence"]: view.confidence}
+    rows = [{**about, **record} for record in frame.to_dicts()]
+    if view.covered is not None:
+        chart = plots.windows(rows, by=by, top=min(top, _LINES), covered=view.covered, theme=theme)
     elif FIELDS["count"] in frame.columns:
-        chart = plots.histogram(rows, by=by, top=top)
+        chart = plots.histogram(rows, by=by, top=top, theme=theme)
     elif FIELDS["mean"] in frame.columns:
-        chart = plots.mean(rows, by=by)
+        chart = plots.mean(rows, by=by, theme=theme)
     else:
-        chart = plots.distribution(rows, by=by)
+        chart = plots.distribution(rows, by=by, theme=theme)
     save(chart, path)
 
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from string import ascii_lowercase, digits
+from typing import Any
 
-from ldp_core import Domain, HeavyHitters, Hybrid, InputError, Interval, Mechanism, ParameterError, Prefixes
+import typer
+
+from ldp_core import (
+    Domain,
+    DomainError,
+    HeavyHitters,
+    Hybrid,
+    InputError,
+    Interval,
+    Mechanism,
+    ParameterError,
+    Prefixes,
+)
 
 SYNTAX = (
     "ios,android or false,true (a list); 1..40 (whole numbers); @FILE (one a line); 0:60 (numbers, for their mean); "
@@ -20,7 +34,7 @@ def values_of(text: str) -> int | Domain | Interval | Prefixes:
     """What is asked about: a number of values, or the values.
 
     Raises:
-        ParameterError, DomainError, InputError: it cannot be read so.
+        ParameterError, InputError: it cannot be read so.
 
     >>> values_of("16"), values_of("0:60"), values_of("1..3"), values_of("false,true")
     (16, Interval(low=0.0, high=60.0, unmatched='error'), Domain([1, 2, 3]), Domain([False, True]))
@@ -38,8 +52,15 @@ def declared(text: str, *, other: bool = False) -> Domain | Interval | Prefixes:
         other: whether there is one more answer, for values that are not declared and for nulls.
 
     Raises:
-        ParameterError, DomainError, InputError: it cannot be read so.
+        ParameterError, InputError: it cannot be read so.
     """
+    try:
+        return _declared(text, other)
+    except DomainError as error:
+        raise ParameterError(f"{text!r}: {error}") from None
+
+
+def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
     if text.startswith("@"):
         return Domain(labels(lines(text[1:])), unmatched="other" if other else "error")
     if text.startswith("text:"):
@@ -111,27 +132,64 @@ def shares_of(text: str) -> dict[str | int | bool, float]:
     {True: 0.1, False: 0.9}
     """
     pairs = [part.rpartition(":") for part in next(csv.reader([text]), [])]
-    if not pairs or not all(value and _is_number(share) for value, _, share in pairs):
+    if not pairs or not all(value and _is_number(share.removesuffix("%")) for value, _, share in pairs):
         raise ParameterError(f"expected VALUE:SHARE,VALUE:SHARE, as ios:0.6,android:0.4, got {text!r}")
-    return dict(zip(labels(value for value, _, _ in pairs), (float(share) for _, _, share in pairs), strict=True))
+    return dict(zip(labels(value for value, _, _ in pairs), (_number(share) for _, _, share in pairs), strict=True))
 
 
-def margins_of(texts: list[str]) -> float | dict[str, float]:
+def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | dict[str, float]:
     """One margin, or margins by column.
+
+    Args:
+        texts: as ``0.02``, ``2%``, ``os=0.02``.
+        numbers: columns of numbers, or ``""`` for what has no columns: a margin of a mean is in the numbers' own unit.
 
     Raises:
         ParameterError: it cannot be read so.
 
-    >>> margins_of(["0.02"]), margins_of(["os=0.02", "minutes=0.5"])
+    >>> margins_of(["2%"]), margins_of(["os=2%", "minutes=0.5"], numbers=["minutes"])
     (0.02, {'os': 0.02, 'minutes': 0.5})
     """
-    if len(texts) == 1 and _is_number(texts[0]):
-        return float(texts[0])
-    pairs = dict(named(text, example="os=0.02") for text in texts)
-    wrong = [name for name, text in pairs.items() if not _is_number(text)]
-    if wrong:
-        raise ParameterError(f"the margins of {wrong} are not numbers")
-    return {name: float(text) for name, text in pairs.items()}
+    one = len(texts) == 1 and "=" not in texts[0]
+    pairs = {"": texts[0]} if one else dict(named(text, example="os=0.02") for text in texts)
+    for name, text in pairs.items():
+        of = f" of {name!r}" if name else ""
+        if not _is_number(text.removesuffix("%")):
+            raise ParameterError(f"the margin{of} must be a number, as 0.01 or 1%, got {text!r}")
+        if text.endswith("%") and (name in numbers or (one and numbers)):
+            raise ParameterError(f"a mean's margin is in the numbers' own unit, as 0.5, not in percent; got {text!r}")
+    found = {name: _number(text) for name, text in pairs.items()}
+    return found[""] if one else found
+
+
+def share(text: Any) -> float:
+    """A share, as ``0.01`` or ``1%``; for options.
+
+    >>> share("1%"), share("0.25")
+    (0.01, 0.25)
+    """
+    try:
+        return _number(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no share: write 0.01 or 1%") from None
+
+
+def check_length(text: str) -> str:
+    """A length of time, as Polars reads it.
+
+    Raises:
+        ParameterError: it is none.
+
+    >>> check_length("1d12h")
+    '1d12h'
+    """
+    if not re.fullmatch(r"([1-9]\d*(ns|us|ms|mo|[smhdwqy]))+", text):
+        raise ParameterError(f"expected a length of time, as 15m, 1h, 7d, 1w or 1mo, got {text!r}")
+    return text
+
+
+def _number(text: str) -> float:
+    return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
 
 
 def _is_number(text: str) -> bool:

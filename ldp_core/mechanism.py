@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -47,11 +48,37 @@ from ldp_core.tally import MOST, Counts, Tally
 
 
 class Outlook(NamedTuple):
-    """What to expect of an estimate, in words: its error in its own unit, as a share, and what to do about it."""
+    """What to expect of an estimate.
 
-    error: str = ""
-    share: str = ""
+    Attributes:
+        error: its standard error, in ``unit``; NaN if nothing is known.
+        unit: ``"records"``, of a count, or ``"mean"``, in the numbers' own unit.
+        share: the same of all records, or of the length of the interval.
+        advice: what to do about it, if it is large.
+    """
+
+    error: float = math.nan
+    unit: str = ""
+    share: float = math.nan
     advice: str | None = None
+
+    @property
+    def margin(self) -> str:
+        """Half of a 95 % interval, in words.
+
+        >>> Outlook(104.0, "records", 0.00052).margin
+        '± 0.102 % of the records'
+        """
+        if math.isnan(self.error):
+            return ""
+        if math.isinf(self.error):
+            return "no bound"
+        z = NormalDist().inv_cdf(0.975)
+        return (
+            f"± {z * self.error:.3g} (mean)"
+            if self.unit == "mean"
+            else f"± {100 * z * self.share:.3g} % of the records"
+        )
 
 
 class Mechanism(Declared, ABC):

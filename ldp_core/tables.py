@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 R_co = TypeVar("R_co", covariant=True)
+WIDTH = 80
+"""Columns of a terminal."""
 
 
 def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> list[str]:
@@ -29,6 +32,19 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> li
         for row in rows
     )
     return ["  ".join(row).rstrip() for row in cells]
+
+
+def folded(sentences: Iterable[str], *, indent: str = "  ") -> list[str]:
+    """Sentences as lines of at most 80 characters; what goes on is indented.
+
+    >>> folded(["a" * 50 + " " + "b" * 50])[1]
+    '  bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb'
+    """
+    # (a number and its percent sign stay together)
+    lines = (
+        wrap(one.replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False) for one in sentences
+    )
+    return [line.replace("\0", " ") for sentence in lines for line in sentence]
 
 
 def html(
@@ -87,10 +103,12 @@ class Table(Sequence[T_co], Generic[T_co]):
     Attributes:
         rows: one an answer; also by iteration and by index.
         title: what is shown above.
+        note: a sentence or two, shown below.
     """
 
     rows: tuple[T_co, ...]
     title: str = ""
+    note: str = ""
 
     @overload
     def __getitem__(self, index: int) -> T_co: ...
@@ -116,11 +134,11 @@ class Table(Sequence[T_co], Generic[T_co]):
     def __repr__(self) -> str:
         rows, right = self._cells()
         title = [self.title] if self.title else []
-        return "\n".join(title + aligned(rows, numbers=right))
+        return "\n".join(title + aligned(rows, numbers=right) + folded([self.note] if self.note else [], indent=""))
 
     def _repr_html_(self) -> str:
         rows, right = self._cells()
-        return html(rows, title=self.title, numbers=right)
+        return html(rows, title=self.title, numbers=right, notes=[self.note] if self.note else [])
 
     def to_arrow(self) -> pa.Table:
         """One row an answer."""

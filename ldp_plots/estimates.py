@@ -13,6 +13,7 @@ from ldp_core.charts.drawing import (
     draw_histogram,
     draw_means,
     draw_windows,
+    is_cut,
     stacked,
     text,
 )
@@ -41,7 +42,7 @@ def histogram(
         column: only this one, of several.
         by: columns of the frame, or names in Beam's ``key``, that tell groups apart: one picture each.
         truth: value to true count, if it is known; intervals that do not hold it are drawn in another colour.
-        shares: shares of the n people in place of counts.
+        shares: shares of the n records in place of counts.
         top: draw at most so many values; if there are more, those of the largest counts.
         title: what is shown above; default: the column and the group.
         theme: ``"light"``, ``"dark"``, or None for a chart without colours of its own, see `themed`.
@@ -217,6 +218,7 @@ def windows(
     values: Sequence[Any] | None = None,
     top: int = 5,
     shares: bool = False,
+    covered: tuple[Any, Any] | None = None,
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
@@ -230,7 +232,9 @@ def windows(
         by: columns that tell groups apart: a panel each.
         values: those to draw; default: the ``top`` ones, by the sum of their counts.
         top: how many.
-        shares: shares of the n people in the window, in place of counts.
+        shares: shares of the n records in the window, in place of counts.
+        covered: event times of the first and of the last record. Windows that these fill only in part, to nine tenths
+            or less, are drawn with open points: their counts are low for that reason. It needs ``window_end``.
         title, theme: see `histogram`.
 
     Raises:
@@ -249,7 +253,7 @@ def windows(
         raise ParameterError(f"there are several columns: say which, column= one of {named}")
     check_top(top)
     means = "mean" in found[0].rows[0]
-    quantity = "mean" if means else "share of the people" if shares else "people"
+    quantity = "mean" if means else "share of the records" if shares else "records"
     flat = [(panel, row) for panel in found for row in panel.rows]
     names = [] if means else _largest(row for _, row in flat)
     wanted = names[:top] if values is None else [text(value) for value in values]
@@ -261,7 +265,8 @@ def windows(
         name = "mean" if means else text(row.get("value"))
         if means or name in wanted:
             place = {"window": row["window"], "series": name, "panel": ", ".join(v for _, v in panel.group)}
-            rows.append({**place, **_heights(row, means=means, shares=shares)})
+            cut = is_cut(row["window"], row.get("end"), covered)
+            rows.append({**place, **_heights(row, means=means, shares=shares), "cut": cut})
     places = [(row["window"], row["series"], row["panel"]) for row in rows]
     if len(set(places)) < len(places):
         raise ParameterError("there are several rows for one window and value: by= names what tells them apart")

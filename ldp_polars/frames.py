@@ -296,7 +296,8 @@ def explain(
     Args:
         frame: of records or reports; a lazy one is run, to count its rows.
         plan: mechanisms by column.
-        id: whose record it is, to say what a person spends with as many records as there are of one.
+        id: whose record it is, to say what a person spends with as many records as there are of one: of the person in
+            the middle (the median) and of the one with the most, whose are then ``total``.
         keyed: whether the noise is keyed, for what several reports of one person spend.
         total: see `PrivacyPlan.explain`.
         delta: see `PrivacyPlan.explain`.
@@ -305,14 +306,16 @@ def explain(
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
     >>> print(pl.DataFrame({"crashed": [True] * 100}).ldp.explain(plan))
-    column          mechanism            values  epsilon  error        error (share)
-    crashed         randomized_response  2       1        9.6 records  9.6 %
-    total a record                               1
-    reports of one person            1  10  100  any number
-    of values that never change      1  10  100  no bound
-    of values that change in secret  1  10  100  no bound
-    one record (epsilon 1): odds between two values change at most 2.72-fold;
-      of 2 equally likely values the right one is guessed at most 73.2 % of the time
+    column          mechanism            epsilon  margin, 95 %
+    crashed         randomized_response  1        ± 18.8 % of the records
+    total a record                       1
+    <BLANKLINE>
+    records of one person  1  10  100  any number
+    epsilon together       1  10  100    no bound
+    <BLANKLINE>
+    one record (epsilon 1): odds between two values change at most 2.72-fold; of 2
+      equally likely values the right one is guessed at most 73.2 % of the time
+      (50 % without)
     """
     how: dict[str, Any] = {"keyed": keyed, "total": total, "delta": delta}
     if id is None:
@@ -322,9 +325,17 @@ def explain(
     if not len(each):
         return checked_plan(plan).explain(0, **how)
     middle, most = (math.ceil(each.quantile(q, "higher") or 0) for q in (0.5, 1.0))
-    text = checked_plan(plan).explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
-    people = f"{len(each)} people; records of one person: {middle} in the middle, {most} at most"
-    return f"{people}\n{text}"
+    spent = checked_plan(plan).epsilon_of(most, changes=None, keyed=keyed)
+    if total is None and most > 1 and math.isfinite(spent):
+        how["total"] = spent
+    text = plan.explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
+    people = f"{len(each):,} people, "
+    people += (
+        f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
+        if most > 1
+        else "one record each"
+    )
+    return f"{people}\n\n{text}"
 
 
 def simulate(

@@ -15,19 +15,26 @@ def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -
     The odds of two values after the reports are seen are the odds before, times a ratio of probabilities, whose
     logarithm is at most epsilon (Bayes). With a delta there is no such factor, and only the guess is said.
 
-    >>> print(promise("one record", 1.0))
-    one record (epsilon 1): odds between two values change at most 2.72-fold;
-      of 2 equally likely values the right one is guessed at most 73.2 % of the time
+    >>> promise("one record", 1.0)
+    'one record (epsilon 1): odds between two values change at most 2.72-fold; of 2 equally likely values the right \
+one is guessed at most 73.2 % of the time (50 % without)'
     """
     spent = f"epsilon {_up(epsilon, 4)}" + (f", delta {delta:.3g}" if delta else "")
-    odds = "" if delta else f"odds between two values change at most {_factor(epsilon)}-fold;\n  "
+    odds = "" if delta else f"odds between two values change at most {_factor(epsilon)}-fold; "
     guess = f"of 2 equally likely values the right one is guessed at most {_percent(epsilon, 2, delta)} of the time"
-    more = f", of {values} at most {_percent(epsilon, values, delta)}" if values > 2 else ""
+    guess += " (50 % without)"
+    more = f", of {values} at most {_percent(epsilon, values, delta)} ({100 / values:.3g} %)" if values > 2 else ""
     return f"{what} ({spent}): {odds}{guess}{more}"
 
 
 def _factor(epsilon: float) -> str:
-    return _up(exp_above(epsilon), 3) if epsilon <= 100 else "more than 10^43"
+    if epsilon > 100:
+        return "more than 10^43"
+    factor = Fraction(exp_above(epsilon))
+    return _up(factor, 3) if factor < _MILLION else f"10^{math.ceil(math.log10(factor))}"
+
+
+_MILLION = 10**6
 
 
 def _percent(epsilon: float, values: int, delta: float) -> str:

@@ -27,6 +27,7 @@ FIELDS = {
     "n": "n",
     "column": "column_name",
     "window": "window_start",
+    "end": "window_end",
     "confidence": "confidence",
 }
 """What a chart calls it -> the column of an estimate."""
@@ -95,7 +96,7 @@ def draw_histogram(
     base = alt.Chart(alt.InlineData(values=shown)).encode(
         y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None)
     )
-    unit = "share of the people" if shares else "people"
+    unit = "share of the records" if shares else "records"
     axis = alt.Axis(tickCount=6, **(_PERCENT if shares else _NUMBER))
     tooltip = [alt.Tooltip(f"{name}:{'N' if name == 'value' else 'Q'}") for name in (shown[0] if shown else [])]
     bars = base.mark_bar(height={"band": 0.72}).encode(x=alt.X("count:Q", title=unit, axis=axis), tooltip=tooltip)
@@ -216,7 +217,7 @@ def draw_distribution(
         ends = {name: None if (x := finite(row[name])) is None else x / unit for name in ("share", "low", "high")}
         shown.append({"left": row["left"], "right": row["right"], "centre": (row["left"] + row["right"]) / 2, **ends})
     base = alt.Chart(alt.InlineData(values=shown))
-    y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else "share of the people")
+    y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else "share of the records")
     y = y.axis(alt.Axis(format="~g" if uneven else "~%", tickCount=6))
     tooltip = [alt.Tooltip(f"{name}:Q") for name in ("left", "right", "share", "low", "high")]
     edge = {"domain": [rows[0]["left"], rows[-1]["right"]], "nice": False} if rows else {}
@@ -252,7 +253,7 @@ def draw_windows(
     """Lines over time with bands of their intervals; see `ldp_plots.windows`.
 
     Args:
-        rows: window (a time), series (a name), panel (a name, perhaps empty), y, low, high.
+        rows: window (a time), series (a name), panel (a name, perhaps empty), y, low, high, cut (see `is_cut`).
         quantity: what y is.
         confidence: of the intervals.
         series: the names in order.
@@ -267,6 +268,7 @@ def draw_windows(
             "series": row["series"],
             "panel": row["panel"],
             **{name: finite(row[name]) for name in ("y", "low", "high")},
+            **({"cut": True} if row["cut"] else {}),
         }
         for row in rows
     ]
@@ -275,25 +277,31 @@ def draw_windows(
         "window:T",
         title="start of the window (UTC)",
         scale=alt.Scale(type="utc"),
-        axis=alt.Axis(grid=False, labelOverlap=True),
+        axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=8),
     )
     base = alt.Chart().encode(x=x, color=color)
-    form = {"share of the people": _PERCENT, "people": _NUMBER}.get(quantity, {})
+    form = {"share of the records": _PERCENT, "records": _NUMBER}.get(quantity, {})
     y = alt.Y("y:Q", title=quantity, axis=alt.Axis(tickCount=6, **form), scale=alt.Scale(zero=quantity != "mean"))
     band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=quantity), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=28, filled=True)).encode(
         y=y, tooltip=["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
     )
-    notes = [_about(None, confidence)]
+    layers, notes = [band, line], [_about(None, confidence)]
+    if any("cut" in row for row in shown):
+        bare = line.mark_line()
+        full = base.transform_filter("!datum.cut").mark_point(filled=True, size=28).encode(y=y)
+        cut = base.transform_filter("datum.cut").mark_point(filled=False, size=60, strokeWidth=2).encode(y=y)
+        layers = [band, bare, full, cut]
+        notes.append("open points: the records fill this window only in part")
     if hidden:
         notes.append(f"the {len(series)} largest of {len(series) + hidden} values")
     panels = list(dict.fromkeys(row["panel"] for row in shown))
     data, head = alt.InlineData(values=shown), heading(title, notes)
     if len(panels) > 1:
-        layered = alt.layer(band, line, data=data).properties(width=WIDTH // 2, height=160)
+        layered = alt.layer(*layers, data=data).properties(width=WIDTH // 2, height=160)
         chart = layered.facet(alt.Facet("panel:N", title=None, sort=panels), columns=2).properties(title=head)
     else:
-        chart = alt.layer(band, line, data=data).properties(width=WIDTH, height=220, title=head)
+        chart = alt.layer(*layers, data=data).properties(width=WIDTH, height=220, title=head)
     return themed(chart, theme)
 
 
@@ -324,16 +332,41 @@ def instant(time: Any) -> str | None:
     >>> instant(dt.date(2013, 1, 1))
     '2013-01-01T00:00:00Z'
     """
-    if time is None:
-        return None
+    return None if time is None else f"{_utc(time).replace(tzinfo=None).isoformat()}Z"
+
+
+def _utc(time: Any) -> dt.datetime:
     if hasattr(time, "to_utc_datetime"):  # Beam's
         time = time.to_utc_datetime()
     if not isinstance(time, dt.datetime):
         if not isinstance(time, dt.date):
             raise ParameterError(f"the start of a window is a date or a time, got {type(time).__name__}")
         time = dt.datetime(time.year, time.month, time.day, tzinfo=dt.UTC)
-    utc = time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
-    return f"{utc.replace(tzinfo=None).isoformat()}Z"
+    made: dt.datetime = time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
+    return made
+
+
+def is_cut(start: Any, end: Any, covered: tuple[Any, Any] | None) -> bool:
+    """Whether a tenth of a window, or more, is before the first record or after the last one.
+
+    Args:
+        start, end: of the window, each a date or a time.
+        covered: the times of the first and of the last record; a date of the last one means until the day's end.
+
+    >>> march, april = dt.date(2024, 3, 1), dt.date(2024, 4, 1)
+    >>> [is_cut(march, april, (first, april)) for first in (dt.date(2024, 3, 3), dt.date(2024, 3, 20))]
+    [False, True]
+    """
+    if covered is None or None in (start, end, *covered):
+        return False
+    first, last = map(_utc, covered)
+    if not isinstance(covered[1], dt.datetime) and isinstance(covered[1], dt.date):
+        last += dt.timedelta(days=1)
+    start, end = _utc(start), _utc(end)
+    return bool(min(end, last) - max(start, first) <= _FULL * (end - start))
+
+
+_FULL = 0.9
 
 
 def check_top(top: int) -> None:

@@ -158,7 +158,7 @@ class Histogram(Counted):
 
         Args:
             truth: value to true count, if it is known; intervals that do not hold it are drawn in another colour.
-            shares: shares of the n people in place of counts.
+            shares: shares of the n records in place of counts.
             top: draw at most so many values; if there are more, those of the largest counts.
             title: what is shown above.
             theme: ``"light"``, ``"dark"``, or None for a chart without colours of its own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -34,7 +35,7 @@ from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_
 from ldp_core.plans.sharing import Column
 from ldp_core.plans.simulation import Data, Simulation, simulate
 from ldp_core.plans.sql import Dialect, histogram_sql
-from ldp_core.tables import aligned, html
+from ldp_core.tables import aligned, folded, html
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
@@ -301,15 +302,15 @@ class PrivacyPlan(Declared):
         total: float | None = None,
         delta: float | None = None,
     ) -> str:
-        """What each column spends, and the error to expect of its estimates from ``n`` reports, in words and numbers.
+        """What each column spends, and the error to expect of its estimates from ``n`` records, in words and numbers.
 
-        The error is the standard error of a value that one record in d holds, d being the number of values; a column
-        in which it exceeds that share tells more noise than signal, and the text says what would help. Then, what
-        several reports of one person spend together, see `epsilon_of`; and what an attacker learns, in the worst case,
-        whatever they knew before.
+        The margin is half of a 95 % interval, of the noise alone: of a value that one record in d holds, d being the
+        number of values, or of a mean where the noise is greatest. If the standard error exceeds that share, the column
+        tells more noise than signal, and the text says what would help. Then, what several records of one person spend
+        together, see `epsilon_of`; and what an attacker learns, in the worst case, whatever they knew before.
 
         Args:
-            n: number of reports, an integer.
+            n: number of records, an integer.
             reports: of one person: numbers for which to say what they spend together.
             keyed: whether the noise is keyed, for what several reports of one person spend.
             total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
@@ -317,33 +318,41 @@ class PrivacyPlan(Declared):
 
         >>> from ldp_core import UnaryEncoding
         >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)})
-        >>> print(plan.explain(100))
-        column          mechanism       values  epsilon  error         error (share)
-        os              unary_encoding  2       1        20.5 records  20.5 %
-        total a record                          1
-        reports of one person            1  10  100  any number
-        of values that never change      1  10  100  no bound
-        of values that change in secret  1  10  100  no bound
-        one record (epsilon 1): odds between two values change at most 2.72-fold;
-          of 2 equally likely values the right one is guessed at most 73.2 % of the time
+        >>> print(plan.explain(10_000))
+        column          mechanism       epsilon  margin, 95 %
+        os              unary_encoding  1        ± 4.01 % of the records
+        total a record                  1
+        <BLANKLINE>
+        records of one person  1  10  100  any number
+        epsilon together       1  10  100    no bound
+        <BLANKLINE>
+        one record (epsilon 1): odds between two values change at most 2.72-fold; of 2
+          equally likely values the right one is guessed at most 73.2 % of the time
+          (50 % without)
         """
         if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):
             raise ParameterError(
                 "n is the number of reports, got a frame: plan.explain(len(frame)), or of Polars df.ldp.explain(plan)"
             )
         check_integer("n", n, low=0)
-        rows = [("column", "mechanism", "values", "epsilon", "error", "error (share)")]
+        rows = [("column", "mechanism", "epsilon", "margin, 95 %")]
         warnings = []
         for name, m in self.columns.items():
-            error, share, advice = m.explain(n)
-            rows.append((name, m.title, m.inputs.summary, _spends(m), error, share))
-            if advice is not None:
-                warnings.append(f"{name}: {advice}")
-        rows += [(name, "kept as it is", "", "unprotected", "", "") for name in self.keep]
-        rows.append(("total a record", "", "", f"{self.epsilon:.4g}", "", ""))
-        if self.seed is None:
-            warnings += promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
-        return "\n".join(aligned(rows) + self._of_a_person(reports, keyed) + warnings + self._seed_warning())
+            outlook = m.explain(n)
+            rows.append((name, m.title, _spends(m), outlook.margin))
+            if outlook.advice is not None:
+                warnings.append(f"{name}: {outlook.advice}")
+        rows += [(name, "kept as it is", "unprotected", "") for name in self.keep]
+        rows.append(("total a record", "", f"{self.epsilon:.4g}", ""))
+        learnt = (
+            [] if self.seed is not None else promises(self.columns, self.exact_epsilon, n, total=total, delta=delta)
+        )
+        parts = [
+            aligned(rows) + folded(warnings),
+            self._of_a_person(reports, keyed),
+            folded(learnt) + self._seed_warning(),
+        ]
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
     def simulate(
         self,
@@ -390,19 +399,23 @@ class PrivacyPlan(Declared):
     def _of_a_person(self, reports: Iterable[int], keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""
         counts = (*(check_integer("reports", k, low=1) for k in reports), None)
-        rows = [("reports of one person", *("any number" if k is None else f"{k}" for k in counts))]
+        head = ("records of one person", *("any number" if k is None else f"{k:,}" for k in counts))
         cases: list[tuple[str, int | None, ChangeTimes]] = [
-            ("of values that never change", 0, "secret"),
-            ("of values that change in secret", None, "secret"),
+            ("epsilon, if values never change", 0, "secret"),
+            ("epsilon, if they change in secret", None, "secret"),
         ]
         if keyed or self.memoised:
-            cases.append(("of values that change in public", None, "public"))
+            cases.append(("epsilon, if they change in public", None, "public"))
+        rows = []
         for name, changes, times in cases:
-            spent = (self.epsilon_of(k, changes=changes, change_times=times, keyed=keyed) for k in counts)
-            rows.append((name, *("no bound" if s == float("inf") else f"{s:.4g}" for s in spent)))
+            spent = [self.epsilon_of(k, changes=changes, change_times=times, keyed=keyed) for k in counts]
+            rows.append((name, *("no bound" if math.isinf(s) else f"{s:.4g}" for s in spent)))
+        if len({row[1:] for row in rows}) == 1:
+            rows = [("epsilon together", *rows[0][1:])]
         fakes = [name for name, m in self.columns.items() if isinstance(m, FakeDataColumn)]
         shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
-        return aligned(rows) + ([shown] if fakes and (keyed or self.memoised) else [])
+        table = aligned([head, *rows], numbers=range(1, len(head)))
+        return table + (folded([shown]) if fakes and (keyed or self.memoised) else [])
 
     def check_oracles(self) -> None:
         """Raise `PlanError` unless a histogram can be made of every perturbed column."""

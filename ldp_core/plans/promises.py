@@ -47,5 +47,5 @@ def promises(
         lines.append(promise("all reports of a person", check_epsilon("total", total), values=values))
     if delta is not None:
         after = shuffled(columns, epsilon, n, delta, rows=False)
-        lines.append(promise(f"histograms of {n} shuffled records", after, values=values, delta=delta))
+        lines.append(promise(f"histograms of {n:,} shuffled records", after, values=values, delta=delta))
     return lines

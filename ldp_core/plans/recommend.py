@@ -130,9 +130,13 @@ class Recommendation(Row):
             "found from" if isinstance(self.domain, Prefixes) else "95% within": unit(float(f"{self.margin:.4g}")),
             "bytes/report": f"{self.bytes_per_report:,}",
             "ops/report": f"{self.server_operations:,}",
-            "a lie: one": _moved(self.influence.one),
-            "all counts": _moved(self.influence.all),
+            **self._lies(),
         }
+
+    def _lies(self) -> dict[str, str]:
+        if isinstance(self.domain, Interval):
+            return {"lie": _moved(self.influence.one)}
+        return {"lie, one": _moved(self.influence.one), "lie, all": _moved(self.influence.all)}
 
 
 def _percent(share: float) -> str:
@@ -159,8 +163,9 @@ def recommend(
     r"""The mechanisms for such values, such an epsilon and n people, the best first.
 
     In order of the standard error of a typical value, to two digits; where these agree, of bytes per report, then of
-    operations per report on the server. The last two columns are what a report that lies moves at most: one count, and
-    all of them together (an honest one adds 1 to its value on average); see `FrequencyOracle.influence`.
+    operations per report on the server. The last columns are what a report that lies moves at most: one count, and
+    all of them together (an honest one adds 1 to its value on average), see `FrequencyOracle.influence`; or the sum of
+    the numbers.
 
     Args:
         values: the declared values, or how many, d >= 2; an `Interval`, to estimate a mean; or `Prefixes`, to find the
@@ -180,21 +185,24 @@ def recommend(
         ParameterError: an argument outside its interval, or no mechanism with reports this small.
 
     >>> recommend(16, 1.0, 100_000)
-    mechanism                     std.error  95% within  bytes/report  ops/report  a lie: one  all counts
-    subset_selection               0.5644 %     1.106 %             2          16         3.2        24.5
-    projective_geometry_response   0.6032 %     1.182 %             8           1         3.9        29.4
-    unary_encoding                  0.612 %     1.199 %             2          16         3.2        50.6
-    local_hashing                  0.6138 %     1.203 %             8          16         3.3        53.2
-    local_hashing:fast             0.6159 %     1.207 %             8           1         2.7        43.9
-    unary_encoding:symmetric       0.6259 %     1.227 %             2          16         2.5        40.7
-    hadamard_response              0.6797 %     1.332 %             8           1         2.2        34.6
-    randomized_response            0.7856 %      1.54 %             1           1         9.7        18.5
+    mechanism                     std.error  95% within  bytes/report  ops/report  lie, one  lie, all
+    subset_selection               0.5644 %     1.106 %             2          16       3.2      24.5
+    projective_geometry_response   0.6032 %     1.182 %             8           1       3.9      29.4
+    unary_encoding                  0.612 %     1.199 %             2          16       3.2      50.6
+    local_hashing                  0.6138 %     1.203 %             8          16       3.3      53.2
+    local_hashing:fast             0.6159 %     1.207 %             8           1       2.7      43.9
+    unary_encoding:symmetric       0.6259 %     1.227 %             2          16       2.5      40.7
+    hadamard_response              0.6797 %     1.332 %             8           1       2.2      34.6
+    randomized_response            0.7856 %      1.54 %             1           1       9.7      18.5
+    lie: by how much a made-up report moves one count, or all counts together, at
+    most; an honest one moves its count by 1 on average.
     >>> from ldp_core import Interval
     >>> recommend(Interval(0, 100), 2.0, 10_000)  # of the mean
-    mechanism     std.error  95% within  bytes/report  ops/report  a lie: one  all counts
-    hybrid           0.5106       1.001             1           1       157.8       157.8
-    piecewise        0.5541       1.086             1           1       157.8       157.8
-    one_bit_mean     0.6565       1.287             1           1       115.7       115.7
+    mechanism     std.error  95% within  bytes/report  ops/report    lie
+    hybrid           0.5106       1.001             1           1  157.8
+    piecewise        0.5541       1.086             1           1  157.8
+    one_bit_mean     0.6565       1.287             1           1  115.7
+    lie: by how much a made-up report moves the sum of the numbers at most.
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
@@ -207,23 +215,31 @@ def recommend(
         made = [_recommendation(choice, domain, d, e, people, reports, f, bound) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
-        kinds = [_NUMBERS[name](domain, e) for name in _KINDS[type(domain)]]
+        kinds = [_NUMBERS[name](domain, e) for name in KINDS[type(domain)]]
         made = [_of_mechanism(m, domain, e, people, reports, bound) for m in kinds]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
         raise ParameterError(f"bytes_per_report must be at least {least}, got {shown(bytes_per_report)}")
-    return Table(tuple(sorted(fitting, key=_rank)))
+    return Table(tuple(sorted(fitting, key=_rank)), note=_LIE if isinstance(domain, Interval) else _LIES)
 
 
 _NUMBERS: dict[str, Callable[[Any, float], Mechanism]] = {
     m.name: partial(lambda kind, domain, epsilon: kind(domain, epsilon=epsilon), m)
     for m in (Hybrid, Piecewise, OneBitMean, HeavyHitters)
 }
-_KINDS: dict[type[Inputs], tuple[str, ...]] = {
+KINDS: dict[type[Any], tuple[str, ...]] = {
     Interval: (Hybrid.name, Piecewise.name, OneBitMean.name),
     Prefixes: (HeavyHitters.name,),
 }
+"""Of values that are not declared one by one: the mechanisms to ask about."""
+
+
+_LIES = (
+    "lie: by how much a made-up report moves one count, or all counts together, at most; an honest one moves its count "
+    "by 1 on average."
+)
+_LIE = "lie: by how much a made-up report moves the sum of the numbers at most."
 
 
 def _recommendation(

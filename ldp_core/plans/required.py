@@ -15,7 +15,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalogue import CHOICES
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import Bound, Error, Values, check_group, error_of, resolve
+from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_group, error_of, resolve
 from ldp_core.tables import Row, Table
 
 
@@ -99,7 +99,7 @@ def required_n(
 
     Args:
         mechanism: a mechanism; a plan, of which each column is asked; a name in `CHOICES`, or a class, with ``domain``
-            and ``epsilon``; None: of all choices, the one that needs the fewest first.
+            and ``epsilon``; None: of all that are for such values, the one that needs the fewest first.
         margin: of a frequency, in (0, 1), or of a mean; of a plan also by column.
         beta: probability of a larger error, in (0, 1).
         domain: the values, or how many declared ones; see `recommend`.
@@ -120,6 +120,11 @@ def required_n(
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02)
     mechanism       margin  epsilon  people
     unary_encoding    0.02        2   7,754
+    Asked for: one share, that of a value that 1 in 12 of the people has, within the
+    margin with a probability of 95 %. For all shares at once: simultaneous; for a
+    value of another share: frequency.
+    >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, simultaneous=True).n
+    16572
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, bound="hoeffding").n
     31800
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
@@ -128,21 +133,31 @@ def required_n(
     name     mechanism            margin  epsilon   people
     crashed  randomized_response    0.02        1   88,419
     minutes  hybrid                  0.5        1  593,301
+    Asked for: of each column the margin holds with a probability of 95 %: of the
+    share of one value that 1 in d of the people has (d is the number of values), of
+    a mean where the noise is greatest. A share of 0.1 of the people is in the group
+    that is asked about.
     """
     if isinstance(mechanism, PrivacyPlan):
         return _of_plan(mechanism, margin, beta, domain, epsilon, bound, simultaneous, frequency, group)
     if isinstance(margin, Mapping):
         raise ParameterError("margins by column are a plan's: give one number")
     share = check_group(group)
-    keys: list[Any] = list(CHOICES) if mechanism is None else [mechanism]
+    asked = _Asked(margin, beta, bound, simultaneous, frequency)
     rows = []
-    for key in keys:
+    for key in _keys(mechanism, domain):
         error = resolve(key, domain, epsilon)
-        people = _Asked(margin, beta, bound, simultaneous, frequency).people(error, share)
         spent = key.epsilon if isinstance(key, Mechanism) else float(epsilon or 0)
-        rows.append(Need("", _called(key), margin, spent, people))
+        rows.append(Need("", _called(key), margin, spent, asked.people(error, share)))
     rows.sort(key=lambda row: row.n)
-    return Needs(tuple(rows), "", rows[0].n, rows[0].epsilon)
+    return Needs(tuple(rows), "", asked.question(error, share), rows[0].n, rows[0].epsilon)
+
+
+def _keys(mechanism: Any, domain: Values | None) -> list[Any]:
+    """What to ask: one mechanism, or all that are for such values."""
+    if mechanism is not None:
+        return [mechanism]
+    return list(KINDS.get(type(domain), CHOICES))
 
 
 def _called(mechanism: Any) -> str:
@@ -168,6 +183,34 @@ class _Asked(NamedTuple):
         """How many it takes, of whom a share is asked about."""
         # An n that was computed from a margin comes back as itself, not as one more.
         return max(math.ceil(self.reports(error) / share * (1 - 1e-12)), 1)
+
+    def question(self, error: Error, share: float) -> str:
+        """What is asked for, in a sentence."""
+        sure = f"with a probability of {100 * (1 - self.beta):.4g} %"
+        if error.numeric:
+            said = f"a mean, within the margin {sure}, where the noise is greatest"
+        elif error.to_find is not None:
+            said = f"a value is found {sure} if so great a share of the people has it (the margin is that share)"
+        else:
+            of = f"a value that {self.true_share(error.together)} of the people has"
+            of = "any value, however frequent" if self.bound == "hoeffding" else of
+            if self.simultaneous:
+                said = f"the shares of all {error.together:,} values at once, all within the margin {sure}; each is as "
+                said += f"noisy as that of {of}"
+            else:
+                said = (
+                    f"one share, that of {of}, within the margin {sure}. For all shares at once: simultaneous; for a "
+                )
+                said += "value of another share: frequency"
+        return f"Asked for: {said}.{_of_group(share)}"
+
+    def true_share(self, values: int) -> str:
+        """The share of the people who have the value, in words."""
+        return f"1 in {values:,}" if self.frequency is None else f"{100 * self.frequency:.4g} %"
+
+
+def _of_group(share: float) -> str:
+    return "" if share == 1 else f" A share of {share:g} of the people is in the group that is asked about."
 
 
 def _check_margin(margin: float, error: Error) -> float:
@@ -201,7 +244,13 @@ def _of_plan(
         people = _Asked(wanted, beta, bound, simultaneous, None).people(error_of(m), share)
         rows.append(Need(name, m.name, wanted, m.epsilon, people))
     most = max(row.n for row in rows)
-    return Needs(tuple(rows), f"all columns: {most:,} people", most, plan.epsilon)
+    shares = "of all shares of a column together" if simultaneous else "of the share of one value"
+    if bound == "normal":
+        shares += ", as noisy as that of one in d values" if simultaneous else " that 1 in d of the people has"
+    sure = f"with a probability of {100 * (1 - beta):.4g} %"
+    question = f"Asked for: of each column the margin holds {sure}: {shares} (d is the number of values), of a mean "
+    question += f"where the noise is greatest.{_of_group(share)}"
+    return Needs(tuple(rows), f"all columns: {most:,} people", question, most, plan.epsilon)
 
 
 def required_epsilon(
@@ -222,7 +271,8 @@ def required_epsilon(
     the error jump upwards now and then, a smaller epsilon within a step of the grid (0.3 %) of a jump can suffice too.
 
     Args:
-        mechanism: a name in `CHOICES`, or a class; None: of all choices, the one with the least epsilon first.
+        mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
+            epsilon first.
         margin, beta, bound, simultaneous, frequency, group: see `required_n`.
         n: number of people.
         domain: the values, or how many declared ones; see `recommend`.
@@ -237,6 +287,9 @@ def required_epsilon(
     >>> required_epsilon("randomized_response", 0.02, 10_000, domain=2)
     mechanism            margin   epsilon  people
     randomized_response    0.02  0.944483  10,000
+    Asked for: one share, that of a value that 1 in 2 of the people has, within the
+    margin with a probability of 95 %. For all shares at once: simultaneous; for a
+    value of another share: frequency.
     >>> from ldp_core import Hybrid, Interval
     >>> round(required_epsilon(Hybrid, 0.5, 10_000, domain=Interval(0, 60)).epsilon, 3)
     2.375
@@ -244,7 +297,7 @@ def required_epsilon(
     people, share = check_integer("n", n, 1), check_group(group)
     asked = _Asked(margin, beta, bound, simultaneous, frequency)
     rows, hopeless = [], []
-    for key in list(CHOICES) if mechanism is None else [mechanism]:
+    for key in _keys(mechanism, domain):
         found = _least(partial(resolve, key, domain), asked, people * share, closed=_called(key) in CHOICES)
         if found is None:
             enough = math.ceil(asked.reports(resolve(key, domain, _LARGEST)) / share)
@@ -254,35 +307,55 @@ def required_epsilon(
     if not rows:
         raise ParameterError(f"no epsilon suffices: {hopeless[0]}")
     rows.sort(key=lambda row: row.epsilon)
-    return Needs(tuple(rows), "", people, rows[0].epsilon)
+    note = asked.question(resolve(_keys(mechanism, domain)[0], domain, _LARGEST), share)
+    if hopeless:
+        note += f" Left out, as no epsilon is enough: {'; '.join(hopeless)}."
+    return Needs(tuple(rows), "", note, people, rows[0].epsilon)
 
 
 def _least(error: Callable[[float], Error], asked: _Asked, reports: float, *, closed: bool) -> float | None:
     """The least epsilon with which so many reports suffice; None: there is none."""
 
-    def misses(epsilon: float) -> bool:
+    def needed(epsilon: float) -> float:
         try:
-            return asked.reports(error(epsilon)) > reports
+            return asked.reports(error(epsilon))
         except ZeroDivisionError:  # p is q
-            return True
+            return math.inf
         except ParameterError:  # below what 64-bit probabilities resolve
             if epsilon > _RESOLVED:
                 raise
-            return True
+            return math.inf
 
-    step, precision = (1.003, 1e-12) if closed else (1.2, 1e-6)  # (others make a mechanism each time)
+    # Others make a mechanism each time, and nothing is known of their jumps.
+    step, precision, jump = (1.003, 1e-12, _JUMP) if closed else (1.2, 1e-6, math.inf)
     grid = [_LARGEST * step**-k for k in range(int(math.log(_LARGEST / _SMALLEST, step)), -1, -1)]
-    misses(_LARGEST)  # refuses what no epsilon is asked for
-    first = next((k for k, epsilon in enumerate(grid) if not misses(epsilon)), None)
+    needed(_LARGEST)  # refuses what no epsilon is asked for
+    first = _first(lambda k: needed(grid[k]), len(grid), reports, jump)
     if first is None:
         return None
     low, high = [0.0, *grid][first : first + 2]
     while high - low > precision * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if misses(middle) else (low, middle)
+        low, high = (middle, high) if needed(middle) > reports else (low, middle)
     return min(high * (1 + precision), _LARGEST)
 
 
+def _first(needed: Callable[[int], float], points: int, reports: float, jump: float) -> int | None:
+    """The first of the points that so many reports suffice for; None: there is none.
+
+    What is needed falls from point to point, but may come back up to ``jump`` times as much. Before a point that needs
+    more than that many times the reports there is none that they suffice for: bisection finds such a point.
+    """
+    low, high = -1, points - 1
+    if needed(high) > reports * jump:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if needed(middle) > reports * jump else (low, middle)
+    return next((k for k in range(high, points) if needed(k) <= reports), None)
+
+
+_JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency
 _RESOLVED = 1e-3
 _LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
 _SMALLEST = 1e-4

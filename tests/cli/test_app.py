@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from typer.main import get_command
+from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 import ldp_cli
-from ldp_cli.app import app
+from ldp_cli.app import app, plans
 from ldp_core.auditing import __main__ as auditing
 from pipelines import telemetry
 
@@ -69,6 +72,80 @@ def test_audit(ldp, people):
 def test_what_is_broken_fails(ldp, people, monkeypatch):
     monkeypatch.setattr(auditing, "main", lambda arguments: 1)
     ldp("audit plan.toml", code=1)
+
+
+GOOD = {
+    "plan new": "plan new -c os=a,b -e 1",
+    "plan check": "plan check plan.toml",
+    "plan explain": "plan explain plan.toml -n 10",
+    "recommend": "recommend 16 -e 1 -n 100",
+    "size": "size 16 -m 0.1 -e 1",
+    "simulate": "simulate plan.toml people.parquet",
+    "perturb": "perturb people.parquet out.parquet --plan plan.toml --id user --records 1",
+    "estimate": "estimate reports.parquet --window 7d --event-time day",
+    "audit": "audit plan.toml --trials 1e3 --quiet",
+    "run": "run --plan plan.toml --input people.parquet --event-time day --output out",
+    "live": "live --for 1s",
+    "flink": "flink status",
+}
+"""A line of each command that is right, but for what is added to it."""
+BAD = {int: ["many", "-1"], float: ["much", "-1"], "share": ["much", "2", "200%"], Literal: ["nothing"]}
+"""Values that no option of this type takes."""
+BY_NAME = {
+    "--margin": ["much", "-1", "0", "os=0.1"],
+    "--column": ["os", "os=a,a"],  # (of `plan new`)
+    "--share": ["os", "os=ios", "os=ios:much"],
+    "--window": ["7x", "0d", "-7d", "d"],
+    "--per": ["day=7x", "day="],
+    "--mechanism": ["nothing"],
+    "--other": ["nothing"],
+    "--plot": ["a.gif", "a"],
+    "--trials": ["many", "0"],
+    "--candidates": ["os"],
+    "--top": ["0"],
+    "--engine": ["nothing"],
+    "--max-dead": ["much"],
+}
+ANY = {"--seed", "--timeout"}  # (of which -1 is one)
+
+
+def options():
+    """(command, flag, type) of all options."""
+    for prefix, group in (("", app), ("plan ", plans)):
+        for command in group.registered_commands:
+            for name, kind in get_type_hints(command.callback, include_extras=True).items():
+                [annotated] = [k for k in (kind, *get_args(kind)) if get_origin(k) is Annotated] or [None]
+                for option in get_args(annotated)[1:] if annotated else ():
+                    if isinstance(option, OptionInfo):
+                        flag = max([*(option.param_decls or ()), f"--{name.replace('_', '-')}"], key=len)
+                        inner = [get_args(annotated)[0], *get_args(get_args(annotated)[0])]
+                        inner += [k for part in inner for k in get_args(part)]
+                        found = {Literal if get_origin(k) is Literal else k for k in inner}
+                        flags = [d for d in option.param_decls or () if d.startswith("--")] or [flag]
+                        yield prefix + command.name, flags[0], "share" if option.parser else found
+
+
+def wrong_lines():
+    for name, flag, found in options():
+        values = BY_NAME.get(flag) or BAD.get(
+            found if found == "share" else next((k for k in BAD if k in found), None), []
+        )
+        if flag != "--column" or name == "plan new":
+            yield from (f"{GOOD[name]} {flag} {value}" for value in values if not (flag in ANY and value == "-1"))
+    yield "run --plan plan.toml --input people.parquet --event-time day --output out --max-dead much"
+    yield "live --engine nothing"
+    yield "flink nothing"
+    yield from (f"{GOOD[name]} --no-such-option" for name in COMMANDS if name != "run")  # (it has Beam's)
+
+
+WRONG = sorted(set(wrong_lines()))
+
+
+def test_every_value_on_the_line_that_cannot_be_ends_with_2(ldp, people):
+    assert len(WRONG) > 70
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    ended = {line: CliRunner().invoke(app, shlex.split(line), prog_name="ldp").exit_code for line in WRONG}
+    assert {line: code for line, code in ended.items() if code != 2} == {}
 
 
 def test_run_passes_everything_on(ldp, monkeypatch):
@@ -127,6 +204,24 @@ def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
     assert [code for code, _ in done] == [0, 0, 1, 1]
     assert "ldp-telemetry[beam]" in done[2][1]
     assert "ldp-telemetry[plot]" in done[3][1]
+
+
+def test_without_its_renderer_a_picture_names_the_extra(ldp, people, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    ldp("simulate plan.toml people.parquet --plot a.json")
+    for kind in ("html", "png"):
+        assert "ldp-telemetry[plot]" in ldp(f"simulate plan.toml people.parquet --plot a.{kind}", code=1).err
+
+
+def test_a_process_that_failed_ends_at_once(monkeypatch, capsys):
+    """Polars' threads may still call back after an error; as Python ends, that would abort the process."""
+    ended = []
+    monkeypatch.setattr(ldp_cli.os, "_exit", ended.append)
+    monkeypatch.setattr(sys, "argv", ["ldp", "plan", "check", "nowhere.toml"])
+    with pytest.raises(SystemExit):
+        ldp_cli.main()
+    assert ended == [1]
+    assert "nowhere" in capsys.readouterr().err
 
 
 def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):

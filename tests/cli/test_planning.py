@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 
 import pytest
@@ -53,26 +55,35 @@ def test_a_plan_is_printed_without_a_file(ldp):
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("plan new -c os --epsilon 1", "NAME=WHAT"),
-        ("plan new -c os=a,b -c os=a,b --epsilon 1", "twice"),
-        ("plan new -c os=a,b --epsilon 1 --other so", "not in the plan"),
-        ("plan new -c os=@nowhere --epsilon 1", "cannot read 'nowhere'"),
-        ("plan new -c os=a,b --epsilon -1", "epsilon must be in (0, inf)"),
-        ("plan new -c w=text:x --epsilon 1", "whole number"),
-        ("plan check nowhere.toml", "cannot read the plan"),
-        ("simulate plan.toml --share os=ios", "VALUE:SHARE"),
-        ("simulate plan.toml nowhere.csv", "there is no file"),
-        ("plan check plan.toml nowhere.xls", "there is no file"),
-        ("simulate plan.toml people.parquet --plot no/such/folder/a.html", "No such file or directory"),
-        ("plan new no/such/folder/a.toml -c os=a,b --epsilon 1", "No such file or directory"),
-        ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['hybrid'"),
-    ],
-)
+WRONG_LINES = [
+    ("plan new -c os --epsilon 1", "NAME=WHAT"),
+    ("plan new -c os=a,b -c os=a,b --epsilon 1", "twice"),
+    ("plan new -c os=a,a --epsilon 1", "distinct"),
+    ("plan new -c os=a,b --epsilon 1 --other so", "not in the plan"),
+    ("plan new -c os=a,b --epsilon -1", "epsilon must be in (0, inf)"),
+    ("plan new -c w=text:x --epsilon 1", "whole number"),
+    ("simulate plan.toml --share os=ios", "VALUE:SHARE"),
+    ("simulate plan.toml people.parquet --plot a.gif", "a picture is a file of"),
+    ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['hybrid'"),
+    ("size 16 -m tiny -e 1", "as 0.01 or 1%, got 'tiny'"),
+    ("size 0:60 -m 1% -e 1", "in the numbers' own unit"),
+    ("size --plan plan.toml -m 1%", "in the numbers' own unit"),
+    ("recommend 16,16 -e 1 -n 100", "distinct"),
+]
+FAILURES = [
+    ("plan new -c os=@nowhere --epsilon 1", "cannot read 'nowhere'"),
+    ("plan check nowhere.toml", "cannot read the plan"),
+    ("simulate plan.toml nowhere.csv", "there is no file"),
+    ("plan check plan.toml nowhere.xls", "there is no file"),
+    ("simulate plan.toml people.parquet --plot no/such/folder/a.html", "No such file or directory"),
+    ("plan new no/such/folder/a.toml -c os=a,b --epsilon 1", "No such file or directory"),
+    ("plan explain plan.toml --data people.parquet --id nobody", "does not have the columns ['nobody']"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), WRONG_LINES + FAILURES)
 def test_errors_of_ours_are_one_line(ldp, people, line, says):
-    done = ldp(line, code=1)
+    done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
     assert done.out == ""
     assert done.err.startswith("error: ")
     assert done.err.count("\n") == 1
@@ -131,10 +142,30 @@ def test_explain_is_the_plan_s(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     assert ldp("plan explain plan.toml --people 4000").out == plan.explain(4000) + "\n"
     assert ldp("plan explain plan.toml --data people.parquet").out == plan.explain(4000) + "\n"
-    assert ldp("plan explain plan.toml --data people.parquet --id user").out.startswith("4000 people; records of one")
+    assert ldp("plan explain plan.toml --data people.parquet --id user").out.startswith("4,000 people, one record each")
     found = ldp("plan explain plan.toml --people 4000 --json").data
-    assert (found["epsilon"], found["epsilon_of_reports"]["10"]) == (plan.epsilon, plan.epsilon_of(10))
-    assert found["columns"]["os"]["error"] == plan["os"].explain(4000).error
+    assert (found["epsilon"], found["epsilon_of_records"]["10"]) == (plan.epsilon, plan.epsilon_of(10))
+    assert found["columns"]["os"]["standard_error"] == plan["os"].explain(4000).error
+
+
+def test_explain_says_what_the_records_of_a_person_spend(ldp, people):
+    plan = PrivacyPlan.from_toml(Path("plan.toml"))
+    spent = plan.epsilon_of(25)
+    text = ldp("plan explain plan.toml -n 4000 --records 25").out
+    assert text == plan.explain(4000, reports=(1, 25), total=spent) + "\n"
+    assert f"all reports of a person (epsilon {spent:g})" in text
+    assert "all reports of a person (epsilon 7)" in ldp("plan explain plan.toml -n 4000 --total 7").out
+    found = ldp("plan explain plan.toml -n 4000 --records 25 --json").data
+    assert found["epsilon_of_records"] == {"1": plan.epsilon, "25": spent}
+
+
+def test_explain_fits_a_terminal_and_shows_small_margins(ldp, people):
+    text = ldp("plan explain plan.toml -n 8000000 --records 25 --delta 1e-9").out
+    assert max(map(len, text.splitlines())) <= 80
+    share = 1.959964 * math.sqrt(PrivacyPlan.from_toml(Path("plan.toml"))["crashed"].variance(8e6, 4e6)) / 8e6
+    assert share < 0.0005  # less than 0.05 %, of which one decimal says nothing
+    assert f"± {100 * share:.3g} % of the records" in text
+    assert "margin, 95 %" in text
 
 
 def test_recommend_and_size_are_the_core_s(ldp):
@@ -142,11 +173,34 @@ def test_recommend_and_size_are_the_core_s(ldp):
     numbers = recommend(Interval(0, 60), 1.0, 1000)
     assert ldp("recommend 0:60 -e 1 -n 1000 --json").data == [row.values() for row in numbers]
     found = ldp("size 16 -m 0.01 -e 1 --json").data
-    assert found == [row.values() for row in required_n(None, 0.01, domain=16, epsilon=1.0)]
-    found = ldp("size 2 -m 0.02 -n 10000 --mechanism randomized_response --json").data
+    needs = required_n(None, 0.01, domain=16, epsilon=1.0)
+    assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
+    found = ldp("size 2 -m 0.02 -n 10000 --mechanism randomized_response --json").data["needs"]
     assert found[0]["epsilon"] == required_epsilon("randomized_response", 0.02, 10_000, domain=2).epsilon
-    found = {row["mechanism"]: row["n"] for row in ldp("size 0:60 -m 0.5 -e 1 --json").data}
+    found = {row["mechanism"]: row["n"] for row in ldp("size 0:60 -m 0.5 -e 1 --json").data["needs"]}
     assert found["hybrid"] == required_n(Hybrid, 0.5, domain=Interval(0, 60), epsilon=1.0).n == min(found.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "how", "says"),
+    [
+        ("", {}, "one share, that of a value that 1 in 16 of the people has"),
+        ("--simultaneous", {"simultaneous": True}, "the shares of all 16 values at once"),
+        ("--frequency 10%", {"frequency": 0.1}, "of a value that 10 % of the people has"),
+        ("--group 0.5", {"group": 0.5}, "A share of 0.5 of the people is in the group"),
+    ],
+)
+def test_size_says_which_question_it_answered(ldp, options, how, says):
+    done = ldp(f"size 16 -m 1% -e 1 --mechanism unary_encoding {options}")
+    assert f"{required_n('unary_encoding', 0.01, domain=16, epsilon=1.0, **how).n:,}" in done.out
+    assert says in done.out.replace("\n", " ").replace("  ", " ")
+    assert says in ldp(f"size 16 -m 0.01 -n 200000 {options}").out.replace("\n", " ").replace("  ", " ")
+
+
+def test_size_says_what_is_left_out(ldp):
+    done = ldp("size 1000 -m 1% -n 10000")
+    assert "hadamard_response " not in done.out.split("Asked for")[0]
+    assert "hadamard_response needs at least" in done.out.replace("\n", " ").replace("  ", " ")
 
 
 def test_size_of_a_plan(ldp, people):
@@ -155,10 +209,10 @@ def test_size_of_a_plan(ldp, people):
     assert f"{required_n(plan, 0.5).n:,} people" in done.out
     margins = {"os": 0.02, "minutes": 0.5, "crashed": 0.1}
     options = " ".join(f"-m {name}={margin}" for name, margin in margins.items())
-    found = {row["name"]: row["n"] for row in ldp(f"size --plan plan.toml {options} --json").data}
+    found = {row["name"]: row["n"] for row in ldp(f"size --plan plan.toml {options} --json").data["needs"]}
     assert found == {row.name: row.n for row in required_n(plan, margins)}
     for wrong in ("--plan plan.toml -m os=much", "16 -e 1 -m os=0.1", "--plan plan.toml -m os=0.1"):
-        assert ldp(f"size {wrong}", code=1).err.startswith("error: ")
+        assert ldp(f"size {wrong}", code=2).err.startswith("error: ")
 
 
 def test_simulate_is_the_plan_s(ldp):
@@ -176,5 +230,9 @@ def test_simulate_is_the_plan_s(ldp):
 def test_simulate_reads_data_and_draws(ldp, people):
     done = ldp("simulate plan.toml people.parquet --seed 1 --plot seen.html")
     assert "3,800" in done.out  # of 4000, 200 crashed
-    assert "vega" in Path("seen.html").read_text(encoding="utf-8")
-    assert "a file of .html" in ldp("simulate plan.toml people.parquet --plot seen.txt", code=1).err
+    page = Path("seen.html").read_text(encoding="utf-8")
+    assert "vega" in page
+    assert re.findall(r"""(?:src|href)=["']https?:|cdn\.""", page) == []  # all that shows it is in it
+    assert "#ffffff" in page
+    ldp("simulate plan.toml people.parquet --seed 1 --plot dark.json --theme dark")
+    assert "#14171c" in Path("dark.json").read_text(encoding="utf-8")

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import re
+import shlex
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import CountMeanSketch, HeavyHitters, Prefixes, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_cli import files
+from ldp_core import (
+    CountMeanSketch,
+    DomainError,
+    HeavyHitters,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
 
 N = 4000
 
@@ -36,13 +50,20 @@ def test_progress_is_on_standard_error(ldp, people, monkeypatch):
 def test_estimates_are_those_of_polars(ldp, people, reports):
     plan = ldp_polars.read_plan("reports.parquet")
     same = reports.ldp.estimates(plan)
-    found = ldp("estimate reports.parquet --json").data
+    data = ldp("estimate reports.parquet --json").data
+    assert data["epsilon"] == plan.epsilon
+    about = {name: (c["mechanism"], c["epsilon"], c["confidence"]) for name, c in data["columns"].items()}
+    assert about == {name: (m.title, m.epsilon, 0.95) for name, m in plan.columns.items()}
+    ldp("estimate reports.parquet --output out --confidence 90%")
+    written = json.loads(pl.read_parquet_metadata("out/os.parquet")["ldp.estimate"])
+    assert written == {"mechanism": "randomized_response", "epsilon": plan["os"].epsilon, "confidence": 0.9}
+    found = {name: c["estimates"] for name, c in data["columns"].items()}
     assert found == {name: frame.to_dicts() for name, frame in same.items()}
     assert abs(found["os"][0]["count"] - N / 2) < 6 * found["os"][0]["standard_error"]
     shown = ldp("estimate reports.parquet").out
     assert f"{found['os'][0]['count']:,.0f}" in shown
     assert f"{found['minutes'][0]['mean']:,.3f}" in shown
-    assert set(ldp("estimate reports.parquet --column crashed --json").data) == {"crashed"}
+    assert set(ldp("estimate reports.parquet --column crashed --json").data["columns"]) == {"crashed"}
 
 
 def test_groups_windows_and_files(ldp, people, reports):
@@ -53,9 +74,13 @@ def test_groups_windows_and_files(ldp, people, reports):
     written = pl.read_csv("weekly/os.csv", try_parse_dates=True)
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()
-    assert "more values" in done.out
+    assert "more values" in ldp("estimate reports.parquet --top 2").out
+    rows = {name: frame.height for name, frame in same.items()}
+    assert [line.split()[:4] for line in done.out.splitlines()[3:6]] == [
+        [name, f"{name}.csv", f"{n}", "2"] for name, n in rows.items()
+    ]
     assert "is there already" in ldp("estimate reports.parquet --output weekly --csv", code=1).err
-    by = ldp("estimate reports.parquet --by day --column os --json").data["os"]
+    by = ldp("estimate reports.parquet --by day --column os --json").data["columns"]["os"]["estimates"]
     assert len({row["day"] for row in by}) == 10
 
 
@@ -76,8 +101,158 @@ def test_keyed_noise_gives_the_same_reports_again(ldp, people):
         ldp(f"perturb people.parquet {name}.parquet --plan plan.toml --secret-file secret --id user")
     assert pl.read_parquet("a.parquet").equals(pl.read_parquet("b.parquet"))
     assert "user" not in pl.read_parquet("a.parquet").columns
-    ldp("perturb people.parquet c.parquet --plan plan.toml --id user", code=2)
     ldp("perturb people.parquet c.parquet --plan plan.toml --secret-file secret", code=2)
+
+
+@pytest.fixture
+def many():
+    """many.parquet: of 40 people 25 records each, over 100 days that begin on a Wednesday."""
+    days = [dt.date(2024, 1, 3) + dt.timedelta(days=k % 100) for k in range(1000)]
+    frame = pl.DataFrame(
+        {"user": [f"u{k % 40}" for k in range(1000)], "day": days, "won": [k % 3 == 0 for k in range(1000)]}
+    )
+    frame.write_parquet("many.parquet")
+    plan = PrivacyPlan({"won": RandomizedResponse(epsilon=2.0)}, keep=["day"])
+    Path("won.toml").write_text(plan.to_toml(), encoding="utf-8")
+    return frame
+
+
+def test_perturb_says_of_what_the_epsilon_is(ldp, many):
+    done = ldp("perturb many.parquet a.parquet --plan won.toml")
+    assert done.err.count("\n") == 1
+    assert "epsilon 2 is per record" in done.err
+    told = shlex.split(re.search(r"ldp (plan explain .*) says", done.err)[1])
+    assert "epsilon 20" in ldp(shlex.join(told)).out  # 10 records of a person
+    done = ldp("perturb many.parquet b.parquet --plan won.toml --id user")
+    assert "one person has 25 records, which spend epsilon 50 together" in done.err
+    Secret.generate().to_file("secret")
+    done = ldp("perturb many.parquet c.parquet --plan won.toml --id user --secret-file secret")
+    assert "epsilon 2 together if the values never change, without bound if they do" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "per"),
+    [
+        ("--records 1", []),
+        ("--records 3 --per day", ["day"]),
+        ("--records 2 --per day=1mo", [pl.col("day").dt.truncate("1mo")]),
+    ],
+)
+def test_records_of_a_person_are_bounded_as_in_polars(ldp, many, options, per):
+    done = ldp(f"perturb many.parquet a.parquet --plan won.toml --id user {options}")
+    records = int(options.split()[1])
+    bounded = many.ldp.bound(id="user", records=records, per=per)
+    reports = pl.read_parquet("a.parquet")
+    assert reports["day"].to_list() == bounded["day"].to_list()
+    assert reports.columns == ["won", "day"]
+    assert f"{1000 - len(bounded):,} of 1,000 records were dropped" in done.out
+    assert ("one record of" if records == 1 else f"at most {records} records of") + " each person" in done.err
+    assert f"epsilon {2 * records}" in done.err
+    assert ("in each of these anew" in done.err) == bool(per)
+
+
+def test_a_secret_chooses_the_records_too(ldp, many):
+    Secret.generate().to_file("secret")
+    line = "perturb many.parquet {}.parquet --plan won.toml --id user --records 1 --secret-file secret"
+    ldp(line.format("a")), ldp(line.format("b"))
+    a, b = (pl.read_parquet(f"{name}.parquet") for name in "ab")
+    assert a.equals(b)
+    key = Secret.from_file("secret")
+    assert a["day"].to_list() == many.ldp.bound(id="user", records=1, key=key)["day"].to_list()
+    assert a["day"].to_list() != many.ldp.bound(id="user", records=1)["day"].to_list()
+
+
+@pytest.mark.parametrize(
+    "options", ["--records 1", "--id user --per day", "--secret-env X", "--id user --secret-env X --secret-file y"]
+)
+def test_options_of_persons_that_do_not_go_together(ldp, many, options):
+    ldp(f"perturb many.parquet a.parquet --plan won.toml {options}", code=2)
+
+
+def test_ids_that_are_missing_are_named(ldp, many):
+    done = ldp("perturb many.parquet a.parquet --plan won.toml --id person", code=1)
+    assert "does not have the columns ['person']" in done.err
+
+
+def test_windows_that_the_records_fill_in_part_are_marked(ldp, many):
+    """100 days from a Wednesday, in weeks from Monday: the first week lacks 2 days, the last one 5."""
+    ldp("perturb many.parquet a.parquet --plan won.toml")
+    line = "estimate a.parquet --window 1w --event-time day"
+    shown = ldp(line).out
+    assert re.findall(r"(\S+) \*  +true", shown) == ["2024-01-01", "2024-04-08"]
+    assert "* the records fill this window only in part" in shown
+    assert ldp(f"{line} --json").data["columns"]["won"]["partial_windows"] == ["2024-01-01", "2024-04-08"]
+    ldp(f"{line} --plot a.json")
+    spec = json.loads(Path("a.json").read_text())
+    [rows] = spec["datasets"].values()
+    assert {row["window"][:10] for row in rows if row.get("cut")} == {"2024-01-01", "2024-04-08"}
+    assert {row["window"][:10] for row in rows if not row.get("cut")} == {
+        str(d) for d in weeks("2024-01-08", "2024-04-01")
+    }
+    assert "open points" in json.dumps(spec["title"])
+    assert '"records"' in json.dumps(spec)
+    assert "people" not in json.dumps(spec)
+
+
+def weeks(first, last):
+    return pl.date_range(dt.date.fromisoformat(first), dt.date.fromisoformat(last), "1w", eager=True)
+
+
+def test_a_table_is_a_screen_and_the_rest_is_written(ldp, many):
+    ldp("perturb many.parquet a.parquet --plan won.toml")
+    line = "estimate a.parquet --window 1d --event-time day"
+    shown = ldp(line).out
+    assert len(shown.splitlines()) < 50
+    assert "... 160 more rows; --output FOLDER writes all" in shown
+    done = ldp(f"{line} --output daily --csv")
+    assert len(done.out.splitlines()) < 10
+    assert "won.csv   200      100" in done.out
+    assert len(pl.read_csv("daily/won.csv")) == 200
+
+
+@pytest.mark.parametrize("options", ["", "--output out", "--confidence 90%"])
+def test_what_the_numbers_mean_is_below_them(ldp, people, reports, options):
+    said = ldp(f"estimate reports.parquet {options}").out.replace("\n", " ")
+    level = "90" if "90" in options else "95"
+    assert f"{level} % intervals of the noise alone: sampling error comes on top (means, " in said
+    assert "A record spent epsilon 6 over its 3 columns." in said
+    assert "sampling" in ldp("estimate --help").out
+    assert "95 % intervals of noise and sampling together." in ldp("estimate reports.parquet --column minutes").out
+
+
+def test_polars_expressions_are_not_shown(ldp, people, reports):
+    """Errors that come out of a query bring its expressions with them."""
+    odd = people.with_columns(os=people["os"].replace("web", "beos"))
+    odd.write_parquet("odd.parquet")
+    with pytest.raises(DomainError, match="python_udf"):
+        odd.ldp.perturb(ldp_polars.read_plan("reports.parquet"))
+    broken = reports.with_columns(os=pl.lit(None, dtype=pl.Enum(["ios", "android", "web"])))
+    broken.write_parquet("broken.parquet")
+    Secret.generate().to_file("secret")
+    people.with_columns(user=pl.lit(None, dtype=pl.String)).write_parquet("nobody.parquet")
+    for line in (
+        "perturb odd.parquet a.parquet --plan plan.toml",
+        "perturb nobody.parquet a.parquet --plan plan.toml --id user --secret-file secret",
+        "perturb nobody.parquet a.parquet --plan plan.toml --id user --records 1",
+        "estimate broken.parquet --plan plan.toml --column os",
+        "estimate broken.parquet --plan plan.toml --column os --by day",
+    ):
+        done = ldp(line, code=1)
+        assert done.err.startswith("error: ")
+        assert done.err.count("\n") == 1
+        assert not {word for word in ("udf", "col(", "expression") if word in done.err}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_progress_is_in_percent_on_a_terminal_only(ldp, people, suffix, monkeypatch):
+    """The number of records is known from Parquet's footer, and nearly so from the bytes of text."""
+    getattr(people, f"write_{suffix}")(f"people.{suffix}")
+    assert files.size_of(f"people.{suffix}") == pytest.approx(N, rel=0.001)
+    done = ldp(f"perturb people.{suffix} a.parquet --plan plan.toml")
+    assert "%" not in done.err
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = ldp(f"perturb people.{suffix} b.parquet --plan plan.toml")
+    assert "100%" in done.err
 
 
 @pytest.mark.parametrize("suffix", ["csv", "ndjson"])
@@ -93,7 +268,7 @@ def test_what_fails_leaves_nothing_and_quotes_nothing(ldp, people):
     Path("cut.parquet").write_bytes(Path("people.parquet").read_bytes()[:-100])
     before = sorted(Path().iterdir())
     for source in ("odd.parquet", "bad.csv", "cut.parquet", "nowhere.parquet", "plan.toml"):
-        done = ldp(f"perturb {source} reports.parquet --plan plan.toml", code=1)
+        done = ldp(f"perturb {source} reports.parquet --plan plan.toml", code=2 if source == "plan.toml" else 1)
         assert done.err.startswith("error: ")
         assert done.err.count("\n") == 1
         assert not {"beos", "secretword"} & set(done.err.replace("'", " ").split())
@@ -112,7 +287,7 @@ def test_reports_that_are_there_stay(ldp, people, reports):
     assert "--overwrite" in ldp("perturb people.parquet reports.parquet --plan plan.toml", code=1).err
     assert pl.read_parquet("reports.parquet").equals(reports)
     ldp("perturb people.parquet reports.parquet --plan plan.toml --overwrite")
-    assert "must end in .parquet" in ldp("perturb people.parquet reports.csv --plan plan.toml", code=1).err
+    assert "must end in .parquet" in ldp("perturb people.parquet reports.csv --plan plan.toml", code=2).err
 
 
 def test_reports_are_not_perturbed_again(ldp, people, reports):
@@ -133,13 +308,13 @@ def test_a_sketch_answers_about_candidates(ldp):
     words.write_parquet("words.parquet")
     ldp("perturb words.parquet reports.parquet --plan plan.toml")
     done = ldp("estimate reports.parquet --json")
-    assert set(done.data) == {"won"}
+    assert set(done.data["columns"]) == {"won"}
     assert "--candidates word=FILE" in done.err
     Path("words.txt").write_text("oslo\nlima\n", encoding="utf-8")
-    found = ldp("estimate reports.parquet --candidates word=words.txt --json").data["word"]
+    found = ldp("estimate reports.parquet --candidates word=words.txt --json").data["columns"]["word"]["estimates"]
     assert [row["value"] for row in found] == ["oslo", "lima"]
     assert abs(found[0]["count"] - 500) < 6 * found[0]["standard_error"]
-    assert "are of sketches" in ldp("estimate reports.parquet --candidates won=words.txt", code=1).err
+    assert "are of sketches" in ldp("estimate reports.parquet --candidates won=words.txt", code=2).err
 
 
 def test_heavy_hitters_are_the_top(ldp):
@@ -147,7 +322,7 @@ def test_heavy_hitters_are_the_top(ldp):
     Path("plan.toml").write_text(PrivacyPlan({"word": m}).to_toml(), encoding="utf-8")
     pl.DataFrame({"word": ["rome"] * 5000 + ["oslo"] * 3000}).write_parquet("words.parquet")
     ldp("perturb words.parquet reports.parquet --plan plan.toml")
-    found = ldp("estimate reports.parquet --top 1 --json").data["word"]
+    found = ldp("estimate reports.parquet --top 1 --json").data["columns"]["word"]["estimates"]
     assert [row["value"] for row in found] == ["rome"]
 
 
@@ -160,4 +335,4 @@ def test_folders_and_patterns(ldp, packed):
         pl.DataFrame({"os": ["ios", "web"] * 10}).write_parquet(f"people{k}.parquet")
         ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed}")
     for source in ("reports", "'reports/*.parquet'"):
-        assert {row["n"] for row in ldp(f"estimate {source} --json").data["os"]} == {40}
+        assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}

@@ -299,8 +299,10 @@ def test_explain_tells_costs_errors_and_what_would_help():
     assert text == pl.LazyFrame({"rare": [1] * 100, "yes": [True] * 100}).ldp.explain(plan)
     assert "1.5" in text  # the total
     assert "unprotected" in text
-    error = np.sqrt(plan["yes"].variance(100, 50))
-    assert f"{error:.1f}" in text
+    margin = 1.959964 * np.sqrt(plan["yes"].variance(100, 50))  # of 100 records: in percent, too
+    assert f"± {margin:.3g} % of the records" in text
+    assert max(map(len, text.splitlines())) <= 80
+    text = text.replace("\n  ", " ")
     warning = next(line for line in text.splitlines() if line.startswith("rare: "))
     enough = int(re.search(r"more than ([\d,]+) reports", warning)[1].replace(",", ""))
     m = plan["rare"]

@@ -56,11 +56,13 @@ def test_explain_says_what_a_person_spends_on_these_data():
     plan = PrivacyPlan({"x": RandomizedResponse([1, 2], epsilon=2.0)})
     for frame in (PEOPLE, PEOPLE.lazy()):
         text = frame.ldp.explain(plan, id="user")
-        assert text.startswith("40 people; records of one person: 25 in the middle, 25 at most\n")
-        [counts] = [line.split() for line in text.splitlines() if line.startswith("reports of one person")]
+        assert text.startswith("40 people, half of them with at most 25 of the records, nobody with more than 25\n")
+        [counts] = [line.split() for line in text.splitlines() if line.startswith("records of one person")]
         assert counts[4:6] == ["1", "25"]
-        [spent] = [line.split() for line in text.splitlines() if line.startswith("of values that change in secret")]
-        assert spent[6:8] == ["2", "50"]
+        [spent] = [line.split() for line in text.splitlines() if line.startswith("epsilon together")]
+        assert spent[2:4] == ["2", "50"]
+        assert "all reports of a person (epsilon 50): odds" in text
     bounded = PEOPLE.ldp.bound(id="user", records=1).ldp.explain(plan, id="user")
-    assert "1 in the middle, 1 at most" in bounded
+    assert bounded.startswith("40 people, one record each\n")
+    assert "all reports" not in bounded
     assert ldp_polars.explain(PEOPLE.clear(), plan, id="user") == ldp_polars.explain(PEOPLE.clear(), plan)

@@ -175,7 +175,7 @@ class Numeric(Mechanism):
     def explain(self, n: int) -> Outlook:
         """The standard error of the mean in the worst case, in the numbers' own unit and as a share of the interval."""
         if n < 1:
-            return Outlook("inf", "inf")
+            return Outlook(math.inf, "mean", math.inf)
         share = math.sqrt(self.most_noise / n)
         advice = None
         if share > _COARSE:
@@ -185,7 +185,7 @@ class Numeric(Mechanism):
                 "a larger epsilon, or a narrower interval"
             )
         error = share * (self.domain.high - self.domain.low)
-        return Outlook(f"{error:.3g} (mean)", f"{share:.1%} of the interval".replace("%", " %"), advice)
+        return Outlook(error, "mean", share, advice)
 
 
 @dataclass(frozen=True, init=False)

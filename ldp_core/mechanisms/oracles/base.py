@@ -203,7 +203,7 @@ class FrequencyOracle(Mechanism):
                 f"the error exceeds the share of a typical value, {1 / d:.2%}: "
                 f"take more than {enough:,} reports, a larger epsilon, or fewer values"
             )
-        return Outlook(f"{error:,.1f} records", f"{share:.1%}".replace("%", " %"), advice)
+        return Outlook(error, "records", share, advice)
 
     def estimate(
         self,

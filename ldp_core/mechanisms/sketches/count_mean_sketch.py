@@ -167,7 +167,7 @@ class CountMean(Sketch):
         p, q = self.support_probability()
         error = math.sqrt(n * float(q * (1 - q))) / float(p - q)
         share = error / n if n else math.inf
-        return Outlook(f"{error:,.1f} records", f"{share:.1%}".replace("%", " %"))
+        return Outlook(error, "records", share)
 
 
 @dataclass(frozen=True, init=False)

@@ -69,7 +69,7 @@ def test_as_a_value(name):
         assert (hash(again), repr(again), again.fingerprint) == (hash(m), repr(m), m.fingerprint)
         assert again.worst_ratio() == m.worst_ratio()
     assert plan == PrivacyPlan.from_toml(plan.to_toml())
-    assert m.inputs.summary in plan.explain(1000)
+    assert m.inputs.summary in repr(plan)
     for attribute in ("epsilon", "anything"):
         with pytest.raises(AttributeError):
             setattr(m, attribute, 1)
@@ -268,15 +268,16 @@ def test_what_is_just_beyond_the_permitted_is_refused(name, parameter, values):
 
 @each
 def test_what_to_expect_is_in_numbers_and_their_unit(name):
-    """Shares fall as 1 / sqrt(n); they are shown to a tenth of a per cent."""
+    """Shares fall as 1 / sqrt(n); a margin is shown to three digits, however small it is."""
     few, many = (EVERY[name].explain(n) for n in (100, 10_000))
     if name in ("RAPPOR", "heavy hitters"):  # it depends on the values
-        assert few == many == ("", "", None)
+        assert (few.unit, few.margin, few.advice) == (many.unit, many.margin, many.advice) == ("", "", None)
         return
-    error, share = (r"[\d.]+ (records|\(mean\))", r"([\d.]+) %( of the interval)?")
-    assert all(re.fullmatch(error, outlook.error) for outlook in (few, many))
-    shares = [float(re.fullmatch(share, outlook.share)[1]) for outlook in (few, many)]
-    assert shares[0] / 10 == pytest.approx(shares[1], abs=0.06)
+    assert few.share / 10 == pytest.approx(many.share, rel=1e-3)
+    margins = [float(re.fullmatch(r"± ([\d.]+) (\(mean\)|% of the records)", made.margin)[1]) for made in (few, many)]
+    assert margins[0] / 10 == pytest.approx(margins[1], rel=0.01)
+    unit = many.error if many.unit == "mean" else 100 * many.share
+    assert margins[1] == pytest.approx(1.959964 * unit, rel=0.005)
     assert many.advice is None or "take more than" in many.advice
 
 

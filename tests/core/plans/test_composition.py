@@ -126,13 +126,13 @@ def test_a_column_drawn_anew_is_found(monkeypatch):
 
 
 def test_explain_says_what_a_person_spends():
-    lines = PrivacyPlan({"a": COIN}).explain(100).splitlines()[:-2]  # (the last two are of what anybody learns)
-    assert [line.split()[-5:] for line in lines[-2:]] == [
-        ["1", "10", "100", "no", "bound"],
-        ["1", "10", "100", "no", "bound"],
-    ]
-    keyed = PrivacyPlan({"a": COIN}).explain(100, keyed=True).splitlines()[:-2]
-    assert [line.split("  ", 1)[1].split() for line in keyed[-3:]] == [
+    _, table, _ = PrivacyPlan({"a": COIN}).explain(100).split("\n\n")  # errors; a person; what anybody learns
+    assert table == (
+        "records of one person  1  10  100  any number\n"
+        "epsilon together       1  10  100    no bound"
+    )  # fmt: skip
+    _, table, _ = PrivacyPlan({"a": COIN}).explain(100, keyed=True).split("\n\n")
+    assert [line.split("  ", 1)[1].split() for line in table.splitlines()[1:]] == [
         ["1", "1", "1", "1"],
         ["1", "no", "bound", "no", "bound", "no", "bound"],
         ["1", "10", "100", "no", "bound"],
@@ -141,5 +141,5 @@ def test_explain_says_what_a_person_spends():
     assert f"{L_GRR.epsilon_of(10):.4g}" in text
     assert f"{L_GRR.epsilon_of(100, changes=None):.4g}" in text
     fake = PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1.0)
-    assert "a person answers is seen" in fake.explain(100, keyed=True)
+    assert "a person answers is seen" in fake.explain(100, keyed=True).replace("\n  ", " ")
     assert "a person answers is seen" not in fake.explain(100)
