@@ -150,8 +150,8 @@ class ReadReports(RecordsTransform, EndsValues):
     ...     with beam.Pipeline("FnApiRunner") as p:
     ...         rows = p | read | Histogram("crashed", read.plan["crashed"])
     ...         _ = rows | beam.Map(lambda row: print(row.value, round(row.count)))
-    false 1
-    true 2
+    False 1
+    True 2
     """
 
     def __init__(
