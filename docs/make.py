@@ -97,7 +97,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "PrivateHeavyHitters TallyCombineFn HistogramCombineFn AfterTallies",
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
-        "Rows": ("beam", "HistogramRow MeanRow DistributionRow DeadLetter"),
+        "Rows": (
+            "beam",
+            "HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
+        ),
     },
     "ldp_plots": {
         "Estimates": ("plots", "histogram heavy_hitters mean distribution windows"),
@@ -112,8 +115,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Messages": ("beam", "DecodeMessages encode decode"),
         "Histograms as batches, files, rows of BigQuery": (
             "beam deploy",
-            "WriteHistograms HistogramBatches HISTOGRAM_SCHEMA histogram_batch histogram_line BIGQUERY_SCHEMA "
-            "bigquery_row",
+            "WriteHistograms HistogramBatches HISTOGRAM_SCHEMA histogram_schema histogram_batch histogram_line "
+            "BIGQUERY_SCHEMA bigquery_schema bigquery_row",
         ),
     },
 }

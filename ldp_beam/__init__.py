@@ -14,7 +14,15 @@ events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more tha
 Sources and sinks are in `ldp_beam.io`.
 """
 
-from ldp_beam.elements.rows import DeadLetter, DistributionRow, HistogramRow, MeanRow
+from ldp_beam.elements.rows import (
+    BooleanHistogramRow,
+    DeadLetter,
+    DistributionRow,
+    HistogramRow,
+    IntegerHistogramRow,
+    MeanRow,
+    text_row,
+)
 from ldp_beam.elements.triggers import AfterTallies
 from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
 from ldp_beam.estimates.transforms import (
@@ -33,6 +41,7 @@ from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 
 __all__ = [
     "AfterTallies",
+    "BooleanHistogramRow",
     "BoundContributions",
     "DeadLetter",
     "Deduplicate",
@@ -43,6 +52,7 @@ __all__ = [
     "Histogram",
     "HistogramCombineFn",
     "HistogramRow",
+    "IntegerHistogramRow",
     "Mean",
     "MeanRow",
     "Perturb",
@@ -54,4 +64,5 @@ __all__ = [
     "RandomizedResponse",
     "TallyCombineFn",
     "UnaryEncode",
+    "text_row",
 ]

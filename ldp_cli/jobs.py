@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ import typer
 
 from ldp_cli.printing import say
 from ldp_core import LdpError
-from ldp_core.extras import need
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Of a command that takes the options of another one."""
@@ -58,21 +58,28 @@ def audit(
 
 def run(context: typer.Context) -> None:
     """Run the telemetry job: perturb event files at ingestion, estimate in windows of event time."""
-    _pass_on(context.args, "pipelines.telemetry", "python -m pipelines.telemetry", "ldp run")
+    _telemetry(context.args, "ldp run")
 
 
 def live(context: typer.Context) -> None:
     """Stream reports of simulated devices, and show each window as it closes."""
     _local("ldp live")
     words = context.args if _asks_for_help(context.args) else ["--live", *context.args]
-    _pass_on(words, "pipelines.telemetry", "python -m pipelines.telemetry --live", "ldp live")
+    _telemetry(words, "ldp live")
 
 
 def flink(context: typer.Context) -> None:
     """Run a Flink cluster on this machine: up, submit, status, down."""
     _local("ldp flink")
-    module, called = "pipelines.local.flink.__main__", "python -m pipelines.local.flink"
-    _pass_on(context.args, module, called, "ldp flink", beam=False, more=_FLINK)
+    other: Any = importlib.import_module("pipelines.local.flink.__main__")
+    commands = other.parser()
+    for one in (commands, *(sub for action in commands._actions for sub in dict(action.choices or {}).values())):
+        one.prog = one.prog.replace("python -m pipelines.local.flink", "ldp flink")
+    if _asks_for_help(context.args):
+        say(commands.format_help() + _FLINK)
+        return
+    commands.parse_args(context.args)  # which says how `ldp flink` is used, if it is misused
+    _end(_run(other.main, context.args))
 
 
 _FLINK = """
@@ -90,18 +97,12 @@ def _local(command: str) -> None:
         raise LdpError(f"{command} is not part of the installed package: run it in a checkout of the source")
 
 
-def _pass_on(
-    arguments: Sequence[str], module: str, called: str, command: str, *, beam: bool = True, more: str = ""
-) -> None:
-    if beam:
-        need("apache_beam", "beam")
-    other: Any = importlib.import_module(module)
+def _telemetry(arguments: Sequence[str], command: str) -> None:
+    telemetry: Any = importlib.import_module("pipelines.telemetry")
     if _asks_for_help(arguments):
-        parser = other.parser()
-        parser.prog = command
-        say(parser.format_help().replace(called, command).replace("python -m pipelines.telemetry", "ldp run") + more)
+        say(telemetry.parser(command).format_help())
         return
-    _end(_run(other.main, arguments))
+    _end(_run(partial(telemetry.main, called=command), arguments))
 
 
 def _asks_for_help(arguments: Sequence[str]) -> bool:

@@ -6,7 +6,6 @@ every evaluation of a perturbing expression draws again, and each draw spends ep
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 import pyarrow as pa
+from polars import selectors as cs
 
 from ldp_core import (
     Domain,
     DtypeError,
     LdpError,
-    LdpWarning,
     Mechanism,
     ParameterError,
     RandomizedResponse,
@@ -101,9 +100,15 @@ def perturb_column(
     keyed, ids = keyed_noise(noise, values, column) if noise else (None, None)
     check_mechanism(mechanism).check_noise(keyed=keyed is not None)
     index = pl.int_range(pl.len(), dtype=pl.get_index_type())
+    constant = _constant(values)
     reports = pl.map_batches(
-        [values, index, *([] if ids is None else [one_value_a_row(as_expr(ids))])],
-        Perturb(mechanism, packed, _constant(values), keyed),
+        [
+            values,
+            index,
+            *([] if ids is None else [one_value_a_row(as_expr(ids))]),
+            *([_NO_FRAME] if constant else []),
+        ],
+        Perturb(mechanism, packed, constant, keyed),
         return_dtype=physical(mechanism, packed=packed, typed=typed),
         is_elementwise=True,
     )
@@ -256,6 +261,10 @@ def _constant(expr: pl.Expr) -> bool:
     return all(map(_constant, inputs)) if inputs else expr.meta.is_literal()
 
 
+_NO_FRAME = pl.any_horizontal(cs.all().is_null())
+"""One value where there are no columns, as in ``pl.select``; as many as there are rows elsewhere, perhaps none."""
+
+
 @dataclass(frozen=True)
 class Perturb:
     """What Polars calls back.
@@ -272,22 +281,21 @@ class Perturb:
     mechanism: Mechanism
     packed: bool
     constant: bool
-    """The values are a literal, which stands for as many as there are rows; one record's value never does."""
+    """The values are a literal, which stands for as many as there are rows; one record's value never does.
+
+    In ``pl.select``, without a frame, it stands for one; what `_NO_FRAME` is there comes last among the inputs.
+    """
     noise: KeyedNoise | None = None
     """Fresh noise if None."""
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
-        """(values, row index[, ids]) -> one report a row, of physical ``return_dtype``."""
-        values, index, ids = inputs[0], inputs[1], inputs[-1]
+        """(values, row index[, ids][, no frame]) -> one report a row, of physical ``return_dtype``."""
+        values, index, *others = inputs
+        if self.constant and len(others.pop()) > len(index):
+            index = pl.Series([0], dtype=index.dtype)
+        ids = others[0] if others else index
         name, n = values.name, len(index)
         if self.constant and len(values) == 1:
-            if n == 0:  # as in pl.select, which has no rows
-                warnings.warn(
-                    f"column {name!r}: a literal is perturbed once for each row of a frame, and there are no rows: "
-                    "pl.DataFrame({'x': [True]}).select(pl.col('x').ldp...) has one",
-                    LdpWarning,
-                    stacklevel=2,
-                )
             values = values.new_from_index(0, n)
         if len(values) != n:
             raise ParameterError(

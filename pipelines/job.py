@@ -19,9 +19,10 @@ from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
+from ldp_beam.elements.rows import value_type
 from ldp_beam.elements.times import TimeUnit
 from ldp_beam.elements.windows import window_fn
-from ldp_beam.io import HISTOGRAM_SCHEMA, HistogramBatches, ReadEvents, WriteReports, histogram_line
+from ldp_beam.io import HistogramBatches, ReadEvents, WriteReports, histogram_line, histogram_schema
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,
@@ -35,6 +36,7 @@ from ldp_core import (
 )
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.hashing import id_words
+from pipelines.arguments import PLACE
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
 from pipelines.progress import PROGRESS
 
@@ -44,8 +46,6 @@ REPORTS = "reports/part"
 WINDOW_START = "window_start"
 """Column of stored reports."""
 DEAD_LETTERS = "dead_letters"
-PLACE = "(place in its file)"
-"""A column that no file has: which file a record is in, and where there."""
 _OUTPUTS = (f"{HISTOGRAMS}.*", f"{MEANS}.*", f"{DEAD_LETTERS}.*", f"{REPORTS}*")
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
@@ -162,6 +162,11 @@ class TelemetryJob:
         if means:
             self._write_means(means | "All means" >> beam.Flatten())
         if histograms:
+            if len({rows.element_type for rows in histograms}) > 1:  # a table has values of one type
+                histograms = [
+                    rows | f"Values of {name} as text" >> beam.Map(ldp_beam.text_row)
+                    for name, rows in zip(others, histograms, strict=True)
+                ]
             self._write_histograms(histograms | "All columns" >> beam.Flatten())
         self._write_dead_letters((unreadable, invalid) | "All dead letters" >> beam.Flatten())
         if self.reports:
@@ -250,7 +255,7 @@ class TelemetryJob:
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
         tables = rows | "Batches of rows" >> HistogramBatches() | "Tables" >> beam.Map(_table)
         _ = tables | "Write Parquet" >> WriteToParquetBatched(
-            path, HISTOGRAM_SCHEMA, file_name_suffix=".parquet", **one_file
+            path, histogram_schema(value_type(rows.element_type)), file_name_suffix=".parquet", **one_file
         )
         lines = rows | "To JSON" >> beam.Map(histogram_line)
         _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
@@ -308,11 +313,11 @@ def _counted(item: Any) -> Any:
 
 
 def _by_reason(letter: DeadLetter) -> tuple[tuple[str, str], int]:
-    return (letter.column, letter.reason), letter.count
+    return (letter.column_name, letter.reason), letter.count
 
 
 def _letter_line(reason: tuple[str, str], count: int) -> str:
-    return json.dumps({"column": reason[0], "reason": reason[1], "count": count})
+    return json.dumps({"column_name": reason[0], "reason": reason[1], "count": count})
 
 
 def read_lines(text: Iterator[str]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldp_core import FrequencyOracle, Numeric, PrivacyPlan
+from ldp_core.charts.drawing import text
 
 
 def aligned(rows: list[list[str]]) -> str:
@@ -65,12 +66,12 @@ def _start(row: dict[str, Any]) -> str:
 
 def _column_table(rows: pa.Table, top: int) -> str:
     totals = rows.group_by("value").aggregate([("count", "sum")]).sort_by([("count_sum", "descending")])
-    values = totals["value"].to_pylist()[:top]
+    values = [text(value) for value in totals["value"].to_pylist()[:top]]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows.sort_by("window_start").to_pylist():
         key = (_start(row), *(text for _, text in row["key"]))
         line = cells.setdefault(key, {"n": f"{row['n']:,}"})
-        line[row["value"]] = f"{row['count']:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
+        line[text(row["value"])] = f"{row['count']:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
     names = [name for name, _ in rows["key"][0].as_py()]
     heading = ["window start", *names, "n", *values]
     return aligned([heading, *([*key, line["n"], *(line.get(v, "") for v in values)] for key, line in cells.items())])
@@ -84,7 +85,7 @@ def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int])
     inside: dict[str, list[bool]] = {}
     squares: dict[str, list[float]] = {}
     for row in histograms.to_pylist():
-        true = truth[(row["column_name"], int(row["window_start"].timestamp()), row["value"])]
+        true = truth[(row["column_name"], int(row["window_start"].timestamp()), text(row["value"]))]
         inside.setdefault(row["column_name"], []).append(row["low"] <= true <= row["high"])
         squares.setdefault(row["column_name"], []).append(((row["count"] - true) / row["standard_error"]) ** 2)
     inside["all"] = [x for column in inside.values() for x in column]

@@ -58,8 +58,8 @@ class Faults:
     >>> faults.add("os", NULL, np.array([True, False, False]))
     >>> faults.add("app", UNDECLARED, np.array([True, True, False]))
     >>> faults.good.tolist(), list(faults.letters(np.array([0, 1])))
-    ([False, False, True], [DeadLetter(column='os', reason='null', count=1), \
-DeadLetter(column='app', reason='not in the domain', count=1)])
+    ([False, False, True], [DeadLetter(column_name='os', reason='null', count=1), \
+DeadLetter(column_name='app', reason='not in the domain', count=1)])
     """
 
     def __init__(self, n: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
@@ -25,7 +26,7 @@ import ldp_core
 from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
-from ldp_beam.elements.rows import DistributionRow, HistogramRow, MeanRow
+from ldp_beam.elements.rows import HISTOGRAM_ROWS, DistributionRow, HistogramRow, MeanRow
 from ldp_beam.elements.stable import OnceStable, knows_stable_input
 from ldp_beam.elements.times import EventTime, TimeUnit
 from ldp_beam.elements.triggers import refuse_counts
@@ -55,19 +56,30 @@ def _columns(result: Any, *names: str) -> list[list[Any]]:
     return [np.atleast_1d(getattr(result, name)).tolist() for name in names]
 
 
+def _values(domain: ldp_core.Domain) -> Sequence[Any]:
+    """Of the domain's own type: text where ``other`` joins others."""
+    return domain.texts if domain.arrow_type == pa.string() else domain.values
+
+
 _ROWS: dict[type[AnyEstimate], tuple[Any, Callable[[Any], list[Sequence[Any]]]]] = {
-    HistogramEstimate: (HistogramRow, lambda found: [found.domain.texts, *_columns(found, *_ENTRIES)]),
+    HistogramEstimate: (HistogramRow, lambda found: [_values(found.domain), *_columns(found, *_ENTRIES)]),
     MeanEstimate: (MeanRow, lambda found: [*_columns(found, "mean", "standard_error", "low", "high")]),
     DistributionEstimate: (
         DistributionRow,
         lambda found: [found.edges[:-1].tolist(), found.edges[1:].tolist(), *_columns(found, "frequencies", *_BARS)],
     ),
-    HeavyHittersEstimate: (HistogramRow, lambda found: [list(map(str, found.values)), *_columns(found, *_ENTRIES)]),
+    HeavyHittersEstimate: (HistogramRow, lambda found: [found.values, *_columns(found, *_ENTRIES)]),
 }
 """Of each kind of estimate: the type of its rows, and from a result the columns between head and tail.
 
 (`Estimate.table` would give them too, at twice the time of a single pane.)
 """
+
+
+def _row_type(estimate: AnyEstimate, mechanism: Mechanism) -> Any:
+    """Type of the rows: that of a histogram says of which type the values are."""
+    row = _ROWS[type(estimate)][0]
+    return HISTOGRAM_ROWS[estimate.schema(mechanism).field("value").type] if row is HistogramRow else row
 
 
 class EstimateOptions(TypedDict, total=False):
@@ -122,8 +134,8 @@ class Estimate(RecordsTransform, EndsValues):
     ...     events = p | beam.Create([{"crashed": True}])
     ...     rows = events | Estimate("crashed", mechanism, HistogramEstimate(confidence=0.9), private=True)
     ...     _ = rows | beam.Map(lambda r: print(r.value, round(r.count), r.confidence))
-    false 0 0.9
-    true 1 0.9
+    False 0 0.9
+    True 1 0.9
     """
 
     def __init__(
@@ -235,7 +247,7 @@ class Estimate(RecordsTransform, EndsValues):
             filled=self._fill is not None,
         )
         pardo: Any = OnceStable if self._waits and knows_stable_input(pcoll) else beam.ParDo
-        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(_ROWS[type(self._estimate)][0])
+        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(_row_type(self._estimate, self._mechanism))
         return rows if dead_letters is None else (rows, dead_letters)
 
     @override
@@ -282,6 +294,7 @@ class _RowsOf(beam.DoFn):
         self._by = by
         self._mechanism = mechanism
         self._estimate = estimate
+        self._row = _row_type(estimate, mechanism)
         self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
         self._told = False
 
@@ -305,7 +318,7 @@ class _RowsOf(beam.DoFn):
             dict(zip(self._by, key, strict=True)),
         )
         tail = (tally.n, self._estimate.confidence, self._mechanism.epsilon, tally.fingerprint)
-        row, columns = _ROWS[type(self._estimate)]
+        columns = _ROWS[type(self._estimate)][1]
         with listening() as doubts:
             result = self._estimate.result(self._mechanism, tally)
         if doubts:
@@ -314,7 +327,7 @@ class _RowsOf(beam.DoFn):
                 _LOG.warning("column %r: %s", self._column, doubts[0])
             self._told = True
         for own in zip(*columns(result), strict=True):
-            yield row._make((*head, *own, *tail))
+            yield self._row._make((*head, *own, *tail))
 
     def _timing(self, pane: Any) -> Any:
         """The pane's; of bounded input the only pane, which Flink leaves UNKNOWN, comes when all is there: ON_TIME."""
@@ -324,6 +337,9 @@ class _RowsOf(beam.DoFn):
 
 class Histogram(Estimate):
     """Estimate how many records hold each value, from reports: one `HistogramRow` per window, key, pane and value.
+
+    Of a domain of integers the rows are `IntegerHistogramRow`, of Booleans `BooleanHistogramRow`: ``value`` is of the
+    domain's own type. Rows of columns of different types go through `text_row` before they go into one table.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way: windows are assigned
     to all rows of a batch at once), dictionaries, ``beam.Row`` or NamedTuples, with the report column, in
@@ -371,10 +387,10 @@ class Histogram(Estimate):
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     rows = p | beam.Create(reports) | Histogram("crashed", mechanism, window="3m", event_time="time")
     ...     _ = rows | beam.Map(lambda r: print(r.window_start, r.value, round(r.count), r.n))
-    Timestamp(0) false 1 3
-    Timestamp(0) true 2 3
-    Timestamp(180) false 3 3
-    Timestamp(180) true 0 3
+    Timestamp(0) False 1 3
+    Timestamp(0) True 2 3
+    Timestamp(180) False 3 3
+    Timestamp(180) True 0 3
     """
 
     def __init__(
@@ -571,8 +587,8 @@ class PrivateDistribution(Estimate):
 class HeavyHitters(Estimate):
     """Find the most frequent values, from reports: one `HistogramRow` per window, key, pane and value found.
 
-    Rows come in order of the estimated count within a pane; ``value`` is text. A window in which nothing is
-    above the threshold has no row.
+    Rows come in order of the estimated count within a pane; of integers they are `IntegerHistogramRow`. A window
+    in which nothing is above the threshold has no row.
 
     Args:
         column: of the reports.

@@ -14,8 +14,10 @@ from ldp_beam.io.histograms import (
     HistogramBatches,
     WriteHistograms,
     bigquery_row,
+    bigquery_schema,
     histogram_batch,
     histogram_line,
+    histogram_schema,
 )
 from ldp_beam.io.kafka import ReadKafka, WriteKafka
 from ldp_beam.io.messages import DecodeMessages, decode, encode
@@ -37,8 +39,10 @@ __all__ = [
     "WritePubSub",
     "WriteReports",
     "bigquery_row",
+    "bigquery_schema",
     "decode",
     "encode",
     "histogram_batch",
     "histogram_line",
+    "histogram_schema",
 ]

@@ -177,7 +177,7 @@ class ReadFileDoFn(beam.DoFn):
             if isinstance(item, pa.RecordBatch):
                 yield item
             elif self._dead_letter_tag is None:
-                where = f" in column {item.column!r}" if item.column else ""
+                where = f" in column {item.column_name!r}" if item.column_name else ""
                 raise InputError(f"{path!r}: {item.count} x {item.reason}{where}")
             else:
                 self._dead.inc(item.count)

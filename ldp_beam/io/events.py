@@ -85,7 +85,7 @@ class ReadEvents(RecordsTransform):
     2026-01-01 00:00:00+00:00 [
       true
     ]
-    DeadLetter(column='crashed', reason='not of type bool', count=1)
+    DeadLetter(column_name='crashed', reason='not of type bool', count=1)
     """
 
     def __init__(
@@ -323,9 +323,8 @@ class EventsDoFn(ReadFileDoFn):
                 yield from self._with_times(item.select(kept))
 
     def _is_of_time(self, letter: DeadLetter) -> bool:
-        return (
-            bool(letter.column) and letter.column == self._events.event_time and letter.reason not in (NO_TIME, NO_YEAR)
-        )
+        name = letter.column_name
+        return bool(name) and name == self._events.event_time and letter.reason not in (NO_TIME, NO_YEAR)
 
     def _expected(self, form: str | None) -> str:
         numbers = self._events.numbers and form == "ndjson"

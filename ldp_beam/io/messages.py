@@ -121,7 +121,7 @@ class Decoder:
     >>> decoder = Decoder("ndjson", pa.schema([("os", pa.string())]))
     >>> [(batches, letters, total)] = decoder.decode([b'{"os": "ios"}', b'{"os": 7}'])
     >>> batches[0].to_pydict(), letters, total
-    ({'os': ['ios']}, [DeadLetter(column='os', reason='not of type string', count=1)], 2)
+    ({'os': ['ios']}, [DeadLetter(column_name='os', reason='not of type string', count=1)], 2)
     """
 
     format: Format = "arrow"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
@@ -11,10 +12,14 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
+from apache_beam.typehints import typehints
+from apache_beam.typehints.schemas import named_fields_from_element_type
+from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.elements.upstream import EndsValues
+from ldp_beam.elements.batches import Lot, Record
+from ldp_beam.elements.records import LOT_SIZE, FlushedAtOnce, RecordsTransform
+from ldp_beam.elements.upstream import EndsValues, made_by
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan
@@ -29,8 +34,9 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Elements are the ``pyarrow.RecordBatch`` (or Table) of ``Perturb(plan)``, perhaps filtered, sliced or read from a
     message. Every batch must say of each planned column that it holds reports of the plan's mechanism; see
-    `PrivacyPlan.check_reports`. Of single records (dict, ``beam.Row``) nothing says so: perturb batches, or make
-    batches of them and take `PrivacyPlan.assume_reports`, which warns.
+    `PrivacyPlan.check_reports`. Single records (dict, ``beam.Row``, NamedTuple) cannot say so: they are taken straight
+    from ``Perturb(plan)``, with no step in between. Others make batches of theirs and take
+    `PrivacyPlan.assume_reports`, which warns.
 
     Args:
         file_path_prefix: of the files, on any file system that Beam knows.
@@ -40,10 +46,12 @@ class WriteReports(beam.PTransform[Any, Any]):
         options: of ``beam.io.WriteToParquetBatched``; the file names end in ``.parquet`` if they do not say otherwise.
 
     Errors while the pipeline runs: `PlanError` (raw values, or columns that the plan does not name),
-    `MechanismMismatchError` (another mechanism's reports), `DtypeError` (no batch).
+    `MechanismMismatchError` (another mechanism's reports), `DtypeError` (no batch, and not straight from
+    ``Perturb(plan)``; a kept column of another type).
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
+        DtypeError: when the pipeline is built: single records that do not come straight from ``Perturb(plan)``.
 
     >>> import tempfile
     >>> from ldp_beam import Perturb
@@ -76,25 +84,97 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        tables = pcoll | "Check" >> beam.Map(_checked, self._plan, self._schema).with_output_types(pa.Table)
-        return tables | "Write" >> self._write
+        made = made_by(pcoll) == self._plan
+        if not made and _is_single(pcoll.element_type):
+            raise DtypeError(_NO_PROOF.format(pcoll.element_type))
+        tables = pcoll | "Check" >> beam.ParDo(_Checked(self._plan, self._schema, made)).with_output_types(pa.Table)
+        return tables | "Flushed" >> FlushedAtOnce() | "Write" >> self._write
 
     @override
     def display_data(self) -> dict[str, Any]:
         return {"plan": self._plan.fingerprint}
 
 
-def _checked(reports: Any, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
+_NO_PROOF = (
+    "nothing says of single records that they are reports of the plan, got {}: put WriteReports(..., plan, ...) "
+    "right behind Perturb(plan), or perturb pyarrow batches; for reports that were made elsewhere see "
+    "PrivacyPlan.assume_reports"
+)
+
+
+def _is_single(element_type: Any) -> bool:
+    """Whether elements of this type are surely single records."""
+    if isinstance(element_type, typehints.DictConstraint) or element_type is dict:
+        return True
+    try:
+        return bool(named_fields_from_element_type(element_type))
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+class _Checked(beam.DoFn):
+    """Reports as tables of the file's schema; single records many at a time.
+
+    Args:
+        plan: that made them.
+        schema: of the file.
+        made: whether the elements come straight from the plan's `Perturb`.
+    """
+
+    def __init__(self, plan: PrivacyPlan, schema: pa.Schema, made: bool) -> None:
+        self._plan = plan
+        self._schema = schema
+        self._made = made
+        self._lot: list[Record] = []
+
+    @override
+    def start_bundle(self) -> None:
+        self._lot = []
+
+    @override
+    def process(
+        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[WindowedValue]:
+        if isinstance(element, (pa.RecordBatch, pa.Table)):
+            yield WindowedValue(_checked(element, self._plan, self._schema), timestamp, (window,))
+            return
+        if not self._made:
+            raise DtypeError(_NO_PROOF.format(type(element).__name__))
+        self._lot.append(Record(element, timestamp, window))
+        if len(self._lot) >= LOT_SIZE:
+            yield from self.finish_bundle()
+
+    @override
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        lot, self._lot = Lot(self._lot), []
+        numbers, windows = lot.own_windows()
+        for number, window in enumerate(windows):
+            some = lot.take(numbers == number)
+            columns = [self._column(some, field) for field in self._schema]
+            table = pa.Table.from_arrays(columns, schema=self._schema)
+            yield WindowedValue(table, some.records[-1].timestamp, (window,))
+
+    def _column(self, lot: Lot, field: pa.Field) -> pa.Array:
+        name = field.name
+        if name in self._plan.columns:
+            form = self._plan.columns[name].reports
+            working = form.from_arrow(lot.reports(name, form), column=name)
+            packed = field.type == form.arrow_type(packed=True)
+            return _of_type(form.to_arrow(working, packed=packed), field.type)
+        made = None
+        with suppress(pa.ArrowException, TypeError, ValueError):  # which may quote the value
+            made = pa.array(lot.required(name), field.type)
+        if made is None:
+            raise DtypeError(f"column {name!r}: the records' values are not {field.type}, as schema= says")
+        return made
+
+
+def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
     """A batch as a table of the file's schema.
 
     Raises:
         LdpError: it may not be written under the plan.
     """
-    if not isinstance(reports, (pa.RecordBatch, pa.Table)):
-        raise DtypeError(
-            "reports are written from a pyarrow.RecordBatch or Table, which says how they were made, "
-            f"got {type(reports).__name__}: perturb batches, or see PrivacyPlan.assume_reports"
-        )
     plan.check_columns(reports.schema.names)
     plan.check_reports(reports.schema)
     table = reports if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])
@@ -107,7 +187,7 @@ def _checked(reports: Any, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _of_type(reports: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
+def _of_type(reports: Any, to: pa.DataType) -> Any:
     """Text of the one type: it is a dictionary in the reports of the core, and large in those of Polars."""
     text = pa.types.is_dictionary(reports.type) or pa.types.is_large_string(reports.type)
     return reports.cast(to) if text and pa.types.is_string(to) else reports
@@ -150,8 +230,8 @@ class ReadReports(RecordsTransform, EndsValues):
     ...     with beam.Pipeline("FnApiRunner") as p:
     ...         rows = p | read | Histogram("crashed", read.plan["crashed"])
     ...         _ = rows | beam.Map(lambda row: print(row.value, round(row.count)))
-    false 1
-    true 2
+    False 1
+    True 2
     """
 
     def __init__(

@@ -281,8 +281,8 @@ class LdpHistogram(_Estimate):
     ...     reports = p | beam.Create([beam.Row(crashed=True), beam.Row(crashed=True)])
     ...     found = reports | LdpHistogram(column="crashed", mechanism=mechanism)
     ...     _ = found | beam.Map(lambda r: print(r.value, round(r.count), r.n))
-    false 0 2
-    true 2 2
+    False 0 2
+    True 2 2
     """
 
     makes: ClassVar[type[RecordsTransform]] = Histogram

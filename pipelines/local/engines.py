@@ -289,16 +289,16 @@ def letter_line(column: str, letter: DeadLetter) -> str:
     """A dead letter, and the planned column that it is of, as a line of JSON.
 
     >>> letter_line("app", DeadLetter("event_time", "no event time", 10))
-    '{"of": "app", "column": "event_time", "reason": "no event time", "count": 10}'
+    '{"of": "app", "column_name": "event_time", "reason": "no event time", "count": 10}'
     """
-    return json.dumps({"of": column, "column": letter.column, "reason": letter.reason, "count": letter.count})
+    return json.dumps({"of": column, "column_name": letter.column_name, "reason": letter.reason, "count": letter.count})
 
 
 def parse(line: bytes) -> HistogramRow | tuple[str, DeadLetter]:
     """What `histogram_line`, which leaves out whether a pane is the first or the last, or `letter_line` wrote.
 
-    >>> parse(b'{"of": "app", "column": "event_time", "reason": "no event time", "count": 10}')
-    ('app', DeadLetter(column='event_time', reason='no event time', count=10))
+    >>> parse(b'{"of": "app", "column_name": "event_time", "reason": "no event time", "count": 10}')
+    ('app', DeadLetter(column_name='event_time', reason='no event time', count=10))
     """
     fields: dict[str, Any] = json.loads(line)
     if "of" in fields:

@@ -128,7 +128,7 @@ class LiveJob:
                 simultaneous=self.simultaneous,
             )
             estimated, unusable = batches | f"Histogram {name}" >> histogram.with_exception_handling()
-            rows.append(estimated)
+            rows.append(estimated | f"Values of {name} as text" >> beam.Map(ldp_beam.text_row))
             letters.append(unusable | f"Of {name}" >> _of_column(name))
         return rows | "All columns" >> beam.Flatten(), letters | "All letters" >> beam.Flatten()
 

@@ -66,8 +66,8 @@ def ns(rows):
 
 
 def true_panes(rows):
-    """The rows of the value "true", in the order of their panes."""
-    return sorted((row for row in rows if row.value == "true"), key=lambda row: (row.window_start, row.pane_index))
+    """The rows of the value True, in the order of their panes."""
+    return sorted((row for row in rows if row.value is True), key=lambda row: (row.window_start, row.pane_index))
 
 
 def counted(rows):

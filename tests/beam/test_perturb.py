@@ -421,7 +421,7 @@ def test_unusable_ids_are_dead_letters(ids, reasons):
     perturb = ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL}), key=KEY, id="user").with_exception_handling()
     good, dead = perturbed(perturb, elements)
     assert {letter.reason: letter.count for letter in dead} == reasons
-    assert {letter.column for letter in dead} == {"user"}
+    assert {letter.column_name for letter in dead} == {"user"}
     assert sum(e.num_rows if isinstance(e, pa.RecordBatch) else 1 for e in good) == left
     private = ldp_beam.PrivateHistogram("v", SURE_BOOL, key=KEY, id="user").with_exception_handling()
     found, letters = tallied(private, elements)

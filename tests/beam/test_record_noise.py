@@ -191,9 +191,9 @@ def test_records_without_a_position_are_dead_letters():
         transform = Perturb(PLAN, record="position").with_exception_handling()
         good, dead = perturbed(transform, elements)
         assert sum(len(b) if isinstance(b, pa.RecordBatch) else 1 for b in good) == 1
-        assert [(letter.column, letter.reason) for letter in dead] == [("position", "null")]
+        assert [(letter.column_name, letter.reason) for letter in dead] == [("position", "null")]
     _, dead = perturbed(Perturb(PLAN, record="position").with_exception_handling(), [RECORDS])
-    assert [(letter.column, letter.count) for letter in dead] == [("position", N)]
+    assert [(letter.column_name, letter.count) for letter in dead] == [("position", N)]
 
 
 def test_the_secret_that_is_made_is_not_shown():

@@ -150,7 +150,7 @@ def test_every_value_on_the_line_that_cannot_be_ends_with_2(ldp, people):
 
 def test_run_passes_everything_on(ldp, monkeypatch):
     asked = []
-    monkeypatch.setattr(telemetry, "main", lambda arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr(telemetry, "main", lambda arguments, called: asked.append(arguments) or 0)
     ldp("run --plan a.toml --input x.parquet -x --by day --runner=FlinkRunner")
     ldp("live --for 5s --engine flink")
     assert asked == [
@@ -167,6 +167,22 @@ def test_run_fails_with_1_and_is_misused_with_2(ldp, people):
 def test_flink_says_what_runs(ldp):
     assert "no cluster" in ldp("flink --dir here status", code=1).out
     ldp("flink sideways", code=2)
+
+
+def test_usage_is_of_the_command_that_was_called(ldp, people, capsys):
+    for line, usage in [
+        ("run --plan plan.toml", "usage: ldp run "),
+        ("live --demo", "usage: ldp live "),
+        ("flink sideways", "usage: ldp flink "),
+        ("flink up --sideways 3", "usage: ldp flink "),
+    ]:
+        said = ldp(line, code=2).err
+        assert said.startswith(usage), said
+        assert "python -m" not in said
+    for line in ("run --help", "live --help", "flink --help"):
+        said = ldp(line).out
+        assert said.startswith("usage: ldp ")
+        assert "python -m" not in said
 
 
 def test_the_tools_of_a_checkout_say_so_where_they_are_missing(ldp, monkeypatch):
@@ -199,11 +215,13 @@ def without(missing, *lines, cwd):
 
 def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
     lines = ["perturb people.parquet reports.parquet --plan plan.toml", "estimate reports.parquet"]
-    lines += ["run --help", "simulate plan.toml people.parquet --plot a.html"]
-    done = without("apache_beam,altair", *lines, cwd=tmp_path)
-    assert [code for code, _ in done] == [0, 0, 1, 1]
-    assert "ldp-telemetry[beam]" in done[2][1]
-    assert "ldp-telemetry[plot]" in done[3][1]
+    lines += ["run --help", "live --help"]
+    needy = ["run --plan plan.toml --input people.parquet --event-time day --output out"]
+    needy += ["simulate plan.toml people.parquet --plot a.html"]
+    done = without("apache_beam,altair", *lines, *needy, cwd=tmp_path)
+    assert [code for code, _ in done] == [0, 0, 0, 0, 1, 1]
+    assert "ldp-telemetry[beam]" in done[4][1]
+    assert "ldp-telemetry[plot]" in done[5][1]
 
 
 def test_without_its_renderer_a_picture_names_the_extra(ldp, people, monkeypatch):

@@ -10,6 +10,7 @@ import json
 import logging
 import pickle
 import re
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.metrics.execution import MetricResult
 from apache_beam.pipeline import PipelineVisitor
 
+from ldp_beam.elements.times import PER_SECOND
 from ldp_core import (
     DBitFlip,
     Domain,
@@ -45,11 +47,14 @@ from ldp_core import (
     UnaryEncoding,
 )
 from pipelines import demo
+from pipelines.arguments import TIME_UNITS
 from pipelines.job import TelemetryJob, logged
 from pipelines.progress import PROGRESS
-from pipelines.telemetry import _counted, main
+from pipelines.running import _counted
+from pipelines.telemetry import main
 
 SECRET = "s3cr3t-value"
+ROOT = Path(__file__).parents[2]
 OS = ["ios", "android", "web"]
 PLAN = PrivacyPlan(
     {
@@ -283,7 +288,7 @@ def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path, mechan
     files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
     assert telemetry(*files, "--max-dead", "0.5") == 0
     [letter] = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
-    assert letter == {"column": "c", "reason": reason, "count": 5}
+    assert letter == {"column_name": "c", "reason": reason, "count": 5}
     what = "means" if isinstance(mechanism, Hybrid) else "histograms"
     assert set(pq.read_table(out / f"{what}.parquet")["n"].to_pylist()) == {5 * len(good)}
 
@@ -619,6 +624,31 @@ def test_command_line_errors_and_help(tmp_path, plan_file, capsys):
     assert "privacy plan" in capsys.readouterr().out
 
 
+_WITHOUT_BEAM = """
+import sys
+sys.modules["apache_beam"] = None  # an import of it fails
+sys.argv = ["telemetry", *sys.argv[1:]]
+import runpy
+runpy.run_module("pipelines.telemetry", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["--plan", "p.toml"], 2), (["--demo"], 2)])
+def test_help_and_misuse_need_no_beam(words, code):
+    command = [sys.executable, "-c", _WITHOUT_BEAM, *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if words == ["--demo"]:
+        assert done.stderr == "error: apache_beam is not installed: pip install 'ldp-telemetry[beam]'\n"
+    else:
+        assert "usage: python -m pipelines.telemetry" in done.stdout + done.stderr
+
+
+def test_the_units_of_times_are_those_of_the_transforms():
+    assert tuple(PER_SECOND) == TIME_UNITS
+
+
 def test_demo_covers_the_truth(tmp_path, capsys):
     """The README's first command; 1651 intervals at 95 %."""
     assert main(["--demo", "--output", str(tmp_path / "out")]) == 0
@@ -745,7 +775,7 @@ def test_a_job_that_loses_most_records_fails_and_says_why(tmp_path, capsys):
         "error: 95 of 100 records could not be used, more than --max-dead 0.1 permits: "
         "95 x not of type bool in 'crashed'"
     )
-    assert shown(tmp_path) == ({START: 5}, [{"column": "crashed", "reason": "not of type bool", "count": 95}])
+    assert shown(tmp_path) == ({START: 5}, [{"column_name": "crashed", "reason": "not of type bool", "count": 95}])
     assert coin_job(tmp_path, "events.ndjson", lines, "--overwrite", "--max-dead", "0.95") == 0
     assert coin_job(tmp_path, "events.ndjson", lines, "--overwrite", "--max-dead", "1.5") == 2
 
@@ -763,7 +793,7 @@ def test_a_letter_names_the_column_and_what_was_expected(tmp_path, first, time, 
     good = json.dumps({"t": first, "crashed": True})
     bad = json.dumps({"t": time, "crashed": True})
     assert coin_job(tmp_path, "events.ndjson", [*[good] * 20, bad]) == 0
-    assert shown(tmp_path) == ({START: 20}, [{"column": "t", "reason": reason, "count": 1}])
+    assert shown(tmp_path) == ({START: 20}, [{"column_name": "t", "reason": reason, "count": 1}])
 
 
 def test_a_file_of_lines_without_the_event_time_says_so(tmp_path, capsys):

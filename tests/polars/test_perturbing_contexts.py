@@ -9,6 +9,7 @@ import ldp_polars
 from ldp_core import (
     Domain,
     RandomizedResponse,
+    Secret,
 )
 from ldp_polars import columns
 
@@ -109,3 +110,29 @@ def test_the_right_value_is_perturbed_in_every_context(name, run):
         out = run(df, transform).select(pl.all().cast(pl.String).fill_null("other"))
         assert out["x"].to_list() == out["true"].to_list()
         assert out.height >= N // 3
+
+
+@pytest.mark.parametrize("engine", ["eager", "in-memory", "streaming"])
+def test_a_literal_alone_is_one_record(engine):
+    m = RandomizedResponse(["a", "b"], epsilon=50.0)
+    literal = pl.lit("b").ldp.perturb(m)
+    bits = pl.lit("b").ldp.unary_encode(domain=["a", "b"], epsilon=1.0).alias("bits")
+    keyed = pl.lit("a").ldp.perturb(m, key=Secret.from_seed(1), id=pl.lit("u1")).alias("keyed")
+    seeded = pl.lit("a").ldp.perturb(m, seed=1).alias("seeded")
+
+    def select(*exprs):
+        return pl.select(*exprs) if engine == "eager" else pl.LazyFrame().select(*exprs).collect(engine=engine)
+
+    assert select(literal).to_series().ext.storage().cast(pl.String).to_list() == ["b"]
+    assert [select(one).height for one in (bits, keyed, seeded)] == [1, 1, 1]
+    if engine != "streaming":  # which has no rows of several without a frame
+        assert select(literal, bits, keyed, seeded).height == 1
+    for height in (0, 1, 3):
+        frame = pl.LazyFrame({"x": range(height)})
+        for query in (frame.select(literal), frame.select("x", literal), frame.with_columns(y=literal)):
+            made = query.collect(engine="in-memory" if engine == "eager" else engine)
+            assert made.height == height
+    none = pl.DataFrame({"x": []}, schema={"x": pl.Int64})
+    assert [none.select(literal).height, none.with_columns(y=literal).height] == [0, 0]
+    with pytest.raises(pl.exceptions.ShapeError):  # one report is not spread over others' rows
+        select(literal, pl.Series("s", [1, 2, 3]))

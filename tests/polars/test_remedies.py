@@ -51,8 +51,3 @@ def test_errors_say_what_to_do(wrong, remedy):
 def test_a_domain_learned_from_a_column_warns():
     with pytest.warns(LdpWarning, match="Declare the labels"):
         assert Domain(PEOPLE["word"].unique()).size == 2
-
-
-def test_a_literal_without_a_frame_is_not_silent():
-    with pytest.warns(LdpWarning, match="there are no rows"):
-        assert pl.select(pl.lit(True).ldp.randomized_response(epsilon=1.0)).height == 0

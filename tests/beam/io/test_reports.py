@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import ldp_beam
+import ldp_polars
 from ldp_beam.elements.faults import UNREADABLE
 from ldp_beam.io import ReadReports, WriteReports, decode, encode
 from ldp_beam.io.messages import message_of
@@ -21,6 +24,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    UnaryEncoding,
 )
 
 from ..helpers import SURE, SURE_BOOL, Collector
@@ -98,9 +102,81 @@ def test_reports_are_written_and_their_proof_survives(tmp_path):
             PLAN.perturb(pq.read_table(path).combine_chunks().to_batches()[0])
 
 
+class Day(NamedTuple):
+    crashed: bool
+    os: str
+    day: int
+    user: str
+
+
+SINGLE = {
+    "dicts": lambda record: record,
+    "rows": lambda record: beam.Row(**record),
+    "named tuples": lambda record: Day(**record),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", SINGLE)
+def test_single_records_are_written_straight_from_their_perturb(kind, packed, tmp_path):
+    bits = UnaryEncoding(range(70), epsilon=1.0)
+    plan = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE, "day": bits}, keep=["user"])
+    n = 4100  # more than one lot
+    events = [
+        SINGLE[kind]({"crashed": i % 2 == 0, "os": "abc"[i % 3], "day": i % 70, "user": f"u{i}"}) for i in range(n)
+    ]
+    perturb = ldp_beam.Perturb(plan, packed=packed)
+    schema = pa.schema([EVENTS.schema.field(name) for name in ("crashed", "os", "day", "user")])
+    with beam.Pipeline("FnApiRunner") as p:
+        made = p | beam.Create(events) | (perturb.with_exception_handling() if packed else perturb)
+        reports = made[0] if packed else made
+        _ = reports | WriteReports(f"{tmp_path}/part", plan, schema, packed=packed, shard_name_template="")
+    table = pq.read_table(tmp_path / "part.parquet")
+    plan.check_reports(table.schema)
+    assert table.schema.field("day").type == bits.reports.arrow_type(packed=packed)
+    rows = sorted(table.select(["user", "crashed", "os"]).to_pylist(), key=lambda row: int(row["user"][1:]))
+    assert rows == [{"user": f"u{i}", "crashed": i % 2 == 0, "os": "abc"[i % 3]} for i in range(n)]
+    assert bits.tally(table["day"]).n == n
+    read = ldp_polars.read_plan(tmp_path / "part.parquet")
+    assert read == plan
+
+
+def test_single_records_of_which_nothing_says_so_are_refused_when_the_pipeline_is_built(tmp_path):
+    other = PrivacyPlan({"crashed": RandomizedResponse(epsilon=9.0), "os": SURE}, keep=["day"])
+    single = EVENTS.to_pylist()
+
+    def build(make):
+        p = beam.Pipeline("FnApiRunner")
+        _ = make(p) | WriteReports(f"{tmp_path}/part", PLAN, EVENTS.schema)
+        return p
+
+    wrong = {
+        "raw": lambda p: p | beam.Create(single),
+        "raw rows": lambda p: p | beam.Create([beam.Row(**one) for one in single]),
+        "raw tuples": lambda p: p | beam.Create([Day(**one) for one in single]),
+        "changed": lambda p: (
+            p | beam.Create(single) | ldp_beam.Perturb(PLAN) | beam.Map(dict).with_output_types(dict[str, object])
+        ),
+    }
+    for make in wrong.values():
+        with pytest.raises(DtypeError, match="right behind Perturb"):
+            build(make)
+    with pytest.raises(Exception, match="right behind Perturb"):
+        build(lambda p: p | beam.Create(single) | ldp_beam.Perturb(other)).run()
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_a_kept_column_of_another_type_is_named_and_not_quoted(tmp_path):
+    secret = [{"crashed": True, "os": "a", "day": "s3cr3t"}]
+    with pytest.raises(Exception, match="'day': the records' values are not int64") as caught:  # noqa: SIM117
+        with beam.Pipeline("FnApiRunner") as p:
+            _ = p | beam.Create(secret) | ldp_beam.Perturb(PLAN) | WriteReports(f"{tmp_path}/x", PLAN, EVENTS.schema)
+    assert "s3cr3t" not in str(caught.value)
+
+
 def test_other_types_and_no_batches_are_refused(tmp_path):
     wide = REPORTS.set_column(2, "day", REPORTS["day"].cast(pa.int32()))
-    for element, error in ((wide, "columns \\['day'\\] are of other types"), (REPORTS.to_pylist()[0], "got dict")):
+    for element, error in ((wide, "columns \\['day'\\] are of other types"), (REPORTS.to_pylist()[0], "got ")):
         with pytest.raises(Exception, match=error):
             write(tmp_path, element)
     for plan, schema in ((None, EVENTS.schema), (PLAN, EVENTS.schema.remove(2))):

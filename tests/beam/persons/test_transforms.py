@@ -260,7 +260,7 @@ def test_end_to_end():
     records = [{"user": f"u{i % 10}", "crashed": i >= 500} for i in range(1000)]
     ledger = PrivacyLedger(plan, id="user", budget=3 * SURE_BOOL.epsilon)
     rows = run(ledger | ldp_beam.Perturb(plan) | ldp_beam.Histogram("crashed", SURE_BOOL), records)
-    assert {(row.value, round(row.count), row.n) for row in rows} == {("false", 30, 30), ("true", 0, 30)}
+    assert {(row.value, round(row.count), row.n) for row in rows} == {(False, 30, 30), (True, 0, 30)}
 
 
 @pytest.mark.parametrize(

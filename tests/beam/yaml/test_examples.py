@@ -114,7 +114,7 @@ def test_the_batch_example_on_the_command_line(where, tmp_path):
         (second, third, "android"): (0, 1),
         (second, third, "web"): (0, 1),
     }
-    assert lines(out, "unusable*") == [{"column": "os", "reason": "not in the domain", "count": 1}]
+    assert lines(out, "unusable*") == [{"column_name": "os", "reason": "not in the domain", "count": 1}]
     written = "".join(path.read_text() for path in out.rglob("*") if path.is_file())
     for secret in ("s3cr3t", "ann", "1.25"):
         assert secret not in written
@@ -132,7 +132,7 @@ def test_only_an_empty_unquoted_field_is_null_in_the_batch_example(tmp_path):
     out = tmp_path / "out"
     succeeds, printed = run_main("here", "batch.yaml", input=str(tmp_path / "events.csv"), output=str(out), plan=plan)
     assert succeeds, printed[-2000:]
-    unusable = sorted((letter["column"], letter["reason"], letter["count"]) for letter in lines(out, "unusable*"))
+    unusable = sorted((letter["column_name"], letter["reason"], letter["count"]) for letter in lines(out, "unusable*"))
     none = [("os", "not in the domain", 1), ("os", "null", 1)]
     assert unusable == [("crashed", "not of type bool", 1), *none, ("time", "null", 1)]
     counts = {row["value"]: round(row["count"]) for row in lines(out, "histogram*")}

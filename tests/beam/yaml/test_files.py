@@ -45,7 +45,7 @@ def read(kind, good="Read.good", **config):
     found = expand([job], good=good, bad="Read.bad")
     letters: dict[tuple[str, str], int] = {}
     for letter in found["bad"]:
-        key = letter.column, letter.reason
+        key = letter.column_name, letter.reason
         letters[key] = letters.get(key, 0) + letter.count
     return found["good"], letters
 

@@ -62,10 +62,10 @@ def test_reports_are_rows_that_histograms_read(packed):
         assert all(type(bit) is bool for r in reports for bit in r.v)
     histogram = {"type": "LdpHistogram", "config": {"column": "v", "mechanism": WIDE}}
     found = ns_and_counts(expand([create(rows), perturb, histogram]))
-    assert found == {WHOLE: {"0": (1, 6), "1": (1, 6), "63": (2, 6), "64": (1, 6), "69": (1, 6)}}
+    assert found == {WHOLE: {0: (1, 6), 1: (1, 6), 63: (2, 6), 64: (1, 6), 69: (1, 6)}}
     histogram = {"type": "LdpHistogram", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}}
     found = ns_and_counts(expand([create(rows), perturb, histogram]))
-    assert found == {(0, 64): {"false": (4, 4)}, (64, 128): {"false": (1, 2), "true": (1, 2)}}
+    assert found == {(0, 64): {False: (4, 4)}, (64, 128): {False: (1, 2), True: (1, 2)}}
 
 
 def test_reports_have_the_schema_of_the_plan():
@@ -94,7 +94,7 @@ def test_reports_have_the_schema_of_the_plan():
         assert fields["bits"].__args__ == (word,)
         assert [fields[name] for name in ("text", "number", "coin", "t")] == [str, np.int64, bool, np.float64]
     out = rows | LdpPrivateHistogram(column="coin", mechanism=COIN)
-    assert out.element_type is ldp_beam.HistogramRow
+    assert out.element_type is ldp_beam.BooleanHistogramRow
     assert (rows | LdpPrivateHeavyHitters(column="word", mechanism=WORD, k=1)).element_type is ldp_beam.HistogramRow
     assert (rows | LdpPrivateMean(column="mean", plan=plan.to_dict())).element_type is ldp_beam.MeanRow
 
@@ -265,7 +265,7 @@ def test_files_get_what_comes_at_the_end_of_a_bundle(tmp_path):
     ]
     expand([create(rows), perturb, *write], good="Ldp.good")
     assert sorted(row["crashed"] for row in lines(tmp_path, "good*")) == [False, True]
-    assert lines(tmp_path, "bad*") == [{"column": "crashed", "reason": "null", "count": 1}]
+    assert lines(tmp_path, "bad*") == [{"column_name": "crashed", "reason": "null", "count": 1}]
 
 
 def a_secret() -> Secret:

@@ -107,6 +107,6 @@ def test_a_timer_that_fires_again_does_not_touch_another_window(monkeypatch):
 
     monkeypatch.setattr(_GroupAlsoByWindow, "process_timer_wrapper", again_and_the_one_before)
     rows, letters = run(histogram(FixedWindows(10)), stream(windows(4)), runner=FORGETFUL, flags=STREAMING)
-    assert [row.n for row in rows if row.value == "true"] == [3] * 4
+    assert [row.n for row in rows if row.value is True] == [3] * 4
     assert late_of(letters) == 4
     assert len(firings) >= 8

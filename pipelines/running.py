@@ -1,0 +1,227 @@
+"""Run the telemetry job that a command line describes; print its tables and its balance."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
+from ldp_beam.elements.windows import seconds
+from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
+from ldp_core.parameters import check_probability
+from pipelines import demo
+from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
+from pipelines.means import MEAN_SCHEMA
+from pipelines.progress import PROGRESS
+from pipelines.table import coverage_table, estimate_tables
+
+_LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
+"""Runners whose workers read the secret where this command runs."""
+
+
+def start(args: argparse.Namespace, beam_args: Sequence[str]) -> int:
+    """Run what a command line asks for.
+
+    Args:
+        args: what `pipelines.arguments.parser` made.
+        beam_args: the other words.
+
+    Returns:
+        0; 1 if too many records could not be used, or live totals do not reconcile.
+    """
+    try:
+        if args.live:
+            return _live(args)
+        if args.demo:
+            return _demo(args, beam_args)
+        job = TelemetryJob(
+            PrivacyPlan.from_toml(Path(args.plan)),
+            tuple(args.input),
+            args.event_time,
+            args.window or "1d",
+            args.output,
+            tuple(args.by),
+            args.reports,
+            args.confidence,
+            args.simultaneous,
+            _key(args),
+            args.id,
+            args.heavy_hitters,
+            args.time_unit,
+            args.record,
+        )
+        run(job, beam_args, top=args.top, max_dead=args.max_dead, overwrite=args.overwrite)
+    except LostRecordsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _key(args: argparse.Namespace) -> Callable[[], Secret] | None:
+    """How a worker gets the secret; what travels with the job is the name of the file or variable."""
+    if args.secret_file is not None:
+        return partial(Secret.from_file, args.secret_file)
+    return None if args.secret_env is None else partial(Secret.from_env, args.secret_env)
+
+
+def _live(args: argparse.Namespace) -> int:
+    if importlib.util.find_spec("pipelines.local") is None:
+        raise LdpError("--live is not part of the installed package: run it in a checkout of the source")
+    live = importlib.import_module("pipelines.local.live")  # needs packages that the other modes do not
+    try:
+        rate = None if args.rate == "max" else float(args.rate)
+    except ValueError:
+        raise ParameterError(f'--rate is a number of reports a second or "max", got {args.rate!r}') from None
+    epsilon = 2.0 if args.epsilon is None else args.epsilon
+    job = live.LiveJob(
+        PrivacyPlan.from_toml(Path(args.plan)) if args.plan else live.default_plan(epsilon),
+        window=args.window or "5s",
+        rate=rate,
+        devices=args.devices,
+        duration=None if args.duration is None else seconds(args.duration, name="--for"),
+        confidence=args.confidence,
+        simultaneous=args.simultaneous,
+    )
+    for name in ("", "apache_beam"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
+    return int(live.run(job, engine=args.engine or "local"))
+
+
+def _demo(args: argparse.Namespace, beam_args: Sequence[str]) -> int:
+    plan = PrivacyPlan.from_toml(Path(args.plan or demo.PLAN))
+    plan.check_oracles()
+    with tempfile.TemporaryDirectory(prefix="ldp-demo-") as scratch:
+        events, truth = demo.write_events(Path(scratch) / "events")
+        output = args.output or "out/demo"
+        job = TelemetryJob(plan, (events,), demo.EVENT_TIME, demo.WINDOW, output, (), True)
+        overwrite = args.overwrite or not args.output  # (the folder of the demo is nobody's)
+        histograms = run(job, beam_args, top=args.top, max_dead=args.max_dead, overwrite=overwrite)
+    print("Do the 95% intervals hold the truth? (known here, and only here)")
+    print(coverage_table(histograms, demo.true_counts(truth, plan, job.window_micros // 1_000_000)))
+    return 0
+
+
+class LostRecordsError(LdpError):
+    """Too many records could not be used: what there is of results is of the others."""
+
+
+def run(
+    job: TelemetryJob, beam_args: Sequence[str], *, top: int, max_dead: float = 1.0, overwrite: bool = False
+) -> pa.Table:
+    """Run the job, print its tables and its balance; return the histograms.
+
+    Raises:
+        LostRecordsError: a larger share of the records than ``max_dead`` became dead letters. All is written.
+        InputError: there are results of an earlier run, and not ``overwrite``.
+        ParameterError: ``max_dead`` is no share.
+    """
+    check_probability("max_dead", max_dead)
+    job.claim_output(overwrite=overwrite)
+    options = PipelineOptions(["--runner=FnApiRunner", *beam_args])
+    secret = None
+    if job.key is not None:
+        local = options.view_as(StandardOptions).runner in _LOCAL
+        secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
+    print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
+    with PROGRESS.show():
+        pipeline = beam.Pipeline(options=options)
+        job.build(pipeline)
+        result = pipeline.run()
+        result.wait_until_finish()
+        read = _counted(result, "rows_read")
+        PROGRESS.settle(read)
+    all_numbers = len(job.numbers) == len(job.plan.columns)
+    histograms = HISTOGRAM_SCHEMA.empty_table() if all_numbers else _written(job, HISTOGRAMS)
+    means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()
+    with FileSystems.open(f"{job.output}/{DEAD_LETTERS}.ndjson") as stream:
+        letters = read_lines(line.decode() for line in stream)
+    print()
+    for text in estimate_tables(histograms, means, job.plan, top=top):
+        print(text)
+    rows = [row for table in (histograms, means) for row in table.select(["window_start", "key", "n"]).to_pylist()]
+    counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
+    dead = sum(letter["count"] for letter in letters)
+    what = "estimates" if job.numbers else "histograms"
+    if all(isinstance(m, HeavyHitters) for m in job.plan.columns.values()):
+        what = "windows in which something was found"  # there is no row of the others
+    print(f"records: {sum(counted.values()):,} in {what} + {dead:,} dead letters; written to {job.output}")
+    for letter in letters:
+        print(f"  dead letters: {_letter_text(letter)}")
+    print("\n".join([*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]))
+    _check_lost(job, letters, read or sum(counted.values()) + dead, max_dead)
+    return histograms
+
+
+def _check_lost(job: TelemetryJob, letters: list[dict[str, Any]], records: int, max_dead: float) -> None:
+    """Raise if more than this share of the records, or of the files, is lost."""
+    files = len(job.read.paths)
+    broken = sum(letter["count"] for letter in letters if letter["reason"] == UNREADABLE)
+    if broken > max_dead * files:  # (nobody knows how many records are in the rest of a file)
+        raise LostRecordsError(
+            f"{broken:,} of {files:,} files could not be read to their end, more than --max-dead {max_dead:g} permits"
+        )
+    dead = sum(letter["count"] for letter in letters)
+    if dead > max_dead * records:
+        most = sorted(letters, key=lambda letter: -letter["count"])[:3]
+        reasons = ", ".join(map(_letter_text, most))
+        raise LostRecordsError(
+            f"{dead:,} of {records:,} records could not be used, more than --max-dead {max_dead:g} permits: {reasons}"
+        )
+
+
+def _letter_text(letter: dict[str, Any]) -> str:
+    where = f" in {letter['column_name']!r}" if letter["column_name"] else ""
+    return f"{letter['count']:,} x {letter['reason']}{where}"
+
+
+def _counted(result: Any, name: str) -> int | None:
+    """What the runner says that a counter has come to; None if it does not."""
+    found: list[Any] = []
+    with suppress(NotImplementedError, AttributeError, ValueError):  # runners differ in what they tell
+        found = result.metrics().query(MetricsFilter().with_namespace("ldp").with_name(name))["counters"]
+    told = [one.attempted if one.committed is None else one.committed for one in found]
+    return sum(told) if told and None not in told else None
+
+
+def _hint_of_times(job: TelemetryJob, letters: list[dict[str, Any]], odd: int | None) -> list[str]:
+    if not odd and not any(letter["reason"] == NO_YEAR for letter in letters):
+        return []
+    return [
+        f"  hint: there are times before 1990 or after 2100 in {job.event_time!r}. If they are numbers, --time-unit "
+        f"says what they count; it is {job.time_unit}."
+    ]
+
+
+def _hints(plan: PrivacyPlan, letters: list[dict[str, Any]]) -> list[str]:
+    """What to do about values that were missing or undeclared, which dead letters tell without noise."""
+    named = {letter["column_name"] for letter in letters if letter["reason"] in (NULL, UNDECLARED)}
+    columns = [name for name, m in plan.columns.items() if name in named and isinstance(m.inputs, Domain)]
+    if not columns:
+        return []
+    return [
+        f"  hint: these letters say without noise that a value of {', '.join(map(repr, columns))} was missing or not "
+        'declared.\n  unmatched = "other" in the plan makes it one more answer, with noise as every answer '
+        '("none" for bit vectors).'
+    ]
+
+
+def _written(job: TelemetryJob, name: str) -> pa.Table:
+    with FileSystems.open(f"{job.output}/{name}.parquet") as stream:
+        return pq.read_table(stream)

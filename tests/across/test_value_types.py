@@ -1,0 +1,134 @@
+"""Values of estimates are of their domain's own type, from the core to files; of mixed columns they are text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import apache_beam as beam
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespaces)
+from ldp_beam.elements.rows import value_type
+from ldp_beam.io import HistogramBatches, WriteHistograms, bigquery_row, histogram_batch, histogram_schema
+from ldp_core import Domain, HeavyHitters, Prefixes, PrivacyPlan, RandomizedResponse
+from pipelines.telemetry import main
+
+from ..beam.helpers import run
+
+SURE = 50.0
+PEOPLE = pl.DataFrame(
+    {"level": [1, 2, 10, 10], "crashed": [True, False, True, True], "os": ["ios", "web", "ios", "web"]}
+)
+PLAN = PrivacyPlan(
+    {
+        "level": RandomizedResponse([1, 2, 10], epsilon=SURE),
+        "crashed": RandomizedResponse(epsilon=SURE),
+        "os": RandomizedResponse(["ios", "web"], epsilon=SURE),
+    }
+)
+ROWS = {
+    "level": (ldp_beam.IntegerHistogramRow, [1, 2, 10], pa.int64()),
+    "crashed": (ldp_beam.BooleanHistogramRow, [False, True], pa.bool_()),
+    "os": (ldp_beam.HistogramRow, ["ios", "web"], pa.string()),
+}
+
+
+def rows_of(*names: str) -> beam.PTransform[Any, Any]:
+    """Histograms of these columns in one collection."""
+
+    class Histograms(beam.PTransform):
+        def expand(self, events):
+            return [events | n >> ldp_beam.PrivateHistogram(n, PLAN[n]) for n in names] | beam.Flatten()
+
+    return Histograms()
+
+
+@pytest.mark.parametrize("column", ROWS)
+@pytest.mark.parametrize("single", [False, True])
+def test_rows_of_beam_have_the_type_of_the_domain(column, single):
+    kind, values, arrow = ROWS[column]
+    events = PEOPLE.to_dicts() if single else PEOPLE.to_arrow().to_batches()
+    rows = run(rows_of(column) | beam.Reshuffle(), events)
+    assert [row.value for row in rows] == values
+    assert [type(row.value) for row in rows] == [type(value) for value in values]
+    assert {round(row.count) for row in rows} == set(PEOPLE[column].value_counts()["count"])
+    rows = beam.Pipeline() | beam.Create(events) | rows_of(column)
+    assert rows.element_type is kind
+    assert value_type(kind) == arrow
+
+
+def test_polars_and_beam_agree():
+    for column, (_, values, _) in ROWS.items():
+        found = PEOPLE.ldp.perturb(PLAN).ldp.estimates(PLAN)[column]
+        assert found["value"].to_list() == values
+    tidy = PEOPLE.ldp.perturb(PLAN).ldp.histograms(PLAN)
+    mixed = run(rows_of(*ROWS) | beam.Reshuffle() | beam.Map(ldp_beam.text_row), PEOPLE.to_dicts())
+    assert sorted((row.column_name, row.value) for row in mixed) == sorted(tidy.select("column_name", "value").rows())
+
+
+def test_the_bucket_of_others_makes_text_of_integers():
+    mechanism = RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=SURE)
+    rows = run(ldp_beam.PrivateHistogram("level", mechanism), PEOPLE.to_dicts())
+    assert [row.value for row in rows] == ["1", "2", "other"]
+    reports = PEOPLE.select(pl.col("level").ldp.perturb(mechanism))
+    found = reports.select(pl.col("level").ldp.histogram()).explode("level").unnest("level")
+    assert found["value"].to_list() == ["1", "2", "other"]
+
+
+def test_integers_that_are_searched_for_are_integers():
+    mechanism = HeavyHitters(Prefixes(None, 8), epsilon=5.0, levels=(4, 8), rows=8)
+    rows = run(ldp_beam.PrivateHeavyHitters("v", mechanism, k=2), [pa.record_batch({"v": [7] * 5000 + [10] * 3000})])
+    assert [row.value for row in rows] == [7, 10]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "ndjson"])
+@pytest.mark.parametrize("columns", [["level"], ["crashed"], ["os"], ["level", "crashed"]])
+def test_files_have_values_of_one_type(tmp_path, kind, columns):
+    paths = run(rows_of(*columns) | WriteHistograms(str(tmp_path), kind), PEOPLE.to_dicts())
+    read = pl.read_parquet if kind == "parquet" else pl.read_ndjson
+    found = pl.concat(map(read, paths)).select("column_name", "value")
+    expected = (
+        PEOPLE.select(columns)
+        .ldp.perturb(plan := PrivacyPlan({name: PLAN[name] for name in columns}))
+        .ldp.histograms(plan)
+    )
+    assert found.schema == expected.select("column_name", "value").schema
+    assert sorted(found.rows()) == sorted(expected.select("column_name", "value").rows())
+
+
+def test_batches_and_rows_of_bigquery():
+    for column, (_, values, arrow) in ROWS.items():
+        [batch] = run(rows_of(column) | HistogramBatches(), PEOPLE.to_dicts())
+        assert batch.schema.equals(histogram_schema(arrow))
+        assert batch["value"].to_pylist() == values
+        rows = run(rows_of(column), PEOPLE.to_dicts())
+        assert [bigquery_row(row, histogram_schema(arrow))["value"] for row in rows] == values
+        texts = [str(value).lower() for value in values]
+        assert [bigquery_row(row)["value"] for row in rows] == texts  # as BIGQUERY_SCHEMA has it
+        assert histogram_batch(rows)["value"].to_pylist() == texts
+    # behind a step that says no types, they are text, whatever comes
+    [batch] = run(
+        beam.Map(lambda row: row).with_output_types(Any) | HistogramBatches(), run(rows_of("level"), PEOPLE.to_dicts())
+    )
+    assert batch["value"].to_pylist() == ["1", "2", "10"]
+
+
+@pytest.mark.parametrize(("columns", "kind"), [(["level"], pl.Int64), (["crashed"], pl.Boolean), ([*ROWS], pl.String)])
+def test_the_files_of_the_command(tmp_path, capsys, columns, kind):
+    PEOPLE.select(columns).with_columns(time=1).write_parquet(tmp_path / "events.parquet")
+    (tmp_path / "plan.toml").write_text(PrivacyPlan({name: PLAN[name] for name in columns}).to_toml())
+    files = ["--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.parquet")]
+    assert main([*files, "--event-time", "time", "--output", str(tmp_path / "out")]) == 0
+    written = pl.read_parquet(tmp_path / "out" / "histograms.parquet")
+    assert written.schema["value"] == kind
+    lines = (tmp_path / "out" / "histograms.ndjson").read_text().splitlines()
+    found = {(row["column_name"], row["value"]) for row in map(json.loads, lines)}
+    assert found == set(written.select("column_name", "value").rows())
+    assert len(pq.read_table(tmp_path / "out" / "histograms.parquet")) == len(lines)
+    printed = capsys.readouterr().out
+    assert all(f"  {word}" in printed for word in (["false", "true"] if "crashed" in columns else ["1", "2", "10"]))
