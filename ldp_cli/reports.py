@@ -29,6 +29,7 @@ from ldp_core import (
     Sketch,
 )
 from ldp_core.charts.drawing import FIELDS
+from ldp_report import RESULTS, about
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,7 +126,7 @@ def estimate(
         )
         frames = {name: frame.collect() for name, frame in found.items()}
     if output is not None:
-        _write(frames, output, csv=csv, overwrite=overwrite)
+        _write(frames, output, about(made, confidence), csv=csv, overwrite=overwrite)
     if plot is not None:
         _draw(frames, plot, by=by or [], windows=window is not None, top=top, confidence=confidence)
     if as_json:
@@ -234,15 +235,17 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
-def _write(frames: dict[str, pl.DataFrame], folder: Path, *, csv: bool, overwrite: bool) -> None:
+def _write(frames: dict[str, pl.DataFrame], folder: Path, said: str, *, csv: bool, overwrite: bool) -> None:
     kind = "csv" if csv else "parquet"
     paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in frames}
-    for path in paths.values():
+    beside = folder / RESULTS
+    for path in (*paths.values(), beside):
         files.refuse_existing(path, overwrite=overwrite)
     with files.polars_work("estimate"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
             (frame.write_csv if csv else frame.write_parquet)(paths[name])
+        beside.write_text(said, encoding="utf-8")
     note(f"written: {', '.join(str(path) for path in paths.values())}")
 
 

@@ -34,6 +34,7 @@ from ldp_beam.elements.windows import seconds
 from ldp_beam.io import HISTOGRAM_SCHEMA
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from ldp_core.parameters import check_probability
+from ldp_report import RESULTS, about
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, PLACE, TelemetryJob, read_lines
 from pipelines.means import MEAN_SCHEMA
@@ -135,7 +136,7 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--output",
         metavar="DIR",
-        help="directory for histograms and means (.parquet and .ndjson) and dead_letters.ndjson",
+        help="directory for histograms and means (.parquet, .ndjson), dead letters (.ndjson), the plan (results.json)",
     )
     group.add_argument("--overwrite", action="store_true", help="delete the results of an earlier run in --output")
     group.add_argument(
@@ -183,6 +184,14 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--devices", type=int, default=100_000, metavar="N", help="how many report (default 100000)")
     group.add_argument(
+        "--page",
+        metavar="PORT",
+        nargs="?",
+        type=int,
+        const=0,
+        help="show the windows on a page too, served to this machine only (default: on a free port)",
+    )
+    group.add_argument(
         "--epsilon",
         type=float,
         metavar="E",
@@ -207,6 +216,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _live(args)
         if args.engine:
             commands.error("--engine is for --live; elsewhere --runner says where the pipeline runs")
+        if args.page is not None:
+            commands.error("--page is for --live; of files: ldp report OUTPUT")
         if args.demo:
             if args.id or args.record or args.secret_file or args.secret_env:
                 commands.error("--demo has nobody's ids: it does not take --id, --record and a secret")
@@ -295,7 +306,7 @@ def _live(args: argparse.Namespace) -> int:
     )
     for name in ("", "apache_beam"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
-    return int(live.run(job, engine=args.engine or "local"))
+    return int(live.run(job, engine=args.engine or "local", page=args.page))
 
 
 def _demo(args: argparse.Namespace, beam_args: list[str]) -> int:
@@ -341,6 +352,8 @@ def run(
         result.wait_until_finish()
         read = _counted(result, "rows_read")
         PROGRESS.settle(read)
+    with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
+        stream.write(about(job.plan, job.confidence).encode())
     all_numbers = len(job.numbers) == len(job.plan.columns)
     histograms = HISTOGRAM_SCHEMA.empty_table() if all_numbers else _written(job, HISTOGRAMS)
     means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()
