@@ -133,20 +133,19 @@ class Results:
             groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
         kind = _kind(rows[0]) if rows else "histogram"
         mechanism = None if self.plan is None else self.plan.columns.get(name)
-        confidence = next((row["confidence"] for row in rows if row.get("confidence") is not None), self.confidence)
+        confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
+        spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
             "name": name,
             "kind": kind,
             "mechanism": "" if mechanism is None else mechanism.title,
-            "epsilon": next((row["epsilon"] for row in rows if row.get("epsilon") is not None), None)
-            if mechanism is None
-            else mechanism.epsilon,
+            "epsilon": spent if mechanism is None else mechanism.epsilon,
             "confidence": confidence,
             "groups": [
                 {
                     "window": window,
                     "key": key,
-                    "n": next((row["n"] for row in group if row.get("n") is not None), None),
+                    "n": next((n for row in group if (n := _whole(row.get(FIELDS["n"]))) is not None), None),
                     "rows": [_cells(kind, row) for row in group],
                 }
                 for (window, key), group in sorted(
@@ -179,14 +178,24 @@ def _number(x: Any) -> float | None:
     return float(x) if isinstance(x, (int, float)) and math.isfinite(x) else None
 
 
+def _whole(x: Any) -> int | None:
+    number = _number(x)
+    return None if number is None else int(number)
+
+
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
 def _key(row: Row) -> str:
     """The group of a row, in words."""
-    key = row.get("key") or {}
-    pairs = list(key.items() if isinstance(key, Mapping) else key)
+    key = row.get("key")
+    if isinstance(key, Mapping):
+        pairs = list(key.items())
+    elif isinstance(key, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in key):
+        pairs = list(key)  # as Arrow has maps
+    else:  # a group's column of this name
+        pairs = [] if key is None else [("key", key)]
     pairs += [(name, value) for name, value in row.items() if name not in _OF_ROWS]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
 
@@ -198,7 +207,7 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
     2
     """
     start, end = (_time(row.get(name)) for name in _ENDS)
-    return None if start is None or end is None else (start, end, int(row.get("pane_index") or 0))
+    return None if start is None or end is None else (start, end, _whole(row.get("pane_index")) or 0)
 
 
 def _time(value: Any) -> datetime | None:
@@ -406,8 +415,17 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
         size = sum(told.row_group(k).total_byte_size for k in range(told.num_row_groups))
         if size > DEFAULT.bytes:
             raise LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
-        rows: list[Row] = opened.read().to_pylist()
+        rows: list[Row] = []
+        read = 0
+        for batch in opened.iter_batches(_FEW):
+            read += batch.nbytes  # of texts that share an entry, each one
+            if read > DEFAULT.bytes:
+                raise LimitError(f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most")
+            rows += batch.to_pylist()
     return rows
+
+
+_FEW = 256  # rows at a time: many may share one long text
 
 
 _READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}

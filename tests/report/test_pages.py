@@ -141,6 +141,19 @@ def test_a_phone_scrolls_in_one_direction(browser, report):
         assert page.run(f"{wide}.filter(e => e.getBoundingClientRect().right > 361 && !e.closest('.sr')).length") == 0
 
 
+def test_numbers_stay_on_one_line(browser, report):
+    """On a phone an interval was broken into one figure a line."""
+    for options in ({}, {"width": 360, "height": 740, "mobile": True}):
+        page = browser.page(report, **options)
+        for column in range(4):
+            choose(page, "column", column)
+            cell = "[...document.querySelectorAll('.bars .n')].filter(e => e.offsetParent)"
+            assert page.run(f"Math.max(0, ...{cell}.map(e => {_LINES}))") <= 1
+
+
+_LINES = "(r => { r.selectNodeContents(e); return new Set([...r.getClientRects()].map(b => b.top)).size; })(new Range())"
+
+
 def test_paper_has_all_windows(browser, report):
     page = browser.page(report)
     screen = page.run("[...document.querySelectorAll('table.bars')].filter(t => t.offsetParent).length")

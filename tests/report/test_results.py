@@ -82,6 +82,24 @@ def test_csv_ndjson_groups_and_times(tmp_path):
     assert read_results(folder, plan=PLAN).plan == PLAN
 
 
+def test_odd_cells_are_no_faults(tmp_path):
+    """Found by the search for faults: a group's column named key, text where a number should be."""
+    odd = {**ROW, "key": "a", "n": "many", "pane_index": "last", "epsilon": [1], "confidence": {}}
+    (tmp_path / "os.ndjson").write_text(f"{json.dumps(odd)}\n{json.dumps({**odd, 'key': [1]})}")
+    [column] = read_results(tmp_path).to_json()["columns"]
+    assert [(group["key"], group["n"]) for group in column["groups"]] == [("key = [1]", None), ("key = a", None)]
+    assert (column["epsilon"], column["confidence"]) == (None, None)
+
+
+def test_few_bytes_that_are_many_texts(tmp_path):
+    """A thousand rows share one text of a megabyte."""
+    rows = pa.table({"value": pa.array(["x" * 2**20] * 1000).dictionary_encode(), "count": pa.array([1.0] * 1000)})
+    pq.write_table(rows, tmp_path / "os.parquet", store_schema=False)
+    assert (tmp_path / "os.parquet").stat().st_size < 2**20
+    with pytest.raises(LimitError, match="larger than"):
+        read_results(tmp_path)
+
+
 def test_parquet_is_read_once_and_reports_are_not(tmp_path):
     table = pa.Table.from_pylist([{"column_name": "os", **ROW}])
     pq.write_table(table, tmp_path / "histograms.parquet")
