@@ -239,7 +239,8 @@ def _write(frames: dict[str, pl.DataFrame], folder: Path, said: str, *, csv: boo
     kind = "csv" if csv else "parquet"
     paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in frames}
     beside = folder / RESULTS
-    for path in (*paths.values(), beside):
+    same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
+    for path in (*paths.values(), *(() if same else (beside,))):
         files.refuse_existing(path, overwrite=overwrite)
     with files.polars_work("estimate"):
         folder.mkdir(parents=True, exist_ok=True)

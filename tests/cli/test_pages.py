@@ -34,7 +34,17 @@ def test_it_is_not_written_over(ldp, people):
     assert "is there already" in ldp("report all", code=1).err
     ldp("report all --overwrite")
     assert "must end in .html" in ldp("report all -o report.pdf", code=1).err.replace("\n", " ")
-    assert "is there already" in ldp("estimate reports.parquet --output all --column os", code=1).err
+
+
+def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    ldp("estimate reports.parquet --output all --column os")
+    ldp("estimate reports.parquet --output all --column crashed")
+    assert "is there already" in ldp("estimate reports.parquet --output all --column crashed", code=1).err
+    other = ldp("estimate reports.parquet --output all --column minutes --confidence 0.9", code=1)
+    assert "results.json" in other.err  # its intervals are others
+    ldp("report all")
+    assert len(data_of(Path("report.html").read_text())["columns"]) == 2
 
 
 def test_what_is_no_result(ldp):
