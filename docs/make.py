@@ -1,4 +1,6 @@
-"""Writes docs/api.md, the index of all public names, tables of mechanisms, and pictures: ``python docs/make.py``.
+"""Writes docs/api.md, the index of all public names, tables of mechanisms, pictures, and the planner's page.
+
+    python docs/make.py
 
 The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md. The pictures are
 those of the pages, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
@@ -25,8 +27,10 @@ from typing import Any
 
 from ldp_core import Mechanism, Numeric, ParameterError
 from ldp_core.mechanisms.catalogue import CATALOGUE, Entry
+from ldp_report import planner_page
 
 PAGE = Path(__file__).with_name("api.md")
+PLANNER = Path(__file__).parents[1] / "ldp_report" / "planner.html"  # docs/planner.html leads there
 POISONING = Path(__file__).with_name("poisoning.md")
 README = Path(__file__).parents[1] / "README.md"
 
@@ -106,6 +110,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Estimates": ("plots", "histogram heavy_hitters mean distribution windows"),
         "Before there are data": ("plots", "error mechanisms"),
         "Light and dark": ("plots", "themed"),
+    },
+    "ldp_report": {
+        "A report of estimates": ("report", "Results read_results report_page about RESULTS"),
+        "While a job runs": ("report live", "LivePage"),
+        "The planner": ("report", "planner_page"),
     },
     "ldp_beam.io": {
         "Sources and sinks": (
@@ -412,6 +421,7 @@ if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     for path, made in ((README, table()), (POISONING, poisoning())):
         path.write_text(within(path.read_text(encoding="utf-8"), made), encoding="utf-8")
+    PLANNER.write_text(planner_page(), encoding="utf-8")
     PICTURES.mkdir(exist_ok=True)
     for name, text in screens().items():
         photograph(name, text)

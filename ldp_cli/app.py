@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from ldp_cli import jobs, planning, reports
+from ldp_cli import jobs, pages, planning, reports
 from ldp_cli.printing import note, say
 from ldp_core import LdpError, LdpWarning, ParameterError
 
@@ -124,6 +124,7 @@ _add(
     "ldp simulate plan.toml --share os=ios:0.6,android:0.4 --people 1000000",
     rich_help_panel=_BEFORE,
 )
+app.command("planner", epilog=_examples("ldp planner --open"), rich_help_panel=_BEFORE)(pages.planner)
 _add(
     app,
     "perturb",
@@ -139,6 +140,14 @@ _add(
     "ldp estimate reports.parquet",
     "ldp estimate reports.parquet --window 7d --event-time day --output weekly",
     "ldp estimate reports.parquet --column os --plot os.svg",
+    rich_help_panel=_FILES,
+)
+_add(
+    app,
+    "report",
+    pages.report,
+    "ldp report weekly -o weekly.html",
+    "ldp report out --plan plan.toml --open",
     rich_help_panel=_FILES,
 )
 _add(

@@ -42,6 +42,7 @@ from ldp_core import (
     Sketch,
 )
 from ldp_core.charts.drawing import FIELDS, is_cut
+from ldp_report import RESULTS, about
 
 if TYPE_CHECKING:
     import polars as pl
@@ -228,7 +229,7 @@ def estimate(
         covered = None if event_time is None else _ends(reports, event_time)
     view = _View(wanted, by or [], covered, confidence, top)
     if output is not None:
-        written = _write(frames, view, output, csv=csv, overwrite=overwrite)
+        written = _write(frames, view, output, about(made, confidence), csv=csv, overwrite=overwrite)
     if plot is not None:
         _draw(frames, view, plot, theme)
     if as_json:
@@ -416,12 +417,14 @@ def _word(value: Any) -> str:
 
 
 def _write(
-    frames: dict[str, pl.DataFrame], view: _View, folder: Path, *, csv: bool, overwrite: bool
+    frames: dict[str, pl.DataFrame], view: _View, folder: Path, said: str, *, csv: bool, overwrite: bool
 ) -> list[dict[str, str]]:
-    """Write a file for each column; what is in them, as a table."""
+    """Write a file for each column, and what is said of all; what is in them, as a table."""
     kind = "csv" if csv else "parquet"
     paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in frames}
-    for path in paths.values():
+    beside = folder / RESULTS
+    same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
+    for path in (*paths.values(), *(() if same else (beside,))):
         files.refuse_existing(path, overwrite=overwrite)
     written = []
     with files.polars_work("estimate"):
@@ -436,6 +439,7 @@ def _write(
                 cut = len(view.about(name, frame)["partial_windows"])
                 row |= {"windows": f"{frame[FIELDS['window']].n_unique():,}", "filled in part": f"{cut:,}"}
             written.append(row)
+        beside.write_text(said, encoding="utf-8")
     return written
 
 

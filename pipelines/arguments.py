@@ -102,7 +102,7 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--output",
         metavar="DIR",
-        help="directory for histograms and means (.parquet and .ndjson) and dead_letters.ndjson",
+        help="directory for histograms and means (.parquet, .ndjson), dead letters (.ndjson), the plan (results.json)",
     )
     group.add_argument("--overwrite", action="store_true", help="delete the results of an earlier run in --output")
     group.add_argument(
@@ -149,6 +149,14 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
         "--rate", default="20000", metavar="N", help='reports a second, or "max" for all it takes (default 20000)'
     )
     group.add_argument("--devices", type=int, default=100_000, metavar="N", help="how many report (default 100000)")
+    group.add_argument(
+        "--page",
+        metavar="PORT",
+        nargs="?",
+        type=int,
+        const=0,
+        help="show the windows on a page too, served to this machine only (default: on a free port)",
+    )
     group.add_argument(
         "--epsilon",
         type=float,

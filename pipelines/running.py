@@ -26,6 +26,7 @@ from ldp_beam.elements.windows import seconds
 from ldp_beam.io import HISTOGRAM_SCHEMA
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from ldp_core.parameters import check_probability
+from ldp_report import RESULTS, about
 from pipelines import demo
 from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
 from pipelines.means import MEAN_SCHEMA
@@ -101,7 +102,7 @@ def _live(args: argparse.Namespace) -> int:
     )
     for name in ("", "apache_beam"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
-    return int(live.run(job, engine=args.engine or "local"))
+    return int(live.run(job, engine=args.engine or "local", page=args.page))
 
 
 def _demo(args: argparse.Namespace, beam_args: Sequence[str]) -> int:
@@ -147,6 +148,8 @@ def run(
         result.wait_until_finish()
         read = _counted(result, "rows_read")
         PROGRESS.settle(read)
+    with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
+        stream.write(about(job.plan, job.confidence).encode())
     all_numbers = len(job.numbers) == len(job.plan.columns)
     histograms = HISTOGRAM_SCHEMA.empty_table() if all_numbers else _written(job, HISTOGRAMS)
     means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()

@@ -67,6 +67,8 @@ def _check_files(commands: argparse.ArgumentParser, args: argparse.Namespace) ->
     """End with a message if arguments are missing, or would do nothing."""
     if args.engine:
         commands.error("--engine is for --live; elsewhere --runner says where the pipeline runs")
+    if args.page is not None:
+        commands.error("--page is for --live; of files: ldp report OUTPUT")
     if args.demo:
         if args.id or args.record or args.secret_file or args.secret_env:
             commands.error("--demo has nobody's ids: it does not take --id, --record and a secret")

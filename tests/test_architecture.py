@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "pipelines", "ldp_cli")
+PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "pipelines", "ldp_cli")
 
 PAGE = ROOT / "docs" / "architecture.md"
 
@@ -39,8 +39,9 @@ BELOW = {
     "ldp_polars": ("ldp_core",),
     "ldp_beam": ("ldp_core",),
     "ldp_plots": ("ldp_core",),
-    "pipelines": ("ldp_core", "ldp_beam"),
-    "ldp_cli": ("ldp_core", "ldp_polars", "ldp_plots", "pipelines"),
+    "ldp_report": ("ldp_core",),
+    "pipelines": ("ldp_core", "ldp_beam", "ldp_report"),
+    "ldp_cli": ("ldp_core", "ldp_polars", "ldp_plots", "ldp_report", "pipelines"),
 }
 
 
@@ -137,6 +138,7 @@ def test_the_core_knows_no_engine():
         "ldp_polars": {"apache_beam", "altair"},
         "ldp_beam": {"polars", "altair"},
         "ldp_plots": {"polars", "apache_beam", "altair"},
+        "ldp_report": {"polars", "apache_beam", "altair"},
         "ldp_cli": {"polars", "apache_beam", "altair", "ldp_polars", "ldp_plots", "pipelines"},
     }.items():
         for module, path in FILES.items():

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SUFFIXES = {".py", ".typed", ".toml", ".yaml", ".json", ".xml", ""}
+SUFFIXES = {".py", ".typed", ".toml", ".yaml", ".json", ".xml", ".html", ".css", ".js", ""}
 LOCAL = Path("pipelines/local")
 
 
@@ -31,7 +31,7 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_wheel_holds_all_but_the_local_tools(wheel):
-    packages = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "pipelines", "ldp_cli"]
+    packages = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "pipelines", "ldp_cli"]
     assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(packages)
     source = {
         path.relative_to(ROOT)

@@ -30,7 +30,9 @@ import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
 from ldp_beam.elements.windows import window_fn
+from ldp_beam.io.histograms import histogram_dict
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_report import LivePage
 from pipelines.local.engines import EngineName, make_engine
 from pipelines.local.fleet import EVENT_TIME, Devices, Faults, Fleet, Pace, Sent, Truth
 from pipelines.table import aligned
@@ -38,6 +40,8 @@ from pipelines.table import aligned
 APPS = ("maps", "mail", "camera", "music", "chat", "browser", "games", "wallet")
 
 _BAR = 32
+_LAST_LOOK = 1.5
+"""Seconds that the page stays after the end: an open one asks each second."""
 
 
 def default_plan(epsilon: float) -> PrivacyPlan:
@@ -198,13 +202,14 @@ class Ledger:
         ]
 
 
-def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None) -> int:
+def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None, page: int | None = None) -> int:
     """Run until the time is over or Ctrl-C, and print; 0 if the totals reconcile, 1 if not or if something broke.
 
     Args:
         job: what to simulate.
         engine: ``"local"`` (Pub/Sub and Beam's local runner, in this process) or ``"flink"`` (Kafka and Flink).
         out: to print to; the standard output.
+        page: serve the estimates as a page, on this port of 127.0.0.1; 0 for a free one.
 
     Raises:
         ParameterError: there is no such engine, or it does not take this job.
@@ -213,11 +218,14 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
     out = out or sys.stdout
     place = make_engine(engine, job.rate)
     try:
-        with _on_interrupt(lambda: not place.is_up) as interrupted, place:
+        served = (
+            contextlib.nullcontext() if page is None else LivePage(job.plan, job.confidence, port=page, name="live")
+        )
+        with _on_interrupt(lambda: not place.is_up) as interrupted, served as shown, place:
             devices = Devices(job.plan, devices=job.devices, window=job.window_micros)
             pace = Pace(job.rate, devices.max_rows)
             fleet = Fleet(devices, place.send, pace=pace, ahead=place.ahead, faults=job.faults)
-            view = _View(job, devices.truth, fleet, out)
+            view = _View(job, devices.truth, fleet, out, shown)
             view.head(place.starting)
             began = time.monotonic()
             place.start(job.histograms, lambda: interrupted() > 0)
@@ -240,6 +248,9 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
             for what, error in errors:
                 print(f"error: the {what} failed: {_told(error)}", file=sys.stderr)
             holds = view.totals(sent)
+            if shown is not None:
+                shown.end()
+                time.sleep(_LAST_LOOK)
     except KeyboardInterrupt:
         print("interrupted while it started; what had started has been stopped", file=sys.stderr)
         return 1
@@ -249,11 +260,12 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
 class _View:
     """What the user sees, and the account that goes with it."""
 
-    def __init__(self, job: LiveJob, truth: Truth, fleet: Fleet, out: TextIO) -> None:
+    def __init__(self, job: LiveJob, truth: Truth, fleet: Fleet, out: TextIO, page: LivePage | None = None) -> None:
         self._job = job
         self._truth = truth
         self._fleet = fleet
         self._out = out
+        self._page = page
         self._bars = _glyphs(out)
         self._ledger = Ledger(list(job.plan.columns))
         self._tables: dict[tuple[int, str], list[HistogramRow]] = {}
@@ -277,6 +289,8 @@ class _View:
                 f"{every:,.3g} s and spends epsilon {job.plan.epsilon:.4g} each time."
             )
         self.say("Each value is perturbed on its device; the truth is known to this simulation only. Ctrl-C ends it.\n")
+        if self._page is not None:
+            self.say(f"The page: {self._page.url}\n")
         if starting:
             self.say(starting)
 
@@ -337,6 +351,9 @@ class _View:
             self._row(found)
         else:
             self._ledger.bury(*found)
+            if self._page is not None:
+                column, letter = found
+                self._page.bury(column, letter.reason, letter.count)
         return True
 
     def _row(self, row: HistogramRow) -> None:
@@ -350,6 +367,8 @@ class _View:
         order = {value: place for place, value in enumerate(mechanism.domain.texts)}
         table.sort(key=lambda row: order[row.value])  # from other processes they come in any order
         self._ledger.count(row.column_name, row.n)
+        if self._page is not None:
+            self._page.add(row.column_name, map(histogram_dict, table))
         self._window(table, mechanism, self._truth.of(start, row.column_name))
         self._closed[start] += 1
         if self._closed[start] == len(self._job.plan.columns):

@@ -28,7 +28,7 @@ COMMANDS += [f"plan {name}" for name in _GROUP.commands["plan"].commands]
 
 def test_the_commands_are_there():
     there = ["audit", "estimate", "flink", "live", "perturb", "plan check", "plan explain", "plan new"]
-    assert sorted(COMMANDS) == [*there, "recommend", "run", "simulate", "size"]
+    assert sorted(COMMANDS) == [*there, "planner", "recommend", "report", "run", "simulate", "size"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -23,6 +23,7 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
+from ldp_report import RESULTS
 
 N = 4000
 
@@ -70,7 +71,7 @@ def test_groups_windows_and_files(ldp, people, reports):
     plan = ldp_polars.read_plan("reports.parquet")
     done = ldp("estimate reports.parquet --window 7d --event-time day --output weekly --csv --top 2")
     same = reports.ldp.estimates(plan, window="7d", event_time="day")
-    assert sorted(path.name for path in Path("weekly").iterdir()) == ["crashed.csv", "minutes.csv", "os.csv"]
+    assert sorted(path.name for path in Path("weekly").iterdir()) == ["crashed.csv", "minutes.csv", "os.csv", RESULTS]
     written = pl.read_csv("weekly/os.csv", try_parse_dates=True)
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()

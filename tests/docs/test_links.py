@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-NAMED = re.compile(r"`((?:tests|benchmarks|docs|pipelines|ldp_core|ldp_polars|ldp_beam|ldp_plots|ldp_cli)/[\w./]*)`")
+NAMED = re.compile(r"`((?:tests|benchmarks|docs|pipelines|ldp_(?:core|polars|beam|plots|report|cli))/[\w./]*)`")
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 

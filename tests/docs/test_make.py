@@ -33,6 +33,7 @@ ENTRIES = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.me
 def test_the_pages_are_what_the_script_makes():
     again = "run: python docs/make.py"
     assert (DOCS / "api.md").read_text(encoding="utf-8") == SCRIPT["page"](), again
+    assert (DOCS / "planner.html").read_text(encoding="utf-8") == SCRIPT["planner_page"](), again
     for path, made in ((DOCS.parent / "README.md", SCRIPT["table"]()), (DOCS / "poisoning.md", SCRIPT["poisoning"]())):
         text = path.read_text(encoding="utf-8")
         assert made in text, again

@@ -10,22 +10,25 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
-FOLDERS = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_cli", "pipelines", "tests", "benchmarks", "docs")
+PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_cli", "pipelines")
+FOLDERS = (*PACKAGES, "tests", "benchmarks", "docs")
 FILES = [f"/{path.relative_to(ROOT).as_posix()}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
-PUBLIC = {"ldp_core", "ldp_polars", "ldp_beam", "ldp_beam.io", "ldp_plots"}
+PUBLIC = {"ldp_core", "ldp_polars", "ldp_beam", "ldp_beam.io", "ldp_plots", "ldp_report"}
 each = pytest.mark.parametrize("page", PAGES)
 
 
 @each
 def test_files_exist(page):
     named = set(re.findall(r"`([a-z_/]+\.(?:py|toml|yaml|json))`", PAGES[page]))
-    others = {"plan.toml", "transform_evaluator.py"}  # the reader's, Beam's
+    others = {"plan.toml", "results.json", "transform_evaluator.py"}  # the reader's, the reader's, Beam's
     assert {name for name in named - others if not any(file.endswith(f"/{name}") for file in FILES)} == set()
 
 
 @each
 def test_dotted_names_exist(page):
-    for name in set(re.findall(r"\b(?:ldp_(?:core|polars|beam|plots)|pipelines)(?:\.[A-Za-z_]\w*)+", PAGES[page])):
+    for name in set(
+        re.findall(r"\b(?:ldp_(?:core|polars|beam|plots|report)|pipelines)(?:\.[A-Za-z_]\w*)+", PAGES[page])
+    ):
         pkgutil.resolve_name(name)
 
 

@@ -55,6 +55,7 @@ from ldp_core import (
 )
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, describe, described
+from ldp_report import RESULTS, about, read_results, report_page
 
 from ..core.examples import EVERY, noise_for
 from .mutations import SECRET, edited_bytes, edited_table, odd_column
@@ -329,6 +330,37 @@ def files_of_the_command(case: tuple[str, bytes]) -> None:
 def plans_in_parquet(content: bytes) -> None:
     quiet(lambda: ldp_polars.read_plan(_written(("parquet", content))))
     quiet(lambda: ReadReports(_written(("parquet", content))))
+
+
+ESTIMATE = {"value": SECRET, "count": 1.5, "low": float("nan"), "high": 2.0, "n": 3, "key": "x", "pane_index": 1}
+WINDOW = {"window_start": "1970-01-01T00:00:00Z", "window_end": "1970-01-02"}
+TABLES = [[{**ESTIMATE, **WINDOW}] * 3, [{"mean": 2.5, "low": 1.0, "high": 4.0, "n": 9, "country": SECRET}]]
+ESTIMATES = {
+    "parquet": [_parquet(pa.RecordBatch.from_pylist(rows)) for rows in TABLES],
+    "csv": [
+        b"value,count,low,high,n,window_start,window_end\n" + SECRET.encode() + b",1,0,2,3,1970-01-01,1970-01-02\n"
+    ],
+    "ndjson": [json.dumps(row).encode() + b"\n" for rows in TABLES for row in rows]
+    + [b'{"column": "v", "reason": "late", "count": 3}\n'],
+    "json": [about(PLAN, 0.95).encode()],
+}
+
+
+def a_file_of_results(rng: random.Random) -> tuple[str, bytes]:
+    kind = rng.choice(list(ESTIMATES))
+    return kind, edited_bytes(rng, ESTIMATES[kind])
+
+
+@entry_point(a_file_of_results)
+def files_of_estimates(case: tuple[str, bytes]) -> None:
+    kind, content = case
+    with tempfile.TemporaryDirectory(dir=folder().name) as results:
+        Path(results, RESULTS if kind == "json" else f"v.{kind}").write_bytes(content)
+        if kind == "json":
+            Path(results, "v.ndjson").write_bytes(ESTIMATES["ndjson"][0])
+        page = quiet(lambda: report_page(read_results(results)))
+        if page is not None and page.count("<script") != page.count("</script>"):
+            raise LeakError
 
 
 # ---- plans and mechanisms

@@ -46,6 +46,7 @@ from ldp_core import (
     SquareWave,
     UnaryEncoding,
 )
+from ldp_report import RESULTS
 from pipelines import demo
 from pipelines.arguments import TIME_UNITS
 from pipelines.job import TelemetryJob, logged
@@ -366,7 +367,13 @@ def test_a_plan_of_means_alone(tmp_path):
     source, out = write(numbers(300), tmp_path / "events.parquet"), tmp_path / "out"
     arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out), "--reports"]
     assert telemetry(*arguments) == 0
-    assert {path.name for path in out.iterdir()} == {"means.parquet", "means.ndjson", "dead_letters.ndjson", "reports"}
+    assert {path.name for path in out.iterdir()} == {
+        "means.parquet",
+        "means.ndjson",
+        "dead_letters.ndjson",
+        RESULTS,
+        "reports",
+    }
     [reports] = (out / "reports").glob("*.parquet")
     tally = plan["seconds"].tally(pq.read_table(reports)["seconds"])
     rows = pq.read_table(out / "means.parquet").to_pylist()
@@ -818,12 +825,12 @@ def test_results_of_an_earlier_run_are_not_written_over_unasked(tmp_path, capsys
     assert coin_job(tmp_path, "events.ndjson", lines, "--reports") == 0
     (tmp_path / "out" / "mine.txt").write_text("mine")
     assert coin_job(tmp_path, "events.ndjson", lines * 2) == 2
-    assert "has 4 files of an earlier run: take another one, or --overwrite" in capsys.readouterr().err
+    assert "has 5 files of an earlier run: take another one, or --overwrite" in capsys.readouterr().err
     assert shown(tmp_path)[0] == {START: 3}
     assert coin_job(tmp_path, "events.ndjson", lines * 2, "--overwrite") == 0
     assert shown(tmp_path)[0] == {START: 6}
     left = sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert left == ["dead_letters.ndjson", "histograms.ndjson", "histograms.parquet", "mine.txt"]
+    assert left == ["dead_letters.ndjson", "histograms.ndjson", "histograms.parquet", "mine.txt", RESULTS]
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -104,6 +104,9 @@ def test_an_engine_without_live_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--engine", "flink", "--demo"])
     assert "--engine is for --live" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--demo", "--page"])
+    assert "--page is for --live" in capsys.readouterr().err
 
 
 def test_an_engine_that_is_not_there_is_refused():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import queue
 import re
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
 from ldp_beam.estimates._partials import TallyReports
 from ldp_core import ParameterError, PlanError, PrivacyPlan, RandomizedResponse
+from ldp_report import LivePage
 from pipelines.local import live, runner
 from pipelines.local.engines import LocalEngine
 from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, Faults, Fleet, Pace, Sent
@@ -74,6 +77,27 @@ def test_rows_may_come_in_any_order():
             view._row(row)
         shown.append(re.findall(r"^([abc]) +(\d) +(\d) .* yes ", out.getvalue(), re.MULTILINE))
     assert shown[0] == shown[1] == [("c", "3", "3"), ("b", "2", "2"), ("a", "1", "1")]
+
+
+def test_windows_and_letters_go_to_the_page_too():
+    plan = PrivacyPlan({"v": RandomizedResponse(["a", "b"], epsilon=80.0)})
+    devices = live.Devices(plan, devices=1, window=1_000_000)
+    devices.truth.add(0, {"v": np.array([0, 0, 1])})
+    box, out = queue.SimpleQueue(), io.StringIO()
+    for value, count in (("a", 2), ("b", 1)):
+        head = (Timestamp(0), Timestamp(1), 0, "ON_TIME", True, True, "v", {}, value, count, 0.0, count, count)
+        box.put(HistogramRow(*head, count / 3, 0.0, count / 3, count / 3, 3, 0.95, 80.0, "f" * 16))
+    box.put(("v", DeadLetter("v", "late", 4)))
+    with LivePage(plan, 0.95) as page:
+        fleet = Fleet(devices, print, pace=Pace(1.0))
+        view = live._View(LiveJob(plan, window="1s"), devices.truth, fleet, out, page)
+        view.head("")
+        assert page.url in out.getvalue()
+        while view._take(box, 0.0):
+            pass
+        data = json.loads(page.data(""))["data"]
+    assert data["columns"][0]["groups"][0]["rows"] == [["a", 2.0, 2.0, 2.0], ["b", 1.0, 1.0, 1.0]]
+    assert (data["counted"], data["late"], data["windows"]) == (3, 4, ["1970-01-01 00:00:00 to 00:00:01"])
 
 
 # ---- all together

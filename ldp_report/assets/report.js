@@ -1,0 +1,245 @@
+// The report: estimates by column, group and window, with the arrow keys, on paper, and anew as windows close.
+(() => {
+  const { el, whole, percent, digits, bars, table, chart, isNumber } = LDP;
+  const at = (id) => document.getElementById(id);
+  const FIRST = 20, MANY = 64, LINES = 5;
+  let data = JSON.parse(at("data").textContent);
+  const live = data.live;
+  const chosen = { column: 0, key: "", window: Infinity };
+  let late = []; // views that are made when they are first seen, or printed
+  let ended = false;
+
+  const windowName = (group) => (group.window === null ? "all records" : data.windows[group.window]);
+  const keysOf = (column) => [...new Set(column.groups.map((group) => group.key))];
+  const windowsOf = (column, key) => column.groups.filter((group) => group.key === key && group.window !== null).map((group) => group.window);
+  const last = () => data.windows.length - 1;
+
+  function now() {
+    const column = data.columns[Math.min(chosen.column, data.columns.length - 1)];
+    const keys = column ? keysOf(column) : [];
+    const key = keys.includes(chosen.key) ? chosen.key : keys[0] ?? "";
+    return { column, key, window: data.windows.length ? Math.min(chosen.window, last()) : null };
+  }
+
+  // ---- what one sees first
+
+  function tiles() {
+    const dead = data.letters.filter((letter) => !letter.late), tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
+    at("tiles").replaceChildren(...[
+      tile("reports counted", whole(data.counted)),
+      data.windows.length ? tile("windows", whole(data.windows.length)) : null,
+      tile("late", whole(data.late)),
+      tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null),
+      data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
+    ].filter(Boolean));
+    const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
+    at("about").textContent = [data.name, span].filter(Boolean).join(" · ");
+  }
+
+  // ---- choices
+
+  function select(name, label, entries, value, change) {
+    const made = el("select", { id: name, onchange: (event) => change(event.target.value) }, entries.map(([v, text]) => el("option", { value: v }, text)));
+    made.value = String(value);
+    return el("label", {}, label, made);
+  }
+
+  function choices() {
+    const { column, key, window } = now();
+    const focus = document.activeElement && document.activeElement.id;
+    if (!column) return at("choices").replaceChildren();
+    const parts = [select("column", "column", data.columns.map((c, k) => [k, c.name]), data.columns.indexOf(column), (v) => choose({ column: Number(v) }))];
+    const keys = keysOf(column);
+    if (keys.length > 1) parts.push(select("key", "group", keys.map((k) => [k, k]), key, (v) => choose({ key: v })));
+    if (data.windows.length) {
+      const step = (by, id, sign, text) => el("button", { type: "button", id, "aria-label": text, disabled: window + by < 0 || window + by > last(), onclick: () => move(by) }, sign);
+      parts.push(el("div", { class: "window" }, step(-1, "before", "‹", "window before"),
+        select("window", "window", data.windows.map((text, k) => [k, text]), window, (v) => choose({ window: Number(v) })),
+        step(1, "after", "›", "window after")));
+    }
+    at("choices").replaceChildren(...parts);
+    if (focus && at("choices").querySelector(`[id="${CSS.escape(focus)}"]`)) at(focus).focus();
+    at("keys").replaceChildren(...(data.windows.length > 1 ? [el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " change the window, ", el("kbd", {}, "Home"), " ", el("kbd", {}, "End"), " go to the first and the last."] : []));
+  }
+
+  function choose(changes) {
+    Object.assign(chosen, changes);
+    if (chosen.window === last()) chosen.window = Infinity; // so that it follows new ones
+    choices();
+    turn();
+  }
+  const move = (by) => choose({ window: Math.min(Math.max(now().window + by, 0), last()) });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || !data.windows.length) return;
+    if (event.target.closest && event.target.closest("select, input, textarea, [role=region]")) return;
+    const to = { ArrowLeft: () => move(-1), ArrowRight: () => move(1), Home: () => choose({ window: 0 }), End: () => choose({ window: last() }) }[event.key];
+    if (to) { event.preventDefault(); to(); }
+  });
+
+  // ---- estimates
+
+  const titled = (column, group) => `${[column.name, windowName(group), group.key].filter(Boolean).join(", ")}: ${whole(group.n)} reports`;
+
+  function histogram(column, group, all) {
+    const ranked = group.rows.map(([name, estimate, low, high]) => ({ name: name === "" ? "(empty)" : name, estimate, low, high, share: group.n && isNumber(estimate) ? estimate / group.n : null }));
+    const rest = ranked.length - FIRST;
+    if (rest > 0) ranked.sort((a, b) => (b.estimate ?? -Infinity) - (a.estimate ?? -Infinity));
+    const caption = titled(column, group) + (rest > 0 && !all ? `; the ${FIRST} most frequent of ${whole(ranked.length)} values` : "");
+    const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "people", shares: true, confidence: column.confidence }));
+    if (rest > 0) made.append(el("button", { type: "button", class: "link", onclick: () => made.replaceWith(histogram(column, group, !all)) }, all ? `Only the ${FIRST} most frequent` : `Show all ${whole(ranked.length)} values`));
+    return made;
+  }
+
+  function distribution(column, group) {
+    const points = group.rows.map(([[from, to], estimate, low, high]) => ({ at: from, to, estimate, low, high }));
+    const rows = points.map((p) => [`${digits(p.at)} to ${digits(p.to)}`, percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
+    const [from, to] = [points[0].at, points[points.length - 1].to];
+    const caption = `${titled(column, group)}, share of each bucket`;
+    const picture = chart([{ name: column.name, points }], { steps: true, fromZero: true, from, to, number: percent, label: `${caption}. The table below has the numbers.`, labels: () => [from, (from + to) / 2, to].map((v) => ({ at: v, text: digits(v) })) });
+    const numbers = table(caption, ["from", "share", "interval"], rows.slice(0, MANY));
+    const more = rows.length > MANY ? el("button", { type: "button", class: "link", onclick: (event) => { event.target.remove(); numbers.replaceWith(table(caption, ["from", "share", "interval"], rows)); } }, `Show all ${whole(rows.length)} buckets`) : null;
+    return el("div", {}, el("p", { class: "quiet" }, caption), picture, el("details", {}, el("summary", {}, "The numbers"), numbers, more));
+  }
+
+  function means(column, key, window) {
+    const groups = column.groups.filter((group) => group.key === key);
+    const rows = groups.map((group) => ({ name: windowName(group), estimate: group.rows[0][1], low: group.rows[0][2], high: group.rows[0][3], chosen: group.window !== null && group.window === window }));
+    const n = groups.reduce((sum, group) => sum + (group.n || 0), 0);
+    const places = LDP.decimals(rows), caption = `${[column.name, key].filter(Boolean).join(", ")}: mean of ${whole(n)} reports`;
+    return bars(rows, { caption, head: "window", what: "mean", number: (x) => LDP.fixed(x, places), axis: (x) => digits(x), dot: true, long: true, confidence: column.confidence });
+  }
+
+  function overTime(column, key, choose) {
+    const groups = column.groups.filter((group) => group.key === key && group.window !== null);
+    if (column.kind !== "histogram" || groups.length < 2) return null;
+    const totals = new Map();
+    for (const group of groups) for (const [name, estimate] of group.rows) totals.set(name, (totals.get(name) || 0) + Math.max(estimate || 0, 0));
+    const top = [...totals].sort((a, b) => b[1] - a[1]).slice(0, LINES).map(([name]) => name);
+    const share = (x, n) => (isNumber(x) && n ? x / n : null);
+    const lines = top.map((name) => ({ name: name === "" ? "(empty)" : name, points: groups.map((group) => {
+      const row = group.rows.find((r) => r[0] === name) || [];
+      return { at: group.window, estimate: share(row[1], group.n), low: share(row[2], group.n), high: share(row[3], group.n) };
+    }) }));
+    const from = groups[0].window, to = groups[groups.length - 1].window;
+    const labels = (wide) => (wide < 420 || to - from < 2 ? [from, to] : [from, Math.round((from + to) / 2), to]).map((k) => ({ at: k, text: data.windows[k].split(" to ")[0] }));
+    const caption = `${column.name}: shares by window` + (totals.size > LINES ? `, the ${LINES} most frequent values` : "");
+    const half = (p) => (isNumber(p.low) && isNumber(p.high) ? ` ± ${LDP.fixed(50 * (p.high - p.low), 2)}` : "");
+    return el("div", {}, el("h3", {}, "Over time"),
+      chart(lines, { from, to, fromZero: true, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
+      el("details", {}, el("summary", {}, "The numbers"), table(`${caption}, in percent, and half of the interval`, ["window", ...lines.map((line) => line.name)],
+        groups.map((group, k) => [windowName(group), ...lines.map(({ points }) => (isNumber(points[k].estimate) ? LDP.fixed(100 * points[k].estimate, 2) + half(points[k]) : LDP.MISSING))]))));
+  }
+
+  function view(column, key, group) { // a place that is filled when it is needed
+    const place = el("div", { class: "view off" });
+    place.about = { column, key, group };
+    place.fill = () => {
+      place.fill = () => {};
+      if (!group) place.append(means(column, key, now().window));
+      else if (group.rows.length) place.append(column.kind === "distribution" ? distribution(column, group) : histogram(column, group, false));
+    };
+    late.push(place);
+    return place;
+  }
+
+  function build() {
+    late = [];
+    at("columns").replaceChildren(...data.columns.map((column) => {
+      const spent = isNumber(column.epsilon) ? `, epsilon ${digits(column.epsilon)}` : "";
+      const section = el("div", { class: "column off" }, el("h3", {}, column.name), el("p", { class: "quiet" }, column.mechanism ? `${column.mechanism}${spent}` : spent.slice(2)));
+      section.about = column;
+      section.overTime = el("div", {});
+      for (const key of keysOf(column)) {
+        if (column.kind === "mean") section.append(view(column, key, null));
+        else for (const group of column.groups.filter((g) => g.key === key)) section.append(view(column, key, group));
+        if (column.kind === "histogram") {
+          const place = el("div", { class: "view off" });
+          place.about = { column, key, trend: true };
+          place.fill = () => { place.fill = () => {}; const made = overTime(column, key, (w) => choose({ window: w })); if (made) place.append(made); };
+          late.push(place);
+          section.append(place);
+        }
+      }
+      if (!column.groups.length) section.append(el("p", {}, live && !ended ? "No window has closed yet." : column.kind === "histogram" ? "Nothing was found." : "No reports."));
+      else section.append(el("p", { class: "nothing screen off" }, "Nothing was estimated for this window."));
+      return section;
+    }));
+    if (!data.columns.length) at("columns").append(el("p", {}, "There are no estimates yet."));
+    turn();
+  }
+
+  function turn() {
+    const { column, key, window } = now();
+    let any = false, shown = null;
+    for (const section of at("columns").children) if (section.about) section.classList.toggle("off", section.about !== column);
+    for (const place of late) {
+      const { group } = place.about;
+      const on = place.about.column === column && place.about.key === key && (!group || group.window === null || group.window === window);
+      place.classList.toggle("off", !on);
+      if (on) { place.fill(); if (!place.about.trend) { any = true; shown = group; } }
+      if (on && !group && !place.about.trend) place.querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("chosen", column.groups.filter((g) => g.key === key)[k]?.window === window && data.windows.length > 1));
+    }
+    for (const nothing of document.querySelectorAll(".nothing")) nothing.classList.toggle("off", any);
+    if (column) at("said").textContent = [column.name, window === null ? "" : data.windows[window], shown ? `${whole(shown.n)} reports` : ""].filter(Boolean).join(", ");
+  }
+
+  const fillAll = () => { for (const place of late) place.fill(); };
+  addEventListener("beforeprint", fillAll);
+  matchMedia("print").addEventListener("change", (event) => { if (event.matches) fillAll(); });
+
+  // ---- dead letters, the plan
+
+  function letters() {
+    const rows = data.letters.map((letter) => [letter.late ? "late" : "dead letter", letter.reason, letter.column || "(whole records or messages)", whole(letter.count)]);
+    at("letters-body").replaceChildren(rows.length
+      ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
+      : el("p", {}, "None."));
+  }
+
+  function plan() {
+    const { plan } = data;
+    if (!plan) return at("plan-body").replaceChildren(el("p", {}, "These results do not say which plan made them: ldp report RESULTS --plan plan.toml"));
+    const rows = plan.columns.map((c) => [c.name, c.mechanism, c.values, digits(c.epsilon), c.margin]);
+    const parts = [];
+    if (plan.seeded) parts.push(el("p", { class: "warning" }, "The plan has a seed: its noise can be repeated, and protects nobody."));
+    if (plan.record) parts.push(el("p", {}, `${plan.record[0].toUpperCase()}${plan.record.slice(1).replace(/\s+/g, " ")}.`));
+    parts.push(table("Each column of one record", ["column", "mechanism", "values", "epsilon", "margin, 95 %"], [...rows, ["one record", "", "", digits(plan.epsilon), ""]], 3));
+    if (plan.keep.length) parts.push(el("p", { class: "warning" }, `Kept as they are, without protection: ${plan.keep.join(", ")}.`));
+    for (const c of plan.columns) if (c.advice) parts.push(el("p", { class: "quiet" }, `${c.name}: ${c.advice}`));
+    parts.push(el("h3", {}, "What a person spends"), table("Epsilon of all reports of one person, by how many they send", ["", ...plan.reports.map((k) => `${whole(k)} ${k === 1 ? "report" : "reports"}`)],
+      plan.people.map(([what, ...spent]) => [what, ...spent.map((s) => (s === null ? "no bound" : digits(s)))])));
+    parts.push(el("details", { class: "screen" }, el("summary", {}, "The same as ldp plan explain prints it"), el("pre", { tabindex: "0" }, plan.text)));
+    at("plan-body").replaceChildren(...parts);
+  }
+
+  function all() { tiles(); choices(); build(); letters(); plan(); }
+  all();
+
+  // ---- while the job runs
+
+  if (live) {
+    let version = "", silent = 0;
+    const say = (text) => { at("live").hidden = false; if (at("live").textContent !== text) at("live").textContent = text; };
+    const ask = async () => {
+      try {
+        const found = await (await fetch(`${live}?${version}`, { cache: "no-store" })).json();
+        silent = 0;
+        if (found.data) {
+          const label = data.windows[chosen.window]; // the oldest windows may have gone
+          version = found.version;
+          ended = found.ended;
+          data = { ...found.data, live };
+          if (label !== undefined) chosen.window = Math.max(data.windows.indexOf(label), 0);
+          all();
+        }
+        say(ended ? "The job has ended. These are all its windows." : "Live: new windows appear as they close.");
+      } catch {
+        silent += 1;
+        if (silent > 2 && !ended) say("The job does not answer: it has ended, or was stopped. These are the last numbers.");
+      }
+      setTimeout(ask, ended ? 5000 : 1000);
+    };
+    ask();
+  }
+})();

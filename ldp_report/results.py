@@ -1,0 +1,447 @@
+"""Files of estimates, as `ldp estimate` and the telemetry job write them, to what a page shows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ldp_core import InputError, LdpError, LimitError, PlanError, PrivacyPlan
+from ldp_core.accounting.words import promise
+from ldp_core.charts.drawing import FIELDS
+from ldp_core.exact.probability import float_above
+from ldp_core.limits import DEFAULT, read_json
+from ldp_core.plans.plan import plan_of
+
+RESULTS = "results.json"
+"""The file beside estimates that says which plan they are of: its text is that of `about`."""
+
+LATE = "late"
+"""The reason of a dead letter whose window had closed."""
+
+MOST_ROWS = 200_000
+"""More rows of estimates than so many are no page to read."""
+
+_ENDS = ("window_start", "window_end")
+_OF_ROWS = {
+    *FIELDS.values(),
+    *_ENDS,
+    "pane_index",
+    "pane_timing",
+    "key",
+    "epsilon",
+    "fingerprint",
+    "frequency_standard_error",
+    "frequency_low",
+    "frequency_high",
+}
+"""Columns of an estimate; any other one is a group's."""
+_TELLING = {FIELDS["count"], FIELDS["mean"], FIELDS["left"]}
+"""One of these is in every file of estimates, and in that of dead letters."""
+_MANY = (1, 10, 100)
+
+Row = Mapping[str, Any]
+
+
+def about(plan: PrivacyPlan, confidence: float | None = None) -> str:
+    """What the file `RESULTS` has: the plan, and the confidence of the intervals beside it, as JSON.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
+    >>> sorted(json.loads(text))
+    ['confidence', 'plan']
+    """
+    return json.dumps({"plan": plan.to_dict(), "confidence": confidence}, indent=1) + "\n"
+
+
+@dataclass
+class Results:
+    """Estimates of some columns, and what became of the other records.
+
+    Args:
+        columns: by name the rows of its estimate: mappings with the columns that the estimates of Polars or Beam have.
+            ``window_start`` and ``window_end`` are times, dates, or text in ISO 8601.
+        letters: dead letters: mappings of ``column_name``, ``reason``, ``count``.
+        plan: what the reports were made with.
+        confidence: of the intervals, where the rows do not say it.
+        name: what the page is called.
+        counted: the reports that were counted; None: as many as the rows say.
+        per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
+
+    >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
+    >>> Results({"os": [row]}).to_json()["counted"]
+    100
+    """
+
+    columns: dict[str, list[Row]] = field(default_factory=dict)
+    letters: list[Row] = field(default_factory=list)
+    plan: PrivacyPlan | None = None
+    confidence: float | None = None
+    name: str = ""
+    counted: int | None = None
+    per_column: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
+
+        >>> row = {"value": True, "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
+        >>> found = Results({"crashed": [row]}).to_json()
+        >>> found["columns"][0]["groups"]
+        [{'window': None, 'key': '', 'n': 100, 'rows': [['true', 12.0, 3.0, 21.0]]}]
+        """
+        found = {window_of(row) for rows in self.columns.values() for row in rows}
+        windows = sorted(window for window in found if window is not None)
+        place: dict[Any, int | None] = {None: None, **{window: k for k, window in enumerate(windows)}}
+        columns = [self._column(name, rows, place) for name, rows in self.columns.items()]
+        summed = max((sum(group["n"] or 0 for group in column["groups"]) for column in columns), default=0)
+        counted = summed if self.counted is None else self.counted
+        letters = _letters(self.letters)
+        return {
+            "name": self.name,
+            "windows": _labels(windows),
+            "columns": columns,
+            "counted": counted,
+            "letters": letters,
+            "late": self._lost(letters, late=True),
+            "dead": self._lost(letters, late=False),
+            "plan": None if self.plan is None else _in_words(self.plan, summed),
+        }
+
+    def _lost(self, letters: Iterable[Row], *, late: bool) -> int:
+        """How many records were late, or could not be used."""
+        by: Counter[str] = Counter()
+        for letter in letters:
+            if letter["late"] == late:
+                by[letter["column_name"]] += letter["count"]
+        whole = by.pop("", 0)
+        return whole + (max(by.values(), default=0) if self.per_column else by.total())
+
+    def _column(self, name: str, rows: Sequence[Row], place: Mapping[Any, int | None]) -> dict[str, Any]:
+        groups: dict[tuple[int | None, str], list[Row]] = {}
+        for row in rows:
+            groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
+        kind = _kind(rows[0]) if rows else "histogram"
+        mechanism = None if self.plan is None else self.plan.columns.get(name)
+        confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
+        spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
+        return {
+            "name": name,
+            "kind": kind,
+            "mechanism": "" if mechanism is None else mechanism.title,
+            "epsilon": spent if mechanism is None else mechanism.epsilon,
+            "confidence": confidence,
+            "groups": [
+                {
+                    "window": window,
+                    "key": key,
+                    "n": next((n for row in group if (n := _whole(row.get(FIELDS["n"]))) is not None), None),
+                    "rows": [_cells(kind, row) for row in group],
+                }
+                for (window, key), group in sorted(
+                    groups.items(), key=lambda item: (-1 if item[0][0] is None else item[0][0], item[0][1])
+                )
+            ],
+        }
+
+
+# ---- rows
+
+
+def _kind(row: Row) -> str:
+    if FIELDS["count"] in row:
+        return "histogram"
+    return "mean" if FIELDS["mean"] in row else "distribution"
+
+
+def _cells(kind: str, row: Row) -> list[Any]:
+    low, high = (_number(row.get(FIELDS[end])) for end in ("low", "high"))
+    if kind == "histogram":
+        return [_word(row.get(FIELDS["value"])), _number(row.get(FIELDS["count"])), low, high]
+    if kind == "mean":
+        return ["", _number(row.get(FIELDS["mean"])), low, high]
+    edges = [_number(row.get(FIELDS[end])) for end in ("left", "right")]
+    return [edges, _number(row.get(FIELDS["share"])), low, high]
+
+
+def _number(x: Any) -> float | None:
+    return float(x) if isinstance(x, (int, float)) and math.isfinite(x) else None
+
+
+def _whole(x: Any) -> int | None:
+    number = _number(x)
+    return None if number is None else int(number)
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _key(row: Row) -> str:
+    """The group of a row, in words."""
+    key = row.get("key")
+    if isinstance(key, Mapping):
+        pairs = list(key.items())
+    elif isinstance(key, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in key):
+        pairs = list(key)  # as Arrow has maps
+    else:  # a group's column of this name
+        pairs = [] if key is None else [("key", key)]
+    pairs += [(name, value) for name, value in row.items() if name not in _OF_ROWS]
+    return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
+
+
+def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
+    """Start, end and pane of a row's window, in UTC; None where it has none.
+
+    >>> window_of({"window_start": "1970-01-01", "window_end": "1970-01-02"})[1].day
+    2
+    """
+    start, end = (_time(row.get(name)) for name in _ENDS)
+    return None if start is None or end is None else (start, end, _whole(row.get("pane_index")) or 0)
+
+
+def _time(value: Any) -> datetime | None:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _labels(windows: Sequence[tuple[datetime, datetime, int]]) -> list[str]:
+    """Each window in words, no longer than it takes to tell them apart."""
+    ends = [end for window in windows for end in window[:2]]
+    days = all(end.time() == time() for end in ends)
+    seconds = "minutes" if all(end.second == 0 and end.microsecond == 0 for end in ends) else "seconds"
+    panes = any(pane for _, _, pane in windows)
+    labels = []
+    for start, end, pane in windows:
+        if days:
+            label = f"{start:%Y-%m-%d} to {end:%Y-%m-%d}"
+        else:
+            first, last = (one.replace(tzinfo=None).isoformat(" ", seconds) for one in (start, end))
+            label = f"{first} to {last[11:] if start.date() == end.date() else last}"
+        labels.append(label + (f", pane {pane}" if panes else ""))
+    return labels
+
+
+def _letters(letters: Iterable[Row]) -> list[dict[str, Any]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for letter in letters:
+        counts[str(letter.get("column_name") or ""), str(letter.get("reason") or "")] += int(letter.get("count") or 0)
+    return [
+        {"column": column, "reason": reason, "count": count, "late": reason == LATE}
+        for (column, reason), count in counts.most_common()
+    ]
+
+
+# ---- the plan in words
+
+
+def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
+    """What a plan does, what a record and a person spend."""
+    columns = []
+    for name, m in plan.columns.items():
+        outlook = m.explain(max(n, 1))
+        columns.append(
+            {
+                "name": name,
+                "mechanism": m.title,
+                "values": m.inputs.summary,
+                "epsilon": m.epsilon,
+                "margin": outlook.margin,
+                "advice": outlook.advice or "",
+            }
+        )
+    cases: list[tuple[str, bool, int | None]] = [("fresh noise, any values", False, None)]
+    if plan.memoised:
+        cases = []
+    cases += [("noise keyed by person, values that never change", True, 0)]
+    return {
+        "columns": columns,
+        "keep": list(plan.keep),
+        "epsilon": plan.epsilon,
+        "fingerprint": plan.fingerprint,
+        "seeded": plan.seed is not None,
+        "record": "" if plan.seed is not None else promise("one record", float_above(plan.exact_epsilon)),
+        "reports": list(_MANY),
+        "people": [
+            [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
+            for what, keyed, changes in cases
+        ],
+        "text": plan.explain(max(n, 1), reports=_MANY),
+    }
+
+
+# ---- files
+
+
+def read_results(
+    folder: str | PathLike[str], *, plan: PrivacyPlan | None = None, most_rows: int = MOST_ROWS
+) -> Results:
+    """The estimates in a folder, as ``ldp estimate --output`` and the telemetry job write them.
+
+    Files of estimates end in ``.parquet``, ``.csv`` or ``.ndjson``; of two with the same name the first of these is
+    read. A file with columns ``reason`` and ``count`` has dead letters. The plan is in `RESULTS`, or in the reports
+    under ``reports/``.
+
+    Args:
+        folder: the folder, or one file of estimates.
+        plan: what the reports were made with, where the folder does not say it.
+        most_rows: the most rows of estimates.
+
+    Raises:
+        InputError: there are no estimates, or a file cannot be read.
+        LimitError: there is more than a page can show.
+        PlanError: the plan in the folder is not one.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     row = {"value": "ios", "count": 2.5, "low": 1.0, "high": 4.0, "n": 3}
+    ...     _ = Path(folder, "os.ndjson").write_text(json.dumps(row))
+    ...     read_results(folder).columns["os"][0]["count"]
+    2.5
+    """
+    root = Path(folder)
+    files = [root] if root.is_file() else _files(root)
+    if not files or files[0].suffix not in _READERS:
+        raise InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
+    found = Results(name=root.resolve().name if root.is_dir() else root.stem)
+    beside = (root if root.is_dir() else root.parent) / RESULTS
+    if beside.is_file():
+        said = read_json(_bytes(beside), f"{beside.name!r}", PlanError)
+        if not isinstance(said, Mapping):
+            raise PlanError(f"{str(beside)!r} must be an object of JSON")
+        found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
+        found.confidence = _number(said.get("confidence"))
+    if plan is not None or found.plan is None:
+        found.plan = plan or _plan_of_reports(root)
+    left = most_rows
+    for file in files:
+        rows = _rows(file, left)
+        left -= len(rows)
+        _take(found, file, rows)
+    if not found.columns:
+        raise InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
+    if found.plan is not None:  # in the order of the plan
+        order = {name: k for k, name in enumerate(found.plan.columns)}
+        found.columns = dict(sorted(found.columns.items(), key=lambda item: order.get(item[0], len(order))))
+    return found
+
+
+def _files(root: Path) -> list[Path]:
+    best: dict[str, Path] = {}
+    for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
+        best |= {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
+    return [best[name] for name in sorted(best)]
+
+
+def _take(found: Results, file: Path, rows: list[Row]) -> None:
+    """Add the rows of a file: letters, estimates of many columns, or of the one that it is named after."""
+    for row in rows:
+        if "reason" in row and FIELDS["n"] not in row:
+            if not isinstance(row.get("count"), int):
+                raise InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
+            found.letters.append(row)
+        elif _TELLING & row.keys():
+            name = row.get(FIELDS["column"])
+            found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
+
+
+def _bytes(file: Path) -> bytes:
+    size = file.stat().st_size
+    if size > DEFAULT.bytes:
+        raise LimitError(f"{file.name!r} has {size:,} bytes, and at most {DEFAULT.bytes:,} are read")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {str(file)!r}: {error.strerror or type(error).__name__}") from None
+
+
+def _rows(file: Path, most: int) -> list[Row]:
+    """The rows of a file.
+
+    Raises:
+        LimitError: there are more, or a Parquet file declares more bytes than come in at most.
+        InputError: it cannot be read.
+    """
+    data = _bytes(file)
+    try:
+        return _READERS[file.suffix](file, data, most)
+    except LdpError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError):  # what they say may quote the file
+        raise InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
+
+
+def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
+    lines = [line for line in data.splitlines() if line.strip()]
+    _check_rows(file, len(lines), most)
+    rows = [read_json(line, f"a line of {file.name!r}", InputError) for line in lines]
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f"{str(file)!r} must have an object of JSON in each line")
+    return rows
+
+
+def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
+    _check_rows(file, data.count(b"\n") - 1, most)
+    texts = pa.csv.ConvertOptions(column_types={FIELDS["value"]: pa.string()}, strings_can_be_null=False)
+    rows: list[Row] = pa.csv.read_csv(pa.BufferReader(data), convert_options=texts).to_pylist()
+    return rows
+
+
+def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
+    with pa.parquet.ParquetFile(pa.BufferReader(data)) as opened:
+        if not _TELLING & set(opened.schema_arrow.names):  # (reports, perhaps)
+            return []
+        told = opened.metadata
+        _check_rows(file, told.num_rows, most)
+        size = sum(told.row_group(k).total_byte_size for k in range(told.num_row_groups))
+        if size > DEFAULT.bytes:
+            raise LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
+        rows: list[Row] = []
+        read = 0
+        for batch in opened.iter_batches(_FEW):
+            read += batch.nbytes  # of texts that share an entry, each one
+            if read > DEFAULT.bytes:
+                raise LimitError(f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most")
+            rows += batch.to_pylist()
+    return rows
+
+
+_FEW = 256  # rows at a time: many may share one long text
+
+
+_READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
+
+
+def _check_rows(file: Path, rows: int, most: int) -> None:
+    if rows > most:
+        raise LimitError(
+            f"{file.name!r} has {rows:,} rows of estimates, and a page shows {most:,} at most: "
+            "take longer windows, or fewer columns"
+        )
+
+
+def _plan_of_reports(root: Path) -> PrivacyPlan | None:
+    for file in sorted(root.glob("reports/*.parquet"))[:1]:
+        try:
+            return plan_of(pa.parquet.read_schema(file))
+        except (pa.ArrowException, OSError, ValueError):
+            return None
+    return None

@@ -1,0 +1,324 @@
+"""The pages in a headless Chromium: what they show, ask for and complain of; with keys, on a phone, on paper."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ldp_core import PrivacyPlan, RandomizedResponse, best_guess, recommend, required_epsilon
+from ldp_report import LivePage, read_results, report_page
+
+from .conftest import EVIL, EVIL_COLUMN
+
+pytestmark = pytest.mark.browser
+
+PLANNER = Path(__file__).parents[2] / "ldp_report" / "planner.html"
+SHOWN = "[...document.querySelectorAll('.column:not(.off) .view:not(.off) table.bars')].at(0)"
+LAST = "2024-01-22 to 2024-01-30"
+
+
+@pytest.fixture(scope="module")
+def report(results, tmp_path_factory):
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(report_page(read_results(results)), encoding="utf-8")
+    return file.as_uri()
+
+
+def choose(page, name, value):
+    page.run(
+        f"(() => {{ const s = document.getElementById({name!r}); s.value = {str(value)!r}; "
+        "s.dispatchEvent(new Event('change')); })()"
+    )
+
+
+def cells(page, table=SHOWN):
+    """The texts of a table's rows: names, then numbers."""
+    rows = f"[...({table}).querySelectorAll('tbody tr')]"
+    return page.run(f"{rows}.map(r => [...r.querySelectorAll('th, td:not(.picture)')].map(c => c.textContent))")
+
+
+def shown_window(page):
+    return page.run("document.getElementById('window').selectedOptions[0].text")
+
+
+def minus(text):
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def number(x):
+    return minus(f"{round(x):,}")
+
+
+# ---- the report
+
+
+def test_it_opens_in_peace(browser, report):
+    """No complaint, no other address, nothing of the data that runs."""
+    for options in ({}, {"dark": True}, {"width": 360, "height": 740, "mobile": True}):
+        page = browser.page(report, **options)
+        assert (page.complaints, page.requests) == ([], [report])
+        assert page.run("document.title") == "Private estimates"
+        assert page.run("document.querySelectorAll('img, b, i, iframe').length") == 0
+
+
+def test_values_of_the_data_are_text(browser, report):
+    page = browser.page(report)
+    assert page.run("document.querySelector('.column:not(.off) h3').textContent") == EVIL_COLUMN
+    page.run("document.querySelector('.view:not(.off) button.link').click()")  # all values, not the most frequent only
+    assert set(EVIL) < {row[0] for row in cells(page)}
+    assert "<i>null</i>" in page.run("document.getElementById('letters').textContent")
+    assert page.run("document.title") == "Private estimates"
+
+
+def test_a_planted_value_that_runs_would_be_seen(browser, tmp_path):
+    """Of a page that puts values in as HTML, without our policy."""
+    file = tmp_path / "bad.html"
+    file.write_text(f"<!doctype html><title>good</title>{EVIL[0]}{EVIL[1]}<p></p>")
+    page = browser.page(file.as_uri())
+    assert page.run("document.title") == "evil"
+    assert page.run("document.querySelectorAll('img').length") == 1
+
+
+def test_numbers_are_those_of_the_file(browser, report, results):
+    page = browser.page(report)
+    written = pl.read_parquet(results / "histograms.parquet")
+    last = written.filter(pl.col("window_start") == written["window_start"].max()).sort("count", descending=True)
+    expected = [
+        [value, number(count), minus(f"{100 * count / n:,.2f} %"), f"{number(low)} \N{EN DASH} {number(high)}"]
+        for value, count, low, high, n in last.head(20).select("value", "count", "low", "high", "n").rows()
+    ]
+    assert cells(page) == expected
+    choose(page, "column", 1)
+    means = pl.read_parquet(results / "minutes.parquet")
+    found = [float(row[1]) for row in cells(page)]
+    assert found == pytest.approx(means["mean"].to_list(), abs=0.06)
+    tiles = page.run("[...document.querySelectorAll('#tiles dd')].map(d => d.firstChild.textContent)")
+    assert tiles == ["6,000", "4", "3", "3", "9"]
+
+
+def test_all_kinds_of_estimates_are_drawn(browser, report):
+    page = browser.page(report)
+    for column, mark in enumerate(("rect.bar", "line.dot", ".chart path", "rect.bar")):
+        choose(page, "column", column)
+        assert page.run(f"document.querySelectorAll('.column:not(.off) .view:not(.off) {mark}').length") > 0
+        assert page.run("document.querySelectorAll('.column:not(.off)').length") == 1
+    assert "NaN" not in page.run("document.body.innerHTML")
+    assert page.complaints == []
+
+
+def test_keys_change_the_window(browser, report):
+    page = browser.page(report)
+    assert shown_window(page) == LAST
+    before = cells(page)
+    page.key("ArrowLeft")
+    assert shown_window(page) == "2024-01-14 to 2024-01-22"
+    assert cells(page) != before
+    assert "2024-01-14" in page.run("document.getElementById('said').textContent")
+    page.key("Home")
+    page.key("ArrowLeft")
+    assert shown_window(page) == "2023-12-29 to 2024-01-06"
+    assert page.run("document.getElementById('before').disabled")
+    page.key("End")
+    assert (shown_window(page), cells(page)) == (LAST, before)
+    for name in ("column", "before", "window"):  # the tab key reaches what there is to choose
+        page.key("Tab")
+        assert page.run("document.activeElement.id") == name
+    page.run("document.getElementById('before').focus()")
+    page.key("Enter")
+    assert page.run("document.activeElement.id") == "before"
+
+
+def test_a_phone_scrolls_in_one_direction(browser, report):
+    page = browser.page(report, width=360, height=740, mobile=True)
+    for column in range(4):
+        choose(page, "column", column)
+        assert page.run("document.documentElement.scrollWidth") == 360
+        wide = "[...document.querySelectorAll('main *')].filter(e => e.offsetParent && !e.closest('.scroll, pre, svg'))"
+        assert page.run(f"{wide}.filter(e => e.getBoundingClientRect().right > 361 && !e.closest('.sr')).length") == 0
+
+
+def test_numbers_stay_on_one_line(browser, report):
+    """On a phone an interval was broken into one figure a line."""
+    for options in ({}, {"width": 360, "height": 740, "mobile": True}):
+        page = browser.page(report, **options)
+        for column in range(4):
+            choose(page, "column", column)
+            cell = "[...document.querySelectorAll('.bars .n')].filter(e => e.offsetParent)"
+            assert page.run(f"Math.max(0, ...{cell}.map(e => {_LINES}))") <= 1
+
+
+_LINES = "(r => (r.selectNodeContents(e), new Set([...r.getClientRects()].map(b => b.top)).size))(new Range())"
+
+
+def test_paper_has_all_windows(browser, report):
+    page = browser.page(report)
+    screen = page.run("[...document.querySelectorAll('table.bars')].filter(t => t.offsetParent).length")
+    page.media("print")
+    page.wait("document.querySelectorAll('table.bars').length > 5")
+    tables = page.run(
+        "[...document.querySelectorAll('table.bars')].filter(t => t.offsetParent).map(t => t.caption.textContent)"
+    )
+    assert (screen, len(tables)) == (1, 4 + 1 + 4)  # the means are one table
+    assert [LAST in text for text in tables if text.startswith("word")] == [False, False, False, True]
+    assert page.run("[...document.querySelectorAll('form')].filter(f => f.offsetParent).length") == 0
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_words_can_be_read(browser, report):
+    """Contrast of at least 4.5 of all text, in light and dark: WCAG 2.2, 1.4.3; and whatever has a role has a name."""
+    for dark in (False, True):
+        page = browser.page(report, dark=dark)
+        assert page.run(_CONTRAST) >= 4.5
+    unnamed = "[...document.querySelectorAll('button, select, [role=img], [role=region], section')]"
+    named = "e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length"
+    assert page.run(f"{unnamed}.filter(e => !({named})).length") == 0
+    assert page.run("document.querySelectorAll('table:not(:has(caption))').length") == 0
+
+
+_CONTRAST = """(() => {
+  const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+  const light = (c) => parse(c).slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (parse(c)[3] !== 0) return c; } };
+  const texts = [...document.querySelectorAll('body *')].filter(e => e.offsetParent && !e.closest('svg, :disabled')
+    && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()));
+  return Math.min(...texts.map(e => {
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  }));
+})()"""  # fmt: skip  # noqa: E501
+
+
+def test_a_job_that_runs(browser):
+    """New windows appear; a chosen one stays; at the end it says so."""
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+
+    def rows(second):
+        window = {"window_start": f"2024-01-01T00:00:0{second}Z", "window_end": f"2024-01-01T00:00:0{second + 1}Z"}
+        return [{**window, "value": v, "count": 5.0 + second, "low": 1.0, "high": 12.0, "n": 10} for v in ("no", "yes")]
+
+    with LivePage(plan, 0.95) as live:
+        page = browser.page(live.url)
+        assert "No window has closed yet" in page.run("document.body.textContent")
+        live.add("crashed", rows(1))
+        page.wait(f"{SHOWN}?.textContent.includes('00:00:01 to')")
+        live.add("crashed", rows(2))
+        page.wait(f"{SHOWN}?.textContent.includes('00:00:02 to')")  # it follows the newest
+        page.key("ArrowLeft")
+        live.add("crashed", rows(3))
+        live.bury("crashed", "late", 4)
+        page.wait("document.getElementById('tiles').textContent.includes('late4')")
+        assert shown_window(page) == "2024-01-01 00:00:01 to 00:00:02"
+        page.key("End")
+        assert cells(page)[0][1] == "8"
+        live.end()
+        page.wait("document.getElementById('live').textContent.includes('has ended')")
+        assert page.complaints == []
+        assert {url.split("?")[0] for url in page.requests} <= {live.url, f"{live.url}data.json"}
+
+
+def test_a_job_that_was_stopped(browser):
+    with LivePage(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95) as live:
+        page = browser.page(live.url)
+    page.wait("document.getElementById('live').textContent.includes('does not answer')")
+
+
+# ---- the planner
+
+
+def ask(page, **inputs):
+    for name, value in inputs.items():
+        if name == "shuffled":
+            page.run(f"document.getElementById('shuffled').checked = {json.dumps(value)}")
+        else:
+            page.run(f"document.getElementById({name!r}).value = {json.dumps(str(value))}")
+    page.run("document.getElementById('inputs').dispatchEvent(new Event('submit', {cancelable: true}))")
+
+
+def tile(page, name):
+    return page.run(f"document.getElementById('is-{name}')?.firstChild.textContent ?? null")
+
+
+def test_the_planner_opens_in_peace(browser):
+    for options in ({}, {"dark": True}, {"width": 360, "height": 740, "mobile": True}):
+        page = browser.page(PLANNER.as_uri(), **options)
+        assert (page.complaints, page.requests) == ([], [PLANNER.as_uri()])
+        assert page.run("document.documentElement.scrollWidth") == options.get("width", 1100)
+        assert page.run(_CONTRAST) >= 4.5
+
+
+@pytest.mark.parametrize(("people", "values", "share"), [(100_000, 16, 0.01), (10_000, 2, 0.02), (10**7, 128, 0.001)])
+def test_its_answers_are_those_of_the_core(browser, people, values, share):
+    page = browser.page(PLANNER.as_uri())
+    ask(page, people=people, values=values, smallest=100 * share)
+    needed = required_epsilon("subset_selection", share, people, domain=values, frequency=share).epsilon
+    given = float(tile(page, "epsilon"))
+    least = [float(row[3]) for row in cells(page, "document.querySelector('#mechanisms table')") if "subset" in row[0]]
+    assert least == [pytest.approx(needed, rel=1e-3)]  # as it is shown: four digits
+    table = recommend(values, given, people, frequency=share)
+    rows = cells(page, "document.querySelector('#mechanisms table')")
+    assert [row[0].removesuffix(" (taken)") for row in rows] == [row.key for row in table]
+    shown = [[float(cell.removesuffix(" %")) / 100 for cell in row[1:3]] for row in rows]
+    assert shown == [[pytest.approx(x, rel=6e-3) for x in (row.standard_error, row.margin)] for row in table]
+    guess = float(tile(page, "guess").removesuffix(" %")) / 100
+    assert guess == pytest.approx(best_guess(given, values=values), rel=6e-3)
+
+
+def test_its_answer_changes_with_its_inputs(browser):
+    page = browser.page(PLANNER.as_uri())
+    seen = {tile(page, "epsilon")}
+    for inputs in ({"people": "1,000,000"}, {"values": 64}, {"smallest": 0.3}):
+        ask(page, **inputs)
+        assert tile(page, "epsilon") not in seen
+        seen.add(tile(page, "epsilon"))
+    a_day = tile(page, "bytes")
+    ask(page, perDay=4)
+    assert tile(page, "bytes") != a_day
+    assert tile(page, "central") is None
+    ask(page, shuffled=True, epsilon=2)
+    assert tile(page, "epsilon") == "2"
+    assert float(tile(page, "central")) < 0.2
+    assert "epsilon = 2\n" in page.run("document.getElementById('code-toml').textContent")
+    drawn = cells(page, "document.querySelector('#seen table')")
+    page.run("document.getElementById('again').click()")
+    assert cells(page, "document.querySelector('#seen table')") != drawn
+
+
+def test_what_cannot_be_asked_is_said(browser):
+    page = browser.page(PLANNER.as_uri())
+    for inputs in ({"people": "many"}, {"values": 1}, {"smallest": -1}, {"perDay": 0.5}, {"epsilon": "<b>"}):
+        page = browser.page(PLANNER.as_uri())
+        ask(page, **inputs)
+        assert not page.run("document.getElementById('wrong').hidden")
+        assert page.run("document.getElementById('answer').hidden")
+        assert page.run(f"document.getElementById({next(iter(inputs))!r}).ariaInvalid") == "true"
+    ask(page, epsilon="", people=10, smallest=0.1)
+    assert "not one person" in page.run("document.getElementById('wrong').textContent")
+    assert page.complaints == []
+
+
+def test_tabs_by_keys_and_the_whole_plan_on_paper(browser):
+    page = browser.page(PLANNER.as_uri())
+    page.run("document.getElementById('tab-toml').focus()")
+    for name in ("polars", "beam", "yaml", "toml"):
+        page.key("ArrowRight")
+        assert page.run("document.activeElement.id") == f"tab-{name}"
+        shown = "[...document.querySelectorAll('#code > div')].filter(d => d.offsetParent).map(d => d.id)"
+        assert page.run(shown) == [f"code-{name}"]
+    page.media("print")
+    assert len(page.run(shown)) == 4
+
+
+def test_it_answers_while_one_types(browser):
+    page = browser.page(PLANNER.as_uri())
+    before = tile(page, "epsilon")
+    page.run("document.getElementById('people').focus(), document.getElementById('people').select()")
+    page.send("Input.insertText", text="5000")
+    page.wait(f"document.getElementById('is-epsilon').firstChild.textContent !== {before!r}")
+    start = time.monotonic()
+    ask(page, people=4000, values=10_000)
+    assert time.monotonic() - start < 10  # some tenths of a second on a machine that does nothing else

@@ -1,0 +1,162 @@
+"""Files of estimates to what a page shows; broken ones to one error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ldp_core import InputError, LdpError, LimitError, PrivacyPlan, RandomizedResponse
+from ldp_report import RESULTS, Results, about, read_results, report_page
+
+from .conftest import EVIL, EVIL_COLUMN, N
+
+PLAN = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+ROW = {"value": "true", "count": 12.5, "low": 3.0, "high": 21.0, "n": 100}
+
+
+def test_numbers_are_those_of_the_files(results):
+    found = read_results(results).to_json()
+    assert [column["name"] for column in found["columns"]] == [EVIL_COLUMN, "minutes", "length", "word"]
+    assert [column["kind"] for column in found["columns"]] == ["histogram", "mean", "distribution", "histogram"]
+    assert found["windows"] == [
+        "2023-12-29 to 2024-01-06",  # of 8 days, from 1970-01-01 on
+        "2024-01-06 to 2024-01-14",
+        "2024-01-14 to 2024-01-22",
+        "2024-01-22 to 2024-01-30",
+    ]
+    assert found["counted"] == N
+    written = pl.read_parquet(results / "histograms.parquet")
+    shown = [row for group in found["columns"][0]["groups"] for row in group["rows"]]
+    assert [row[1:] for row in shown] == [list(row) for row in written.select("count", "low", "high").rows()]
+    means = pl.read_parquet(results / "minutes.parquet")
+    assert [group["rows"][0][1] for group in found["columns"][1]["groups"]] == means["mean"].to_list()
+    assert {(letter["column"], letter["late"]): letter["count"] for letter in found["letters"]} == {
+        ("os", True): 3,
+        (EVIL_COLUMN, False): 2,
+        ("", False): 1,
+    }
+    assert found["columns"][0]["confidence"] == 0.95
+    assert found["plan"]["epsilon"] == 9.0
+    assert found["plan"]["people"] == [
+        ["fresh noise, any values", 9.0, 90.0, 900.0],
+        ["noise keyed by person, values that never change", 9.0, 9.0, 9.0],
+    ]
+
+
+def test_nothing_of_the_data_is_html(results):
+    page = report_page(read_results(results))
+    assert page.count("<script") == page.count("</script>") == 2
+    for text in (*EVIL[:3], EVIL_COLUMN, "<i>null</i>"):
+        assert (text in page) == (text == "</script>")  # which ends our own
+
+
+def test_a_page_asks_for_nothing(results):
+    page = report_page(read_results(results))
+    assert "http:" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https:" not in page
+    assert "default-src 'none'" in page
+    assert "connect-src" not in page
+    assert "connect-src 'self'" in report_page(Results(), live="data.json")
+
+
+def test_csv_ndjson_groups_and_times(tmp_path):
+    folder = tmp_path / "by country"
+    folder.mkdir()
+    frame = pl.DataFrame({"country": ["FR", "IT"], **{k: [v, v] for k, v in ROW.items()}})
+    frame.write_csv(folder / "a%2Fb.csv")
+    window = {"window_start": "2024-01-01T10:00:00Z", "window_end": "2024-01-01T10:00:05Z"}
+    line = {"column_name": "os", **window, "key": {"app": "mail"}, **ROW, "confidence": 0.9, "epsilon": 2.0}
+    (folder / "histograms.ndjson").write_text(json.dumps(line) + "\n\n")
+    found = read_results(folder).to_json()
+    assert found["windows"] == ["2024-01-01 10:00:00 to 10:00:05"]
+    by = {column["name"]: column for column in found["columns"]}
+    assert [group["key"] for group in by["a/b"]["groups"]] == ["country = FR", "country = IT"]
+    assert by["os"]["groups"][0]["key"] == "app = mail"
+    assert (by["os"]["confidence"], by["os"]["epsilon"]) == (0.9, 2.0)
+    assert found["plan"] is None
+    assert read_results(folder, plan=PLAN).plan == PLAN
+
+
+def test_odd_cells_are_no_faults(tmp_path):
+    """Found by the search for faults: a group's column named key, text where a number should be."""
+    odd = {**ROW, "key": "a", "n": "many", "pane_index": "last", "epsilon": [1], "confidence": {}}
+    (tmp_path / "os.ndjson").write_text(f"{json.dumps(odd)}\n{json.dumps({**odd, 'key': [1]})}")
+    [column] = read_results(tmp_path).to_json()["columns"]
+    assert [(group["key"], group["n"]) for group in column["groups"]] == [("key = [1]", None), ("key = a", None)]
+    assert (column["epsilon"], column["confidence"]) == (None, None)
+
+
+def test_few_bytes_that_are_many_texts(tmp_path):
+    """A thousand rows share one text of a megabyte."""
+    rows = pa.table({"value": pa.array(["x" * 2**20] * 1000).dictionary_encode(), "count": pa.array([1.0] * 1000)})
+    pq.write_table(rows, tmp_path / "os.parquet", store_schema=False)
+    assert (tmp_path / "os.parquet").stat().st_size < 2**20
+    with pytest.raises(LimitError, match="larger than"):
+        read_results(tmp_path)
+
+
+def test_parquet_is_read_once_and_reports_are_not(tmp_path):
+    table = pa.Table.from_pylist([{"column_name": "os", **ROW}])
+    pq.write_table(table, tmp_path / "histograms.parquet")
+    (tmp_path / "histograms.ndjson").write_text(json.dumps({"column_name": "os", **ROW}))
+    pq.write_table(pa.table({"os": [1, 2, 3]}), tmp_path / "reports.parquet")
+    assert [len(rows) for rows in read_results(tmp_path, most_rows=1).columns.values()] == [1]
+
+
+def test_a_plan_that_is_nobodys_promise(tmp_path):
+    seeded = Results({"crashed": [ROW]}, plan=PLAN.seeded(1)).to_json()["plan"]
+    assert (seeded["seeded"], seeded["record"]) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("os.parquet", b"PAR1 no"),
+        ("os.ndjson", b'{"value": 1\n'),
+        ("os.ndjson", b"[1]\n"),
+        ("os.ndjson", b"\xff\n"),
+        ("os.csv", b'value,count\n"a,1\n1,2,3,4\n'),
+        ("os.csv", b""),
+        ("os.ndjson", b""),
+        (RESULTS, b"[]"),
+        (RESULTS, b'{"plan": {"columns": 1}}'),
+        ("dead_letters.ndjson", b'{"reason": "late", "count": "many"}'),
+    ],
+)
+def test_broken_files_are_our_errors(tmp_path, name, data):
+    (tmp_path / "fine.ndjson").write_text(json.dumps(ROW))
+    if name != RESULTS and not name.startswith("dead"):
+        (tmp_path / "fine.ndjson").unlink()
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(LdpError) as raised:
+        json.dumps(read_results(tmp_path).to_json(), allow_nan=False)
+    assert "\n" not in str(raised.value)
+
+
+def test_too_much_for_a_page(tmp_path):
+    (tmp_path / "os.ndjson").write_text(f"{json.dumps(ROW)}\n" * 3)
+    assert len(read_results(tmp_path, most_rows=3).columns["os"]) == 3
+    with pytest.raises(LimitError, match="3 rows"):
+        read_results(tmp_path, most_rows=2)
+    with pytest.raises(InputError, match="there are no estimates"):
+        read_results(tmp_path / "nothing")
+
+
+def test_numbers_that_json_does_not_have():
+    row = {**ROW, "count": float("nan"), "low": float("-inf"), "n": 0}
+    [group] = Results({"os": [row]}).to_json()["columns"][0]["groups"]
+    assert group["rows"] == [["true", None, None, 21.0]]
+    assert "NaN" not in report_page(Results({"os": [row]}))
+
+
+def test_the_plan_comes_back(results, tmp_path):
+    assert json.loads(about(PLAN))["confidence"] is None
+    (tmp_path / RESULTS).write_text(about(PLAN, 0.9))
+    shutil.copy(results / "minutes.parquet", tmp_path)
+    found = read_results(tmp_path)
+    assert (found.plan, found.confidence) == (PLAN, 0.9)
