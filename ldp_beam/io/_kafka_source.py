@@ -178,6 +178,10 @@ class KafkaSource(UnboundedSource):
         partitions = self.all_partitions()
         return [self.of(partitions[i::desired_num_splits]) for i in range(min(desired_num_splits, len(partitions)))]
 
+    def by_partition(self) -> list[KafkaSource]:
+        """A source for each partition."""
+        return [self.of([partition]) for partition in self.all_partitions()]
+
     def all_partitions(self) -> tuple[int, ...]:
         """The partitions to read, asked for if they were not given.
 
