@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Any, Literal
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink.recipe import cache_directory, flink_jars, job_server_jar, program
+from pipelines.local.flink.recipe import WHAT, cache_directory, flink_jars, job_server_jar
+from pipelines.local.maven import program
 
 HOST = "127.0.0.1"
 _STATE = "cluster.json"
@@ -183,7 +184,7 @@ class FlinkCluster:
         """Start the processes and wait until all TaskManagers have registered."""
         if any(self.running().values()):
             raise LdpError(f"a cluster runs already in {self.directory}")
-        java = program("java")
+        java = program("java", WHAT)
         jars, jar = flink_jars(), job_server_jar()
         self._configure(java, jars, jar)
         try:
