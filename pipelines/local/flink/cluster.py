@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink.recipe import WHAT, cache_directory, flink_jars, job_server_jar
+from pipelines.local.flink.recipe import WHAT, cache_directory, check_pairing, flink_jars, job_server_jar
 from pipelines.local.maven import program
 
 HOST = "127.0.0.1"
@@ -95,6 +95,14 @@ _ZOOKEEPER = "org.apache.flink.runtime.zookeeper.FlinkZooKeeperQuorumPeer"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
+# a port that is free when it is chosen may be another program's when a process listens
+_ATTEMPTS = 3
+
+
+class _PortTakenError(LdpError):
+    """Other ports may do."""
+
+
 class FlinkCluster:
     """A running cluster for a ``with`` block, or between `start` and `stop`.
 
@@ -119,7 +127,8 @@ class FlinkCluster:
 
     Raises:
         ParameterError: bad arguments.
-        InputError: Java, Flink or the job server is not there, or a folder cannot be written; from `start`.
+        InputError: Java, Flink or the job server is not there, another Beam is installed than they are for, or a folder
+            cannot be written; from `start`.
         LdpError: the directory has a running cluster already, or a process did not come up; from `start`.
     """
 
@@ -184,16 +193,24 @@ class FlinkCluster:
         """Start the processes and wait until all TaskManagers have registered."""
         if any(self.running().values()):
             raise LdpError(f"a cluster runs already in {self.directory}")
+        check_pairing()
         java = program("java", WHAT)
         jars, jar = flink_jars(), job_server_jar()
-        self._configure(java, jars, jar)
-        try:
-            for name in self._commands:
-                self._spawn(name)
-            self._wait(self._ready, f"{self.task_managers} TaskManagers")
-        except BaseException:
-            self.stop()
-            raise
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            self._configure(java, jars, jar)
+            try:
+                for name in self._commands:
+                    self._spawn(name)
+                self._wait(self._ready, f"{self.task_managers} TaskManagers")
+            except _PortTakenError:
+                self.stop()
+                if not attempts_left:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+            else:
+                return
 
     def _configure(self, java: str, jars: Path, job_server: Path) -> None:
         conf = self.directory / "conf"
@@ -377,16 +394,17 @@ class FlinkCluster:
         while not ready():
             dead = [name for name, alive in self.running().items() if not alive]
             if dead:
-                raise LdpError(f"{dead[0]} ended{self._why(dead[0])}; its log is {self.log(dead[0])}")
+                self._say_why(dead[0])
             if time.monotonic() > deadline:
                 raise LdpError(f"no {what} within {self.timeout:g} s; the logs are in {self.directory}")
             time.sleep(0.2)
 
-    def _why(self, name: str) -> str:
+    def _say_why(self, name: str) -> NoReturn:
         said = self.log(name).read_text(errors="replace")
         if re.search("Address already in use|BindException|Failed to bind|any port in port range", said):
-            return ", since another program has taken its port in the meantime: start again"
-        return ""
+            taken = "since another program has taken its port in the meantime: start again"
+            raise _PortTakenError(f"{name} ended, {taken}; its log is {self.log(name)}")
+        raise LdpError(f"{name} ended; its log is {self.log(name)}")
 
     def stop(self) -> None:
         """Stop all processes and wait until they have gone; a cluster that is not there is no error."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from xml.etree import ElementTree
@@ -31,6 +32,21 @@ def _properties() -> dict[str, str]:
 
 VERSIONS = MappingProxyType(_properties())
 """What stands in ``pom.xml``: ``flink.version``, ``beam.runner.version`` and the others."""
+
+
+def check_pairing() -> None:
+    """Refuse a Beam in Python that the runner was not tried with.
+
+    Raises:
+        InputError: it is another one than ``beam.sdk.version``.
+    """
+    wanted, has = VERSIONS["beam.sdk.version"], version("apache-beam")
+    if not f"{has}.".startswith(f"{wanted}."):
+        raise InputError(
+            f"apache-beam {has} is installed, and Flink's runner {VERSIONS['beam.runner.version']} was tried with "
+            f"{wanted}: pip install 'apache-beam=={wanted}.*', or change beam.sdk.version in {_POM} and run the tests "
+            "marked flink"
+        )
 
 
 def cache_directory() -> Path:
@@ -80,8 +96,7 @@ def _built(name: str, goals: list[str]) -> Path:
     """What Maven makes of the pom and the Java beside it, kept under a name that changes with them."""
     sources = [_POM, _PATCH, *sorted((_HERE / "java").rglob("*.java"))]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    version = f"{VERSIONS['flink.version']}-{digest[:8]}"
-    kept = cache_directory() / version / Path(name).name
+    kept = cache_directory() / f"{VERSIONS['flink.version']}-{digest[:8]}" / Path(name).name
     if kept.exists():
         return kept
     program("java", WHAT)
