@@ -100,8 +100,9 @@ def panes(path: Path) -> np.ndarray:
 
 
 TOPIC = {"retention.bytes": "67108864", "segment.bytes": "16777216", "file.delete.delay.ms": "1000"}  # keeps little
+PATIENCE = {"heartbeat.timeout": "180000", "pekko.ask.timeout": "120 s"}  # where others use the machine too
 SETTLED = 15.0  # seconds after which a stream runs as it will
-GROWN = 300.0  # seconds after which its memory is looked at: by then Java has touched its heap
+GROWN = 240.0  # seconds after which its memory is looked at: by then Java has touched its heap
 KINDS = {"taskmanager": "TaskManagers", "workers": "Python workers", "jobmanager": "JobManager"}
 
 CPU = [f"{name}: CPU us/record" for name in KINDS.values()]
@@ -118,7 +119,7 @@ def stream(rate: float, duration: float, task_managers: int) -> Iterator[list[st
     with (
         tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch,
         KafkaBroker() as broker,
-        FlinkCluster(Path(scratch) / "cluster", task_managers=task_managers) as cluster,
+        FlinkCluster(Path(scratch) / "cluster", task_managers=task_managers, settings=PATIENCE) as cluster,
     ):
         topic = broker.create_topic("events", PARTITIONS, TOPIC)
         path = Path(scratch) / "panes"
