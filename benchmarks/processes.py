@@ -44,6 +44,57 @@ def children(pid: int) -> list[int]:
     return []
 
 
+def ports(pid: int, *, listening: bool) -> set[int]:
+    """TCP ports at which a process listens; or those at the other end of its connections."""
+    mine = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            mine.add(os.readlink(link))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, here, there, state, *rest = line.split()
+            if f"socket:[{rest[5]}]" in mine and state == ("0A" if listening else "01"):
+                found.add(int((here if listening else there).rpartition(":")[2], 16))
+    return found
+
+
+class Pins(threading.Thread):
+    """Holds each TaskManager and its Python workers to one core, the first to core 0, for a ``with`` block."""
+
+    def __init__(self, cluster: FlinkCluster) -> None:
+        super().__init__(daemon=True)
+        self._cluster = cluster
+        self._over = threading.Event()
+        self._done: set[int] = set()
+
+    def _pin(self, pid: int, core: int) -> None:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                os.sched_setaffinity(int(task.name), {core})
+        self._done.add(pid)
+
+    def run(self) -> None:
+        managers = [pid for name, pid in self._cluster.processes.items() if name.startswith("taskmanager")]
+        for core, pid in enumerate(managers):
+            self._pin(pid, core)
+        while not self._over.wait(0.1):
+            for worker in set(self._cluster.workers().values()) - self._done:
+                with suppress(OSError):
+                    theirs = ports(worker, listening=False)
+                    for core, manager in enumerate(managers):
+                        if theirs & ports(manager, listening=True):
+                            self._pin(worker, core)
+
+    def __enter__(self) -> Pins:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+
 class Watch(threading.Thread):
     """Looks at a cluster every few seconds, for a ``with`` block.
 

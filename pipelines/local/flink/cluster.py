@@ -20,7 +20,15 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink.recipe import WHAT, cache_directory, check_pairing, flink_jars, job_server_jar
+from pipelines.local.flink.recipe import (
+    SMALL_MANIFEST,
+    WHAT,
+    cache_directory,
+    check_pairing,
+    flink_jars,
+    has_class,
+    job_server_jar,
+)
 from pipelines.local.maven import program
 
 HOST = "127.0.0.1"
@@ -54,6 +62,7 @@ heartbeat.timeout: 10000
 io.tmp.dirs: {folder}/tmp
 classloader.resolve-order: parent-first
 state.backend.type: rocksdb
+state.backend.rocksdb.log.level: WARN_LEVEL
 state.checkpoints.dir: {checkpoints}
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
@@ -231,7 +240,10 @@ class FlinkCluster:
             "token": self._token,
         }
         text = (_CONFIG + (_HIGH_AVAILABILITY if self.high_availability else "")).format(**values)
-        ours = dict(line.split(": ", 1) for line in text.splitlines()) | self.settings
+        ours = dict(line.split(": ", 1) for line in text.splitlines())
+        if has_class(job_server, SMALL_MANIFEST):
+            ours["state.backend.rocksdb.options-factory"] = SMALL_MANIFEST
+        ours |= self.settings
         (conf / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in ours.items()))
         (conf / "zoo.cfg").write_text(_ZOOKEEPER_CONFIG.format(**values))
         (conf / "log4j2.properties").write_text(_LOGGING)

@@ -21,6 +21,7 @@ _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
 _PATCH = _HERE / "beam.patch"
 _SPACE = {"m": "http://maven.apache.org/POM/4.0.0"}
+SMALL_MANIFEST = "ldp.SmallManifest"
 _FLINK_WITHIN = ".flink-runtime.version.properties"
 
 
@@ -90,6 +91,12 @@ def job_server_jar() -> Path:
             f"{wanted}, or change flink.version and flink.minor in {_POM.name}"
         )
     return path
+
+
+def has_class(jar: Path, name: str) -> bool:
+    """Whether a jar has a class; one that ``LDP_FLINK_JOB_SERVER_JAR`` names may lack ours."""
+    with zipfile.ZipFile(jar) as opened:
+        return f"{name.replace('.', '/')}.class" in opened.namelist()
 
 
 def _built(name: str, goals: list[str]) -> Path:
