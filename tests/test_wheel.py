@@ -40,7 +40,17 @@ def test_the_wheel_holds_all_but_the_local_tools(wheel):
         if path.is_file() and path.suffix in SUFFIXES
     }
     local = {path for path in source if path.is_relative_to(LOCAL)}
-    tools = {"__init__.py", "engines.py", "fleet.py", "flink", "kafka.py", "live.py", "pubsub.py", "runner.py"}
+    tools = {
+        "__init__.py",
+        "engines.py",
+        "fleet.py",
+        "flink",
+        "kafka.py",
+        "live.py",
+        "maven.py",
+        "pubsub.py",
+        "runner.py",
+    }
     assert tools == {path.parts[2] for path in local}
     found = {path.relative_to(wheel) for package in packages for path in (wheel / package).rglob("*") if path.is_file()}
     assert found == source - local

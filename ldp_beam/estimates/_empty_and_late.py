@@ -187,8 +187,12 @@ class _Keys(beam.DoFn):
             yield key, self._empty
 
 
-HORIZON = 7 * 86400
-"""Seconds after which even the count of the late forgets a window."""
+def horizon(windows: FixedWindows | SlidingWindows) -> float:
+    """Seconds after which even the count of the late forgets a window: a week, or 10,000 windows, at least an hour.
+
+    Flink keeps some 300 bytes of each window until then.
+    """
+    return min(7 * 86400.0, max(3600.0, 10_000 * _step(windows).micros / 1e6))
 
 
 _HALF = Duration(micros=500)
@@ -221,7 +225,7 @@ class LateRecords(beam.PTransform[Any, Any]):
                 self._windows,
                 trigger=AfterWatermark(late=AfterCount(1)),
                 accumulation_mode=AccumulationMode.DISCARDING,
-                allowed_lateness=HORIZON,
+                allowed_lateness=horizon(self._windows),
             )
             | "Sum" >> beam.CombinePerKey(sum)
             | "Late" >> beam.ParDo(_Letters(self._column)).with_output_types(DeadLetter)
@@ -233,9 +237,12 @@ def knows_late(windows: WindowFn | None) -> TypeGuard[FixedWindows | SlidingWind
     return isinstance(windows, (FixedWindows, SlidingWindows))
 
 
+def _step(windows: FixedWindows | SlidingWindows) -> Duration:
+    return windows.size if isinstance(windows, FixedWindows) else windows.period
+
+
 def _moved(windows: FixedWindows | SlidingWindows, by: Duration) -> FixedWindows | SlidingWindows:
-    step = windows.size if isinstance(windows, FixedWindows) else windows.period
-    offset = Timestamp(micros=(windows.offset.micros + by.micros) % step.micros)
+    offset = Timestamp(micros=(windows.offset.micros + by.micros) % _step(windows).micros)
     if isinstance(windows, FixedWindows):
         return FixedWindows(windows.size, offset)
     return SlidingWindows(windows.size, windows.period, offset)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Any, Literal, TypeAlias, cast
@@ -30,6 +31,9 @@ IDLE_CHECK_SECONDS = 1.0
 
 CHECK_PATIENCE_SECONDS = 1.0
 """How long that question may take; it holds up reading."""
+
+PARKED_SECONDS = 60.0
+"""How long a connection waits for the next reader."""
 
 _PLACE = struct.Struct(">iqq")  # partition, offset, milliseconds
 
@@ -174,6 +178,10 @@ class KafkaSource(UnboundedSource):
         partitions = self.all_partitions()
         return [self.of(partitions[i::desired_num_splits]) for i in range(min(desired_num_splits, len(partitions)))]
 
+    def by_partition(self) -> list[KafkaSource]:
+        """A source for each partition."""
+        return [self.of([partition]) for partition in self.all_partitions()]
+
     def all_partitions(self) -> tuple[int, ...]:
         """The partitions to read, asked for if they were not given.
 
@@ -207,8 +215,80 @@ class KafkaSource(UnboundedSource):
         return beam.coders.FastPrimitivesCoder()
 
 
+class _Connection:
+    """A consumer, and what one reader of a source leaves to the next.
+
+    Attributes:
+        consumer: one reader at a time polls it. Any may commit.
+        assigned: whether it has been told where to begin.
+        asked_at: when the ends of partitions were last asked for.
+        watermarks: of partitions.
+        committed: next offsets that the group knows of.
+        lock: of `committed` and `closed`.
+        closed: it has left the brokers.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.consumer = client("Consumer", config)
+        self.assigned = False
+        self.asked_at = time.monotonic()
+        self.watermarks: dict[int, Timestamp] = {}
+        self.committed: dict[int, int] = {}
+        self.lock = Lock()
+        self.closed = False
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                self.consumer.close()
+
+
+class _Parked:
+    """Connections of this process between two bundles, by source and the offsets to go on from.
+
+    Beam keeps a reader with the instance of the step that has read the bundle. On Flink that instance waits until the
+    bundle is durable, and the next bundle has another one. It would open a connection of its own, and each of
+    those fetches ahead, up to 64 MB: between two checkpoints there were some hundred of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting: OrderedDict[Hashable, tuple[_Connection, float]] = OrderedDict()
+
+    def put(self, place: Hashable, connection: _Connection) -> None:
+        """Leave a connection to whoever goes on at this place."""
+        with self._lock:
+            before = self._waiting.pop(place, None)
+            self._waiting[place] = connection, time.monotonic()
+            old = self._old()
+        for one in [*old, *([before[0]] if before else [])]:
+            one.close()
+
+    def take(self, place: Hashable) -> _Connection | None:
+        """The connection that waits there, which is then the caller's, or None."""
+        with self._lock:
+            found = self._waiting.pop(place, None)
+            old = self._old()
+        for one in old:
+            one.close()
+        return found[0] if found else None
+
+    def _old(self) -> list[_Connection]:
+        """Remove those that nobody has taken for a while; the caller holds the lock."""
+        before = time.monotonic() - PARKED_SECONDS
+        places = [place for place, (_, since) in self._waiting.items() if since < before]
+        return [self._waiting.pop(place)[0] for place in places]
+
+
+_PARKED = _Parked()
+
+
 class KafkaReader(UnboundedReader):
     """Polls the partitions of one source.
+
+    When a mark is made, a bundle is over: the connection then waits for whoever reads next, mostly another reader.
 
     Watermark of a partition: the newest record time so far less ``max_delay``. Where all that there is has been read
     (the brokers are asked for the end offset, at most once a second), every later record is newer than the
@@ -220,14 +300,15 @@ class KafkaReader(UnboundedReader):
     def __init__(self, source: KafkaSource, mark: KafkaMark | None) -> None:
         self._kafka = need("confluent_kafka", "kafka")
         self._source = source
-        self._committed: dict[int, int] = {}
-        self._lock = Lock()
-        self._consumer = client("Consumer", source.config)
-        self._asked_at = time.monotonic()
+        self._connection: _Connection | None = None
+        self._last: _Connection | None = None  # the last that this reader had
         self._values: list[Any] = []
         self._pause = False
         self._names = b"kafka\0" + source.topic.encode() + b"\0"  # of all messages: how their names begin
         self._timestamp = MIN_TIMESTAMP
+        self._next: dict[int, int] = {}
+        self._stop: dict[int, int | None] = {}
+        self._watermarks: dict[int, Timestamp] = {}
         try:
             positions = self._positions() if mark is None else mark.positions
         except InputError:
@@ -237,6 +318,20 @@ class KafkaReader(UnboundedReader):
         self._stop = {partition: stop for partition, (_, stop) in positions.items()}
         self._watermarks = dict.fromkeys(positions, MIN_TIMESTAMP)
 
+    @property
+    def _place(self) -> Hashable:
+        """What a connection that is parked is good for."""
+        source = self._source
+        config = tuple(sorted((name, repr(value)) for name, value in source.config.items()))
+        return config, source.topic, tuple(sorted(self._next.items())), tuple(sorted(self._open()))
+
+    def _connected(self) -> _Connection:
+        if self._connection is None:
+            self._connection = self._last = _PARKED.take(self._place) or _Connection(self._source.config)
+            for partition, watermark in self._connection.watermarks.items():
+                self._watermarks[partition] = max(self._watermarks[partition], watermark)
+        return self._connection
+
     def _positions(self) -> dict[int, tuple[int, int | None]]:
         """Where to begin and where to stop, as offsets: a mark made later says the same whenever it is used."""
         partitions = self._source.all_partitions()
@@ -244,7 +339,9 @@ class KafkaReader(UnboundedReader):
         starts: dict[int, int] = {}
         if self._source.start == "committed":
             asked = [kafka.TopicPartition(topic, partition) for partition in partitions]
-            found = ask("committed offsets", lambda: self._consumer.committed(asked, timeout=REQUEST_SECONDS))
+            found = ask(
+                "committed offsets", lambda: self._connected().consumer.committed(asked, timeout=REQUEST_SECONDS)
+            )
             starts = {place.partition: place.offset for place in found if place.offset >= 0}
         positions: dict[int, tuple[int, int | None]] = {}
         for partition in partitions:
@@ -257,15 +354,12 @@ class KafkaReader(UnboundedReader):
 
     def _ends(self, partition: int, patience: float = REQUEST_SECONDS) -> tuple[int, int]:
         place = self._kafka.TopicPartition(self._source.topic, partition)
-        ends = ask("offsets", lambda: self._consumer.get_watermark_offsets(place, timeout=patience))
+        ends = ask("offsets", lambda: self._connected().consumer.get_watermark_offsets(place, timeout=patience))
         return int(ends[0]), int(ends[1])
 
     @override
     def start(self) -> bool:
-        """Go to the first offsets, and poll."""
-        places = [self._kafka.TopicPartition(self._source.topic, p, self._next[p]) for p in self._open()]
-        if places:
-            self._consumer.assign(places)
+        """Poll."""
         return self.advance()
 
     @override
@@ -284,7 +378,12 @@ class KafkaReader(UnboundedReader):
         self._values = []
         oldest = MAX_TIMESTAMP
         quiet = set(self._open())
-        messages = self._consumer.consume(self._source.max_batch, timeout=POLL_SECONDS)
+        connection = self._connected()
+        if not connection.assigned:
+            topic = self._source.topic
+            connection.consumer.assign([self._kafka.TopicPartition(topic, p, self._next[p]) for p in self._open()])
+            connection.assigned = True
+        messages = connection.consumer.consume(self._source.max_batch, timeout=POLL_SECONDS)
         for message in messages:
             partition = message.partition()
             if message.error() is not None:
@@ -331,9 +430,10 @@ class KafkaReader(UnboundedReader):
 
     def _check_ends(self, quiet: Iterable[int]) -> None:
         """Let time go on in partitions without new messages if they have been read to their end."""
-        if time.monotonic() - self._asked_at < IDLE_CHECK_SECONDS:
+        connection = self._connected()
+        if time.monotonic() - connection.asked_at < IDLE_CHECK_SECONDS:
             return
-        self._asked_at = time.monotonic()
+        connection.asked_at = time.monotonic()
         for partition in quiet:
             asked = Timestamp.now()  # before the question: what is not there yet will be newer
             with suppress(InputError):
@@ -365,28 +465,32 @@ class KafkaReader(UnboundedReader):
 
     @override
     def get_checkpoint_mark(self) -> KafkaMark:
-        """The offsets after the last poll."""
+        """The offsets after the last poll. The connection waits for whoever goes on there."""
+        if self._connection is not None:
+            self._connection.watermarks = dict(self._watermarks)
+            _PARKED.put(self._place, self._connection)
+            self._connection = None
         return KafkaMark({p: (offset, self._stop[p]) for p, offset in self._next.items()}, self.commit)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit offsets to the consumer group; never backwards. Works after `close` too, when Beam asks for it."""
-        with self._lock:
-            new = {p: offset for p, offset in offsets.items() if offset > self._committed.get(p, 0)}
+        last = self._last or self._connected()
+        with last.lock:
+            new = {p: offset for p, offset in offsets.items() if offset > last.committed.get(p, 0)}
             if not new:
                 return
-            consumer = self._consumer or client("Consumer", self._source.config)
+            consumer = client("Consumer", self._source.config) if last.closed else last.consumer
             places = [self._kafka.TopicPartition(self._source.topic, p, offset) for p, offset in new.items()]
             try:
                 ask("a commit", lambda: consumer.commit(offsets=places, asynchronous=False))
             finally:
-                if consumer is not self._consumer:
+                if last.closed:
                     consumer.close()
-            self._committed.update(new)
+            last.committed.update(new)
 
     @override
     def close(self) -> None:
         """Leave the brokers."""
-        with self._lock:
-            consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        connection, self._connection = self._connection or _PARKED.take(self._place), None
+        if connection is not None:
+            connection.close()

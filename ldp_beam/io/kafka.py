@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.io.unbounded_source import _ReadFromUnboundedSourceDoFn
 from apache_beam.pvalue import PBegin, PCollection
 from typing_extensions import override
 
@@ -118,12 +118,7 @@ class ReadKafka(RecordsTransform):
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
-        polls = pbegin | "Poll" >> ReadFromUnboundedSource(
-            self._source,
-            poll_interval=_PAUSE_SECONDS,
-            max_records_per_bundle=_BUNDLE_POLLS,
-            max_read_time_seconds=_BUNDLE_SECONDS,
-        )
+        polls = pbegin | "Poll" >> _ReadPartitions(self._source)
         decode = self._decode
         if self._dead_letter_tag is not None:
             decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
@@ -132,6 +127,27 @@ class ReadKafka(RecordsTransform):
     @override
     def display_data(self) -> dict[str, Any]:
         return {"topic": self._source.topic}
+
+
+class _ReadPartitions(beam.PTransform[Any, Any]):
+    """Beam's ``ReadFromUnboundedSource``, with an element for each partition.
+
+    Beam's has one element, the source, and splits that. Flink's runner reads all parts of an element in one slot.
+    """
+
+    def __init__(self, source: KafkaSource) -> None:
+        super().__init__()
+        self._source = source
+
+    @override
+    def expand(self, pbegin: PBegin) -> Any:
+        read = _ReadFromUnboundedSourceDoFn(_PAUSE_SECONDS, _BUNDLE_POLLS, _BUNDLE_SECONDS)
+        return (
+            pbegin
+            | "Source" >> beam.Create([self._source])
+            | "Partitions" >> beam.FlatMap(KafkaSource.by_partition)
+            | "Read" >> beam.ParDo(read)
+        )
 
 
 class WriteKafka(beam.PTransform[Any, Any]):

@@ -43,6 +43,7 @@ from ldp_core.exact.arrays import I64, U64
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16
+_JOINED = 1 << 20  # rows that wait for the end of a bundle, at most
 _TINY = 1 << 16  # below it numpy sorts by radix
 
 
@@ -230,6 +231,43 @@ class AdmitFirst(beam.DoFn):
         return out
 
 
+class JoinPieces(beam.DoFn):
+    """The pieces of a batch that come in one bundle, as one batch again.
+
+    A limit makes ``shards`` pieces of a batch, and without this a second limit as many of each of them.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[Any, list[pa.RecordBatch]] = {}
+        self._rows = 0
+
+    @override
+    def start_bundle(self) -> None:
+        self._pieces, self._rows = {}, 0
+
+    @override
+    def process(
+        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterable[Any]:
+        """A single record as it is; batches later, with others of the same time, window and columns."""
+        if not isinstance(element, pa.RecordBatch):
+            return [element]
+        self._pieces.setdefault((timestamp, window, element.schema), []).append(element)
+        self._rows += element.num_rows
+        return self._joined() if self._rows >= _JOINED else []
+
+    @override
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._joined()
+
+    def _joined(self) -> list[WindowedValue]:
+        pieces, self._pieces, self._rows = self._pieces, {}, 0
+        return [
+            WindowedValue(parts[0] if len(parts) == 1 else pa.concat_batches(parts), timestamp, (window,))
+            for (timestamp, window, _), parts in pieces.items()
+        ]
+
+
 class LimitOptions(TypedDict, total=False):
     """Keyword arguments that all limits take; see `BoundContributions`."""
 
@@ -287,6 +325,7 @@ class LimitTransform(RecordsTransform):
         for outcome in (good, over):
             if outcome is not None:
                 outcome._windowing = pcoll.windowing  # its elements are in these windows again, as after a Reshuffle
+        good |= "Join" >> beam.ParDo(JoinPieces())
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
         if over is None:

@@ -31,8 +31,9 @@ class BoundContributions(LimitTransform):
     and what is not.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (record batches come out, the fast way: a batch
-    is split by ``shards`` and windows, so it comes out in pieces), dictionaries, ``beam.Row``, NamedTuples or
-    dataclasses (without their id, they come out as ``beam.Row``). Timestamps and windows stay as they are.
+    is split by ``shards`` and windows, and what of it comes in one bundle is one batch again), dictionaries,
+    ``beam.Row``, NamedTuples or dataclasses (without their id, they come out as ``beam.Row``). Timestamps and windows
+    stay as they are.
 
     Args:
         id: the column that says whose record it is: integers, text or binary, stable, one of each person.

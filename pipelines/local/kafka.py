@@ -6,7 +6,6 @@ Its jars come from Maven Central once, and are cached. It listens on the loopbac
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -18,15 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ldp_core import InputError, LdpError
+from ldp_core import LdpError
 from ldp_core.extras import need
 from pipelines.local.flink.cluster import HOST, free_ports
+from pipelines.local.maven import cache, made, program
 
 KAFKA_VERSION = "3.9.1"
 KAFKA_JARS = "LDP_KAFKA_JARS"
 
 _START_SECONDS = 90
-_MAVEN_SECONDS = 600
 
 _POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -68,36 +67,12 @@ def kafka_jars() -> Path:
     Raises:
         InputError: neither the jars nor Maven are there, or Maven cannot get them.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get(KAFKA_JARS) or cache / "ldp-telemetry" / f"kafka-{KAFKA_VERSION}")
+    folder = Path(os.environ.get(KAFKA_JARS) or cache() / f"kafka-{KAFKA_VERSION}")
     if (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
         return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise InputError(
-            f"there are no Kafka jars in {folder}, and no 'mvn' on the PATH that gets them: install Maven (it is "
-            f"needed once), or name a folder that has them by {KAFKA_JARS}"
-        )
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-")
-    except OSError as error:
-        raise InputError(f"cannot write to {folder.parent}: {error.strerror}; XDG_CACHE_HOME names another") from None
-    with scratch as place:
-        (Path(place) / "pom.xml").write_text(_POM)
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-        done = subprocess.run(  # noqa: S603
-            command, cwd=place, capture_output=True, text=True, timeout=_MAVEN_SECONDS, check=False
-        )
-        if done.returncode:
-            said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")] or ["nothing"]
-            raise InputError(
-                f"Maven cannot get Kafka {KAFKA_VERSION}; it needs Maven Central, or a mirror of it in "
-                f"~/.m2/settings.xml, and no 'offline' there. It says: {said[0]}"
-            )
-        with suppress(OSError):  # another process was faster
-            (Path(place) / "jars").rename(folder)
-    return folder
+    goals = ["dependency:copy-dependencies", "-DoutputDirectory=jars"]
+    what = f"a Kafka broker whose jars are not in {folder} ({KAFKA_JARS} names another folder)"
+    return made(folder, "jars", goals, lambda place: (place / "pom.xml").write_text(_POM), what)
 
 
 class KafkaBroker:
@@ -126,9 +101,7 @@ class KafkaBroker:
 
     def __enter__(self) -> KafkaBroker:
         need("confluent_kafka", "kafka")
-        java = shutil.which("java")
-        if java is None:
-            raise InputError("the program 'java' is not on the PATH; a Kafka broker needs it: install Java 11 or later")
+        java = program("java", "a Kafka broker")
         classpath = str(kafka_jars() / "*")
         with ExitStack() as stack:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))

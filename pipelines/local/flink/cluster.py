@@ -17,10 +17,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink.recipe import cache_directory, flink_jars, job_server_jar, program
+from pipelines.local.flink.recipe import (
+    SMALL_MANIFEST,
+    WHAT,
+    cache_directory,
+    check_pairing,
+    flink_jars,
+    has_class,
+    job_server_jar,
+)
+from pipelines.local.maven import program
 
 HOST = "127.0.0.1"
 _STATE = "cluster.json"
@@ -53,6 +62,7 @@ heartbeat.timeout: 10000
 io.tmp.dirs: {folder}/tmp
 classloader.resolve-order: parent-first
 state.backend.type: rocksdb
+state.backend.rocksdb.log.level: WARN_LEVEL
 state.checkpoints.dir: {checkpoints}
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
@@ -94,6 +104,14 @@ _ZOOKEEPER = "org.apache.flink.runtime.zookeeper.FlinkZooKeeperQuorumPeer"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
+# a port that is free when it is chosen may be another program's when a process listens
+_ATTEMPTS = 3
+
+
+class _PortTakenError(LdpError):
+    """Other ports may do."""
+
+
 class FlinkCluster:
     """A running cluster for a ``with`` block, or between `start` and `stop`.
 
@@ -118,7 +136,8 @@ class FlinkCluster:
 
     Raises:
         ParameterError: bad arguments.
-        InputError: Java, Flink or the job server is not there, or a folder cannot be written; from `start`.
+        InputError: Java, Flink or the job server is not there, another Beam is installed than they are for, or a folder
+            cannot be written; from `start`.
         LdpError: the directory has a running cluster already, or a process did not come up; from `start`.
     """
 
@@ -183,16 +202,24 @@ class FlinkCluster:
         """Start the processes and wait until all TaskManagers have registered."""
         if any(self.running().values()):
             raise LdpError(f"a cluster runs already in {self.directory}")
-        java = program("java")
+        check_pairing()
+        java = program("java", WHAT)
         jars, jar = flink_jars(), job_server_jar()
-        self._configure(java, jars, jar)
-        try:
-            for name in self._commands:
-                self._spawn(name)
-            self._wait(self._ready, f"{self.task_managers} TaskManagers")
-        except BaseException:
-            self.stop()
-            raise
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            self._configure(java, jars, jar)
+            try:
+                for name in self._commands:
+                    self._spawn(name)
+                self._wait(self._ready, f"{self.task_managers} TaskManagers")
+            except _PortTakenError:
+                self.stop()
+                if not attempts_left:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+            else:
+                return
 
     def _configure(self, java: str, jars: Path, job_server: Path) -> None:
         conf = self.directory / "conf"
@@ -213,7 +240,10 @@ class FlinkCluster:
             "token": self._token,
         }
         text = (_CONFIG + (_HIGH_AVAILABILITY if self.high_availability else "")).format(**values)
-        ours = dict(line.split(": ", 1) for line in text.splitlines()) | self.settings
+        ours = dict(line.split(": ", 1) for line in text.splitlines())
+        if has_class(job_server, SMALL_MANIFEST):
+            ours["state.backend.rocksdb.options-factory"] = SMALL_MANIFEST
+        ours |= self.settings
         (conf / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in ours.items()))
         (conf / "zoo.cfg").write_text(_ZOOKEEPER_CONFIG.format(**values))
         (conf / "log4j2.properties").write_text(_LOGGING)
@@ -376,16 +406,17 @@ class FlinkCluster:
         while not ready():
             dead = [name for name, alive in self.running().items() if not alive]
             if dead:
-                raise LdpError(f"{dead[0]} ended{self._why(dead[0])}; its log is {self.log(dead[0])}")
+                self._say_why(dead[0])
             if time.monotonic() > deadline:
                 raise LdpError(f"no {what} within {self.timeout:g} s; the logs are in {self.directory}")
             time.sleep(0.2)
 
-    def _why(self, name: str) -> str:
+    def _say_why(self, name: str) -> NoReturn:
         said = self.log(name).read_text(errors="replace")
         if re.search("Address already in use|BindException|Failed to bind|any port in port range", said):
-            return ", since another program has taken its port in the meantime: start again"
-        return ""
+            taken = "since another program has taken its port in the meantime: start again"
+            raise _PortTakenError(f"{name} ended, {taken}; its log is {self.log(name)}")
+        raise LdpError(f"{name} ended; its log is {self.log(name)}")
 
     def stop(self) -> None:
         """Stop all processes and wait until they have gone; a cluster that is not there is no error."""

@@ -5,22 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import zipfile
-from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from xml.etree import ElementTree
 
 from ldp_core import InputError
+from pipelines.local.maven import cache, made, program
 
+WHAT = "a Flink cluster"
 JOB_SERVER_JAR = "LDP_FLINK_JOB_SERVER_JAR"
 _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
 _PATCH = _HERE / "beam.patch"
 _SPACE = {"m": "http://maven.apache.org/POM/4.0.0"}
+SMALL_MANIFEST = "ldp.SmallManifest"
 _FLINK_WITHIN = ".flink-runtime.version.properties"
 
 
@@ -34,9 +35,24 @@ VERSIONS = MappingProxyType(_properties())
 """What stands in ``pom.xml``: ``flink.version``, ``beam.runner.version`` and the others."""
 
 
+def check_pairing() -> None:
+    """Refuse a Beam in Python that the runner was not tried with.
+
+    Raises:
+        InputError: it is another one than ``beam.sdk.version``.
+    """
+    wanted, has = VERSIONS["beam.sdk.version"], version("apache-beam")
+    if not f"{has}.".startswith(f"{wanted}."):
+        raise InputError(
+            f"apache-beam {has} is installed, and Flink's runner {VERSIONS['beam.runner.version']} was tried with "
+            f"{wanted}: pip install 'apache-beam=={wanted}.*', or change beam.sdk.version in {_POM} and run the tests "
+            "marked flink"
+        )
+
+
 def cache_directory() -> Path:
     """Where what is built and, by default, the cluster's logs and process ids go."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ldp-telemetry" / "flink"
+    return cache() / "flink"
 
 
 def flink_jars() -> Path:
@@ -77,53 +93,28 @@ def job_server_jar() -> Path:
     return path
 
 
+def has_class(jar: Path, name: str) -> bool:
+    """Whether a jar has a class; one that ``LDP_FLINK_JOB_SERVER_JAR`` names may lack ours."""
+    with zipfile.ZipFile(jar) as opened:
+        return f"{name.replace('.', '/')}.class" in opened.namelist()
+
+
 def _built(name: str, goals: list[str]) -> Path:
     """What Maven makes of the pom and the Java beside it, kept under a name that changes with them."""
     sources = [_POM, _PATCH, *sorted((_HERE / "java").rglob("*.java"))]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    version = f"{VERSIONS['flink.version']}-{digest[:8]}"
-    kept = cache_directory() / version / Path(name).name
+    kept = cache_directory() / f"{VERSIONS['flink.version']}-{digest[:8]}" / Path(name).name
     if kept.exists():
         return kept
-    program("java")
-    maven = program("mvn")
+    program("java", WHAT)
+    program("mvn", WHAT)
     if "package" in goals:
-        program("git")  # applies the patch
+        program("git", WHAT)  # applies the patch
     print(f"building {kept} from Maven Central; a minute or two, once", file=sys.stderr)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(dir=kept.parent, prefix="building-")
-    except OSError as error:
-        raise InputError(f"cannot write to {kept.parent}: {error.strerror}; XDG_CACHE_HOME names another") from None
-    with scratch as folder:
-        shutil.copy(_POM, folder)
-        shutil.copy(_PATCH, folder)
-        shutil.copytree(_HERE / "java", Path(folder) / "java")
-        command = [maven, "-q", "-B", *goals]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")] or ["nothing"]
-            raise InputError(
-                f"Maven cannot build {kept.name} from {_POM}. It needs a JDK, and Maven Central or a mirror of it that "
-                f"~/.m2/settings.xml names, not 'offline'. It says: {' '.join(said[:2])}"
-            )
-        with suppress(OSError):  # another process was faster
-            (Path(folder) / name).rename(kept)
-    return kept
+    return made(kept, name, goals, _put, WHAT)
 
 
-def program(name: str) -> str:
-    """Where a program is.
-
-    Raises:
-        InputError: it is not on the PATH.
-    """
-    found = shutil.which(name)
-    if found is None:
-        remedy = {
-            "java": "install Java 11 or later",
-            "mvn": "install Maven (it is needed once)",
-            "git": "install Git (it is needed once)",
-        }[name]
-        raise InputError(f"the program {name!r} is not on the PATH; a Flink cluster needs it: {remedy}")
-    return found
+def _put(folder: Path) -> None:
+    shutil.copy(_POM, folder)
+    shutil.copy(_PATCH, folder)
+    shutil.copytree(_HERE / "java", folder / "java")

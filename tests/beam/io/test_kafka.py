@@ -297,6 +297,56 @@ def test_a_commit_never_goes_back_and_works_after_the_end(broker, topic):
     assert committed(broker, topic, "g")[0] == 5
 
 
+def test_readers_that_follow_each_other_share_one_connection(broker, topic, monkeypatch):
+    """On Flink each bundle has another instance of the step, which knows nothing of the reader before it."""
+    made, real = [], module.client
+    monkeypatch.setattr(module, "client", lambda *args: made.append(real(*args)) or made[-1])
+    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(20)])
+    whole = source(broker, topic, partitions=[0], stop_at="latest", max_batch=2)
+    seen, marks, mark = [], [], None
+    while len(seen) < 20:
+        reader = KafkaReader(whole, mark)
+        seen += ids(next(polls(reader, lambda _: False))[0])
+        marks.append(reader.get_checkpoint_mark())  # and Beam keeps the reader, which nobody closes
+        mark = KafkaMarkCoder().decode(KafkaMarkCoder().encode(marks[-1]))
+    for mark in marks:
+        mark.finalize_checkpoint()
+    assert (seen, len(made)) == (list(range(20)), 1)
+    reader.close()
+    with pytest.raises(RuntimeError):
+        made[0].assignment()
+
+
+def test_a_connection_that_nobody_takes_is_closed(broker, topic, monkeypatch):
+    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(3)])
+    readers = [KafkaReader(source(broker, topic, partitions=[0]), None) for _ in range(2)]
+    for reader in readers:
+        next(polls(reader, lambda _: True))
+    consumer = readers[0]._connection.consumer
+    readers[0].get_checkpoint_mark()
+    consumer.assignment()  # it is open
+    monkeypatch.setattr(module, "PARKED_SECONDS", 0)
+    readers[1].get_checkpoint_mark()
+    with pytest.raises(RuntimeError):
+        consumer.assignment()
+    readers[1].close()
+
+
+def test_an_empty_partition_follows_the_clock_though_each_bundle_has_another_reader(broker, topic, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.3)  # longer than a poll
+    send(broker, topic, [(numbers(0, 1), 0, 0)])  # partition 1 stays empty
+    before, mark, deadline = Timestamp.now(), None, time.monotonic() + DEADLINE
+    empty = source(broker, topic, partitions=[1])
+    while True:
+        reader = KafkaReader(empty, mark)
+        assert not reader.start()
+        mark = reader.get_checkpoint_mark()
+        if reader.get_watermark() >= before:
+            break
+        assert time.monotonic() < deadline
+    reader.close()
+
+
 def test_latest_is_what_comes_after(broker, topic):
     send(broker, topic, [(numbers(0, 10), 0, 0)])
     reader = KafkaReader(source(broker, topic, partitions=[0], start="latest"), None)

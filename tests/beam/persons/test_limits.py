@@ -19,7 +19,14 @@ import pytest
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_stream import TestStream as Stream
-from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, Sessions, SlidingWindows
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindow,
+    GlobalWindows,
+    IntervalWindow,
+    Sessions,
+    SlidingWindows,
+)
 from apache_beam.transforms.window import TimestampedValue as At
 from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
@@ -27,7 +34,8 @@ from hypothesis import strategies as st
 
 import ldp_beam
 from ldp_beam.elements.ids import IdHash
-from ldp_beam.persons._limits import AdmitFirst, PieceCoder, SplitByPerson
+from ldp_beam.persons import _limits
+from ldp_beam.persons._limits import AdmitFirst, JoinPieces, PieceCoder, SplitByPerson
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan, Secret
 
@@ -330,6 +338,43 @@ def test_pieces_may_be_shuffled_between_the_steps():
     bound = OverTheWire("user", 3, window=10, event_time="time", drop_id=False)
     mixed = [EVENTS[:200], *RECORDS[200:300], *(beam.Row(**r) for r in RECORDS[300:400]), EVENTS[400:]]
     check_counts(RECORDS, run(bound, made(*mixed) | beam.Reshuffle()), 3)
+
+
+def test_two_limits_in_a_row_do_not_cut_batches_into_pieces_of_pieces():
+    batches = EVENTS.combine_chunks().to_batches(max_chunksize=(N + 1) // 2)
+    once = "Once" >> BoundContributions("n", 1, window=1000, event_time="time", drop_id=False)
+    bound = BoundContributions("user", 3, window=10, event_time="time", drop_id=False)
+    out = run(once | bound, stamped((batch, 5 * i) for i, batch in enumerate(batches)))
+    check_counts(RECORDS, out, 3)
+    assert len(out) == len(batches) == 2
+
+
+def test_pieces_are_joined_if_they_are_alike(monkeypatch):
+    join, window, other = JoinPieces(), GlobalWindow(), IntervalWindow(0, 10)
+    ones = [pa.record_batch({"n": [n]}) for n in range(6)]
+    text = pa.record_batch({"n": ["x"]})
+    join.start_bundle()
+    assert join.process({"n": 7}, Timestamp(1), window) == [{"n": 7}]
+    for batch, time, place in [
+        *((ones[i], 1, window) for i in (0, 1)),
+        (ones[2], 2, window),
+        (ones[3], 1, other),
+        (text, 1, window),
+        (ones[4], 1, window),
+    ]:
+        assert join.process(batch, Timestamp(time), place) == []
+    found = [(w.value["n"].to_pylist(), w.timestamp, w.windows) for w in join.finish_bundle()]
+    assert found == [
+        ([0, 1, 4], 1, (window,)),
+        ([2], 2, (window,)),
+        ([3], 1, (other,)),
+        (["x"], 1, (window,)),
+    ]
+    assert join.finish_bundle() == []
+    monkeypatch.setattr(_limits, "_JOINED", 2)
+    assert join.process(ones[0], Timestamp(1), window) == []
+    [full] = join.process(ones[1], Timestamp(1), window)
+    assert full.value["n"].to_pylist() == [0, 1]
 
 
 def test_windowed_aggregations_after_it_see_the_windows_of_the_input():

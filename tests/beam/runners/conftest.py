@@ -6,13 +6,13 @@ import pytest
 
 from ldp_core import InputError
 from pipelines.local.flink import FlinkCluster, flink_jars, job_server_jar
-from pipelines.local.flink.recipe import program
+from pipelines.local.maven import program
 
 
 def need_flink():
     """Skip where Java, Flink or its job server cannot be had, and say why."""
     try:
-        program("java")
+        program("java", "a Flink cluster")
         flink_jars()
         job_server_jar()
     except InputError as error:

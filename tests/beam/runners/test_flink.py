@@ -273,6 +273,33 @@ def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
     assert (cluster.running(), cluster.workers(), cluster.rest) == ({}, {}, "")
 
 
+def test_other_ports_are_tried_but_not_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+    put_on_path(tmp_path, monkeypatch, java="echo java.net.BindException: Address already in use; exit 1")
+    cluster, ports = FlinkCluster(tmp_path / "cluster"), []
+    configure = cluster._configure
+    monkeypatch.setattr(cluster, "_configure", lambda *args: (configure(*args), ports.append(cluster.rest)))
+    with pytest.raises(LdpError, match="has taken its port"):
+        cluster.start()
+    assert len(set(ports)) == len(ports) == 3
+    assert (cluster.running(), cluster.rest) == ({}, "")
+
+
+@pytest.mark.parametrize(("installed", "good"), [("2.77.0", True), ("2.77", True), ("2.78.0", False), ("2.7", False)])
+def test_another_beam_than_the_runner_is_for_is_refused(installed, good, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "version", lambda _: installed)
+    monkeypatch.setattr("pipelines.local.flink.cluster.program", lambda *_: pytest.fail("it went on"))
+    if good:
+        recipe.check_pairing()
+        return
+    wanted = (
+        rf"apache-beam {installed} is installed, .* 2\.70\.0 was tried with 2\.77: pip install 'apache-beam==2\.77\."
+    )
+    with pytest.raises(InputError, match=wanted):
+        FlinkCluster(tmp_path).start()
+
+
 @pytest.mark.flink
 def test_a_worker_that_ends_before_it_reaches_its_task_manager_is_an_error(pool):
     """Without an error the TaskManager waits for ever for a worker that is not there, and the job hangs silently."""
@@ -294,11 +321,14 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
     with pytest.raises(LdpError, match=r"no 2 TaskManagers within 0\.1 s; the logs are in"):
         cluster.start()
     with socket.create_server(("127.0.0.1", 0)) as other:
-        ports = [other.getsockname()[1], *free_ports(6)]  # the first is that of the pages
-        monkeypatch.setattr("pipelines.local.flink.cluster.free_ports", lambda count: ports[:count])
-        with pytest.raises(LdpError, match=r"jobmanager ended, since another program has taken its port"):
-            FlinkCluster(tmp_path).start()
-    assert len(started) == 2 * 5
+        taken = [[other.getsockname()[1], *free_ports(6)]]  # the first is that of the pages; the next time it is free
+        mine_again = free_ports
+        monkeypatch.setattr(
+            "pipelines.local.flink.cluster.free_ports", lambda count: taken.pop() if taken else mine_again(count)
+        )
+        with FlinkCluster(tmp_path) as cluster:
+            assert all(cluster.running().values())
+    assert len(started) == 3 * 5
     until(lambda: all(process.poll() is not None for process in started))
 
 
