@@ -123,7 +123,7 @@ class Results:
         by: Counter[str] = Counter()
         for letter in letters:
             if letter["late"] == late:
-                by[letter["column_name"]] += letter["count"]
+                by[letter["column"]] += letter["count"]
         whole = by.pop("", 0)
         return whole + (max(by.values(), default=0) if self.per_column else by.total())
 

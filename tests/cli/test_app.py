@@ -83,6 +83,8 @@ GOOD = {
     "simulate": "simulate plan.toml people.parquet",
     "perturb": "perturb people.parquet out.parquet --plan plan.toml --id user --records 1",
     "estimate": "estimate reports.parquet --window 7d --event-time day",
+    "report": "report results",
+    "planner": "planner",
     "audit": "audit plan.toml --trials 1e3 --quiet",
     "run": "run --plan plan.toml --input people.parquet --event-time day --output out",
     "live": "live --for 1s",
