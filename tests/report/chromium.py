@@ -49,10 +49,10 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        self._process.terminate()
         try:
+            self.send("Browser.close")
             self._process.wait(10)
-        except subprocess.TimeoutExpired:
+        except (OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait(10)
         os.close(self._to)

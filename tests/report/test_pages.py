@@ -147,7 +147,7 @@ def test_numbers_stay_on_one_line(browser, report):
         page = browser.page(report, **options)
         for column in range(4):
             choose(page, "column", column)
-            cell = "[...document.querySelectorAll('.bars .n')].filter(e => e.offsetParent)"
+            cell = "[...document.querySelectorAll('.bars td.n')].filter(e => e.offsetParent)"
             assert page.run(f"Math.max(0, ...{cell}.map(e => {_LINES}))") <= 1
 
 

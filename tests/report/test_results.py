@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import InputError, LdpError, LimitError, PrivacyPlan, RandomizedResponse
+from ldp_core import InputError, LdpError, LimitError, Limits, PrivacyPlan, RandomizedResponse
 from ldp_report import RESULTS, Results, about, read_results, report_page
 
 from .conftest import EVIL, EVIL_COLUMN, N
@@ -91,11 +91,12 @@ def test_odd_cells_are_no_faults(tmp_path):
     assert (column["epsilon"], column["confidence"]) == (None, None)
 
 
-def test_few_bytes_that_are_many_texts(tmp_path):
-    """A thousand rows share one text of a megabyte."""
-    rows = pa.table({"value": pa.array(["x" * 2**20] * 1000).dictionary_encode(), "count": pa.array([1.0] * 1000)})
-    pq.write_table(rows, tmp_path / "os.parquet", store_schema=False)
-    assert (tmp_path / "os.parquet").stat().st_size < 2**20
+def test_few_bytes_that_are_many_texts(tmp_path, monkeypatch):
+    """A thousand rows share one text of 2^16 characters."""
+    monkeypatch.setattr("ldp_report.results.DEFAULT", Limits(bytes=1 << 24))
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 2**16]))
+    pq.write_table(pa.table({"value": texts, "count": [1.0] * 1000}), tmp_path / "os.parquet", store_schema=False)
+    assert (tmp_path / "os.parquet").stat().st_size < 2**16
     with pytest.raises(LimitError, match="larger than"):
         read_results(tmp_path)
 
