@@ -31,7 +31,10 @@ def _factor(epsilon: float) -> str:
     if epsilon > 100:
         return "more than 10^43"
     factor = Fraction(exp_above(epsilon))
-    return _up(factor, 3) if factor < _MILLION else f"10^{math.ceil(math.log10(factor))}"
+    if factor < _MILLION:
+        return _up(factor, 3)
+    least = _exponent(factor)
+    return f"10^{least if 10**least >= factor else least + 1}"
 
 
 _MILLION = 10**6

@@ -245,6 +245,28 @@ def test_windows():
         ldp_plots.windows(rows, values=["beos"])
 
 
+def test_windows_that_are_filled_in_part_have_open_points():
+    rows = [row for k in range(3) for row in beam_rows(HISTOGRAM, {}, start=86_400 * k)]
+    covered = (
+        dt.datetime(1970, 1, 1, 12, tzinfo=dt.UTC),
+        dt.datetime(1970, 1, 3, 23, 0),
+    )  # half of a day, 23 of 24 hours
+    chart = ldp_plots.windows(rows, covered=covered)
+    assert {row["window"] for row in data(chart) if row.get("cut")} == {"1970-01-01T00:00:00Z"}
+    assert "open points" in str(chart.to_dict()["title"])
+    marks = [layer["mark"] for layer in chart.to_dict()["layer"]]
+    assert [mark["filled"] for mark in marks if mark["type"] == "point"] == [True, False]
+    whole = ldp_plots.windows(rows).to_dict()
+    assert "open points" not in str(whole)
+    assert [layer["mark"]["type"] for layer in whole["layer"]] == ["area", "line"]
+    days = [
+        {**row._asdict(), "window_start": dt.date(1970, 1, 1), "window_end": dt.date(1970, 1, 8)} for row in rows[:3]
+    ]
+    for last, cut in ((dt.date(1970, 1, 6), True), (dt.date(1970, 1, 7), False)):  # which lasts until midnight
+        drawn = data(ldp_plots.windows(days, covered=(dt.date(1970, 1, 1), last)))
+        assert {row.get("cut", False) for row in drawn} == {cut}
+
+
 def test_windows_of_means():
     rows = [{"window_start": dt.date(2024, 1, k), "mean": 5.0 * k, "low": 1.0, "high": 20.0, "n": 9} for k in (1, 2)]
     assert column(data(ldp_plots.windows(pa.Table.from_pylist(rows))), "y").tolist() == [5.0, 10.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from ldp_core import (
 )
 from ldp_core.mechanisms.catalogue import CHOICES, Choice
 from ldp_core.plans import recommend as module
+from ldp_core.plans import required
 
 from ..acceptance import ACCEPTANCE
 from ..checks import FALSE_ALARM
@@ -414,3 +416,62 @@ def test_an_impossible_margin_says_how_many_reports_it_takes():
     with pytest.raises(ParameterError, match="73,778"):  # p - q < 1 / 2: 4 ln(2 / 0.05) / (2 margin^2) reports
         required_epsilon(NAMES["OUE"], 0.01, 10_000, domain=4, bound="hoeffding")
     assert math.ceil(2 * math.log(40) / 0.01**2) == 73_778
+
+
+def test_the_first_point_that_suffices_is_found_whatever_the_jumps():
+    """Needs that fall, but come back up to three times as high: the first is that of a scan of all points."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        falling = np.cumsum(rng.random(400))[::-1] + 1.0
+        needs = np.exp(falling / 20) * rng.uniform(1.0, 3.0, 400)  # so a later one is at most 3 times as high
+        wanted = float(needs[rng.integers(400)]) * rng.uniform(0.9, 1.1)
+        expected = next((k for k in range(400) if needs[k] <= wanted), None)
+        assert required._first(lambda k, needs=needs: float(needs[k]), 400, wanted, 4.0) == expected
+    assert required._first(lambda k: 10.0, 400, 1.0, 4.0) is None
+
+
+def test_epsilons_are_found_with_few_trials(monkeypatch):
+    """A scan of the grid took 26,554 mechanisms; and what is found is the same."""
+    asked, real = [], required.resolve
+    monkeypatch.setattr(required, "resolve", lambda *a: (asked.append(a), real(*a))[1])
+    found = required_epsilon(None, 0.01, 50_000, domain=16)
+    assert len(asked) < 3000
+    assert [row.mechanism for row in found][:2] == ["subset_selection", "projective_geometry_response"]
+    monkeypatch.setattr(required, "_JUMP", math.inf)  # all points
+    assert [row.epsilon for row in required_epsilon("subset_selection", 0.01, 50_000, domain=16)] == [found[0].epsilon]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({}, "one share, that of a value that 1 in 16 of the people has"),
+        ({"frequency": 0.25}, "that of a value that 25 % of the people has"),
+        ({"simultaneous": True}, "the shares of all 16 values at once"),
+        ({"bound": "hoeffding"}, "any value, however frequent"),
+        ({"beta": 0.01, "group": 0.5}, "with a probability of 99 %"),
+        ({"group": 0.5}, "A share of 0.5 of the people is in the group"),
+    ],
+)
+def test_a_need_says_which_question_it_answers(how, says):
+    table = required_n("unary_encoding", 0.01, domain=16, epsilon=1.0, **how)
+    assert says in table.note
+    assert says in " ".join(repr(table).split())
+    assert says in table._repr_html_()
+
+
+def test_what_no_epsilon_is_enough_for_is_named():
+    table = required_epsilon(None, 0.01, 10_000, domain=1000)
+    assert "hadamard_response" not in {row.mechanism for row in table}
+    enough = int(re.search(r"hadamard_response needs at least ([\d,]+) people", table.note)[1].replace(",", ""))
+    assert required_epsilon("hadamard_response", 0.01, enough, domain=1000).epsilon <= 50
+    with pytest.raises(ParameterError, match="no epsilon suffices"):
+        required_epsilon("hadamard_response", 0.01, round(0.99 * enough), domain=1000)
+
+
+def test_all_mechanisms_for_such_values_are_asked_about():
+    numbers = required_n(None, 0.5, domain=Interval(0, 60), epsilon=1.0)
+    assert {row.mechanism for row in numbers} == {"hybrid", "piecewise", "one_bit_mean"}
+    assert "a mean, within the margin" in numbers.note
+    words = required_n(None, 0.05, domain=Prefixes("abc", 4), epsilon=2.0)
+    assert [row.mechanism for row in words] == ["heavy_hitters"]
+    assert "is found" in words.note
