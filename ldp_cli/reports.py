@@ -27,6 +27,7 @@ from ldp_core import (
     PrivacyPlan,
     Secret,
     Sketch,
+    estimates_metadata,
 )
 from ldp_core.charts.drawing import FIELDS
 
@@ -125,7 +126,7 @@ def estimate(
         )
         frames = {name: frame.collect() for name, frame in found.items()}
     if output is not None:
-        _write(frames, output, csv=csv, overwrite=overwrite)
+        _write(frames, output, {n: (ask[n], m) for n, m in wanted.items()}, csv=csv, overwrite=overwrite)
     if plot is not None:
         _draw(frames, plot, by=by or [], windows=window is not None, top=top, confidence=confidence)
     if as_json:
@@ -234,7 +235,7 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
-def _write(frames: dict[str, pl.DataFrame], folder: Path, *, csv: bool, overwrite: bool) -> None:
+def _write(frames: dict[str, pl.DataFrame], folder: Path, asked: dict[str, Any], *, csv: bool, overwrite: bool) -> None:
     kind = "csv" if csv else "parquet"
     paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in frames}
     for path in paths.values():
@@ -242,7 +243,10 @@ def _write(frames: dict[str, pl.DataFrame], folder: Path, *, csv: bool, overwrit
     with files.polars_work("estimate"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
-            (frame.write_csv if csv else frame.write_parquet)(paths[name])
+            if csv:
+                frame.write_csv(paths[name])
+            else:
+                frame.write_parquet(paths[name], metadata=estimates_metadata({name: asked[name]}))
     note(f"written: {', '.join(str(path) for path in paths.values())}")
 
 

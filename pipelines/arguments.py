@@ -74,7 +74,9 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
     made.add_argument(
         "--window",
         metavar="LENGTH",
-        help='length of the windows, as "30d", "1h", "15m", "5s" (default 1d; with --live 5s)',
+        help='length of the windows, as "30d", "1w", "1h", "15m", "5s" (default 1d; with --live 5s). They begin at '
+        'multiples of it since 1970-01-01 in UTC, a Thursday: those of 7d on Thursdays; of 1w on Mondays, of "1w+6d" 6 '
+        "days later, on Sundays",
     )
     made.add_argument("--confidence", type=float, default=0.95, help="of the intervals (default 0.95)")
     made.add_argument("--simultaneous", action="store_true", help="intervals that hold together over a column's values")
