@@ -61,12 +61,17 @@ Examples:
 """
 
 
+def _epilog(called: str) -> str:
+    """The examples as they are called: by ``python -m``, or by the commands of ``ldp``."""
+    return _EPILOG if called == CALLED else _EPILOG.replace(f"{CALLED} --live", "ldp live").replace(CALLED, "ldp run")
+
+
 def parser(called: str = CALLED) -> argparse.ArgumentParser:
     """The command line, as it is ``called``."""
     made = argparse.ArgumentParser(
         prog=called,
         description="Perturb events at ingestion; print and write unbiased histograms and means, with error bars.",
-        epilog=_EPILOG.replace(CALLED, called.removesuffix(" --live")),
+        epilog=_epilog(called),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
