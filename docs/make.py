@@ -53,7 +53,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "What is asked of a tally": (
             "mechanisms numbers heavy_hitters",
-            "HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate",
+            "HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate estimates_metadata",
         ),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),

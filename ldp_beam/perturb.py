@@ -233,13 +233,17 @@ def _mechanism(
     given = {name: value for name, value in parameters.items() if value is not None}
     if mechanism is not None:
         if not isinstance(mechanism, cls):
-            raise ParameterError(f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}")
+            raise ParameterError(
+                f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}; the column comes first, and "
+                "labels and epsilon go by keyword: domain=[...], epsilon=1.0"
+            )
         names = [*given, *(["domain"] if domain is not None else []), *(["unmatched"] if unmatched != "error" else [])]
         if names:
             raise ParameterError(f"pass a mechanism or {' and '.join(names)}, not both: the mechanism has its own")
         return mechanism
     if domain is None or "epsilon" not in given:
-        raise ParameterError("pass a mechanism, or domain and epsilon")
+        missing = [*(["domain=[...]"] if domain is None else []), *([] if "epsilon" in given else ["epsilon=1.0"])]
+        raise ParameterError(f"pass {' and '.join(missing)}, or a mechanism")
     make: Any = cls  # both take their domain, and then their parameters by name
     made: Mechanism = make(Domain.of(domain, unmatched), **given)
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import uuid
@@ -40,6 +39,7 @@ from ldp_core import (
     PrivacyPlan,
     Secret,
     Sketch,
+    estimates_metadata,
 )
 from ldp_core.charts.drawing import FIELDS, is_cut
 from ldp_report import RESULTS, about
@@ -229,7 +229,8 @@ def estimate(
         covered = None if event_time is None else _ends(reports, event_time)
     view = _View(wanted, by or [], covered, confidence, top)
     if output is not None:
-        written = _write(frames, view, output, about(made, confidence), csv=csv, overwrite=overwrite)
+        asked_of = {name: (ask[name], m) for name, m in wanted.items()}
+        written = _write(frames, view, output, asked_of, about(made, confidence), csv=csv, overwrite=overwrite)
     if plot is not None:
         _draw(frames, view, plot, theme)
     if as_json:
@@ -417,7 +418,14 @@ def _word(value: Any) -> str:
 
 
 def _write(
-    frames: dict[str, pl.DataFrame], view: _View, folder: Path, said: str, *, csv: bool, overwrite: bool
+    frames: dict[str, pl.DataFrame],
+    view: _View,
+    folder: Path,
+    asked: dict[str, Any],
+    said: str,
+    *,
+    csv: bool,
+    overwrite: bool,
 ) -> list[dict[str, str]]:
     """Write a file for each column, and what is said of all; what is in them, as a table."""
     kind = "csv" if csv else "parquet"
@@ -433,7 +441,7 @@ def _write(
             if csv:
                 frame.write_csv(paths[name])
             else:
-                frame.write_parquet(paths[name], metadata={"ldp.estimate": json.dumps(view.about(name, frame))})
+                frame.write_parquet(paths[name], metadata=estimates_metadata({name: asked[name]}))
             row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
             if view.covered is not None:
                 cut = len(view.about(name, frame)["partial_windows"])

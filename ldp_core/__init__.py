@@ -24,6 +24,7 @@ from ldp_core.errors import (
     PlanError,
     ReportError,
 )
+from ldp_core.estimates.base import estimates_metadata
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
@@ -136,6 +137,7 @@ __all__ = [
     "best_guess",
     "compare_plans",
     "consistent",
+    "estimates_metadata",
     "expected_error",
     "parallel_epsilon",
     "recommend",

@@ -10,9 +10,18 @@ from __future__ import annotations
 import sys
 import warnings
 
+_PLAN_OF_POLARS = "\n\nThis error occurred in the following expression:"
+
 
 class LdpError(Exception):
-    """Base class of all errors raised by this project."""
+    """Base class of all errors raised by this project.
+
+    What Polars adds to a message, the expressions with all that they are made of (a domain's labels, too), is left out:
+    our messages name the column.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(arg.partition(_PLAN_OF_POLARS)[0] if isinstance(arg, str) else arg for arg in args))
 
 
 class ParameterError(LdpError, ValueError):

@@ -18,7 +18,15 @@ import pyarrow as pa
 from polars import selectors as cs
 from typing_extensions import override
 
-from ldp_core import DtypeError, FrequencyOracle, Mechanism, MechanismMismatchError, ParameterError, PrivacyPlan
+from ldp_core import (
+    DtypeError,
+    FrequencyOracle,
+    Mechanism,
+    MechanismMismatchError,
+    ParameterError,
+    ReportError,
+)
+from ldp_core.mechanism import not_a_mechanism
 from ldp_core.plans.provenance import NAME, check_same, describe, described_once
 from ldp_polars.planned import at_plan_time
 
@@ -37,8 +45,8 @@ def as_expr(expr: pl.Expr | str) -> pl.Expr:
 def check_mechanism(mechanism: Mechanism) -> Mechanism:
     """Return ``mechanism``; raise `ParameterError` if it is none."""
     if not isinstance(mechanism, Mechanism):
-        hint = ": a plan is for a frame, df.ldp.perturb(plan)" if isinstance(mechanism, PrivacyPlan) else ""
-        raise ParameterError(f"expected a mechanism, got {type(mechanism).__name__}{hint}")
+        frames = "a plan is for a frame, df.ldp.perturb(plan) and reports.ldp.histograms(plan); "
+        raise ParameterError(f"expected a mechanism, got {not_a_mechanism(mechanism, frames)}")
     return mechanism
 
 
@@ -90,15 +98,18 @@ def to_arrow(values: pl.Series) -> pa.Array:
 
 
 @contextmanager
-def polars_words(values: pl.Series, arrow: pa.Array) -> Iterator[None]:
-    """Errors about the type of ``arrow``, which is ``values``, have Polars' name of it."""
+def polars_words(values: pl.Series, arrow: pa.Array, *others: pa.DataType) -> Iterator[None]:
+    """Errors about the type of ``arrow``, which is ``values``, have Polars' name of it, and of other types."""
     try:
         yield
-    except DtypeError as error:
-        words = str(error).replace(str(arrow.type), str(values.dtype))
+    except (DtypeError, ReportError) as error:
+        kind, words = type(error), str(error).replace(f"got {arrow.type}", f"got {values.dtype}")
+        words = words.replace(f"type {arrow.type}", f"type {values.dtype}")
+        for other in others:
+            words = words.replace(str(other), str(dtype_of(other)))
     else:
         return
-    raise DtypeError(words)
+    raise kind(words)
 
 
 def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
@@ -175,7 +186,8 @@ def _of_typed(reports: pl.Expr, dtype: Any, *, aggregate: Callable[[pl.Expr, Mec
     if isinstance(dtype, Report):
         return aggregate(reports, dtype.mechanism)
     raise DtypeError(
-        f"column {reports.meta.output_name()!r}: pass the mechanism: only typed reports carry it, not {dtype}"
+        f"column {reports.meta.output_name()!r}: pass the mechanism that made the reports, as only typed reports carry "
+        f"it, not {dtype}; if these are values, perturb them first: .ldp.perturb(mechanism)"
     )
 
 

@@ -51,7 +51,9 @@ def histogram(
         frequency_high, n})`` a group, one entry a value of the domain: ``.explode(name).unnest(name)`` makes it a
         table. ``value`` is of the domain's own type. ``standard_error``, ``low`` and ``high`` are in records, as
         ``count`` is. ``frequency`` is the share of the group's ``n`` reports, ``count / n``, with an error bar of its
-        own; nan without reports. n is known, and all reports are in it, whatever their value was.
+        own; nan without reports. n is known, and all reports are in it, whatever their value was. The error bars are
+        about the people who reported, and not about a larger population of which they are a sample; for that see
+        `ldp_core.Histogram`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse

@@ -121,7 +121,9 @@ def histograms(
         reports: made by ``plan``, eager or lazy.
         plan: the plan that made them.
         by: columns to estimate by.
-        window: length of windows of ``event_time``, as in ``dt.truncate``: ``"7d"``, ``"1h"``.
+        window: length of windows of ``event_time``, as in ``dt.truncate``: ``"1w"``, ``"1h"``. Windows of weeks begin
+            on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The first
+            and the last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
         confidence: see `histogram`.
         simultaneous: see `histogram`.
@@ -242,7 +244,7 @@ class _Groups:
         lazy, keys = self.reports, self.keys
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = pl.col(_WINDOW_START).dt.offset_by(self.window).alias(_WINDOW_END)
+            end = pl.col(_WINDOW_START).dt.offset_by(_length(self.window)[0]).alias(_WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
@@ -274,9 +276,38 @@ def _groups(
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
     lazy = reports.lazy()
     if window is not None and event_time is not None:
-        lazy = lazy.with_columns(cs.by_name(event_time).dt.truncate(window).alias(_WINDOW_START))
+        _check_window(reports.collect_schema()[event_time], window, event_time)
+        lazy = lazy.with_columns(_start(cs.by_name(event_time), window).alias(_WINDOW_START))
         keys.append(_WINDOW_START)
     return _Groups(lazy, tuple(keys), window)
+
+
+def _length(window: str) -> tuple[str, str]:
+    """Length of the windows, and how much later they begin than `dt.truncate` has them, or nothing."""
+    length, _, later = window.partition("+")
+    return length.strip(), later.strip()
+
+
+def _start(time: pl.Expr, window: str) -> pl.Expr:
+    """The start of the window of each time."""
+    length, later = _length(window)
+    if not later:
+        return time.dt.truncate(length)
+    return time.dt.offset_by(f"-{later}").dt.truncate(length).dt.offset_by(later)
+
+
+def _check_window(dtype: pl.DataType, window: str, event_time: str) -> None:
+    """Raise `ParameterError` unless there are such windows of times of this dtype."""
+    if not isinstance(dtype, (pl.Datetime, pl.Date)):
+        raise ParameterError(
+            f"event_time must be a Datetime or Date column, {event_time!r} is {dtype}; of seconds since the epoch "
+            "pl.from_epoch(column) makes one"
+        )
+    length = None
+    with suppress(pl.exceptions.PolarsError, TypeError, ValueError):
+        length = pl.Series("", [0]).cast(dtype).to_frame().select(_start(pl.col(""), window))
+    if length is None:
+        raise ParameterError(f'window must be like "1w", "7d", "1h" or "15m", as in dt.truncate, got {window!r}')
 
 
 _WINDOW_START, _WINDOW_END = "window_start", "window_end"
@@ -496,7 +527,10 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
             continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
         if dtype not in (plain, packed):
-            raise PlanError(f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports")
+            raise PlanError(
+                f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports. "
+                "Values are perturbed first: df.ldp.perturb(plan)"
+            )
 
 
 def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:

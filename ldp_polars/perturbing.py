@@ -196,20 +196,26 @@ def unary_encode(
     return _perturb(expr, UnaryEncoding, mechanism, given, packed=packed, typed=typed, **noise)
 
 
+_METHODS: dict[Any, str] = {RandomizedResponse: "randomized_response", UnaryEncoding: "unary_encode"}
+
+
 def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, Any], **options: Any) -> pl.Expr:
     """`perturb` by a mechanism of this kind, or by the one that is made of what is given."""
     given = {name: value for name, value in given.items() if value is not None}
     if mechanism is not None:
         if not isinstance(mechanism, kind):
-            raise ParameterError(
-                f"expected a {kind.__name__}, got {type(mechanism).__name__}; .perturb takes any mechanism, "
-                "and a domain or an epsilon goes by keyword"
-            )
+            if isinstance(mechanism, Mechanism):
+                ways = f".ldp.perturb takes any mechanism, this one a {kind.__name__}"
+            else:
+                ways = f"the labels and epsilon go by keyword, .ldp.{_METHODS[kind]}(domain=[...], epsilon=1.0)"
+            raise ParameterError(f"got {type(mechanism).__name__} in the place of a mechanism: {ways}")
         if given:
             raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
         return perturb(expr, mechanism, **options)
     if "epsilon" not in given:
-        raise ParameterError("pass a mechanism, or epsilon in (0, inf)")
+        raise ParameterError(
+            f"epsilon is missing: .ldp.{_METHODS[kind]}(domain=[...], epsilon=1.0), or pass a mechanism"
+        )
     domain, unmatched = given.pop("domain", None), given.pop("unmatched", "error")
     if domain is not None:
         return perturb(expr, kind(Domain.of(domain, unmatched), **given), **options)
@@ -227,7 +233,10 @@ def _perturb_declared(
     elif dtype == pl.Boolean:
         labels = [False, True]
     else:
-        raise DtypeError(f"column {values.meta.output_name()!r}: pass domain=: a column of {dtype} declares none")
+        raise DtypeError(
+            f"column {values.meta.output_name()!r}: pass domain=[...], the values that there may be: a column of "
+            f"{dtype} declares none, as Boolean and Enum do"
+        )
     return perturb(values, kind(Domain(labels, unmatched=unmatched), **parameters), **options)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ldp_core import Mechanism, MechanismMismatchError, Tally
 from ldp_core.exact.arrays import I64
-from ldp_polars.columns import as_expr, check_mechanism, of_typed, polars_words, to_arrow, untyped
+from ldp_polars.columns import Report, as_expr, check_mechanism, of_typed, polars_words, to_arrow, untyped
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
@@ -84,7 +84,8 @@ class _TallyReports:
         [reports] = inputs
         plain = untyped(reports, self.mechanism)
         arrow = to_arrow(plain)
-        with polars_words(plain, arrow):
+        form = self.mechanism.reports
+        with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
             return _series(reports.name, self.mechanism.tally(arrow, column=reports.name))
 
 
@@ -117,8 +118,10 @@ def counts(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
         ReportError: some cannot be tallies of n reports.
     """
     if tallies.dtype != tally_dtype(mechanism):
+        came = "reports" if isinstance(tallies.dtype, Report) else tallies.dtype
         raise MechanismMismatchError(
-            f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {tallies.dtype}"
+            f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {came}; "
+            ".ldp.tally makes them of reports, and .ldp.histogram estimates from reports"
         )
     other = int(tallies.struct.field("fingerprint").ne_missing(mechanism.fingerprint).sum())
     if other:

@@ -61,12 +61,17 @@ Examples:
 """
 
 
+def _epilog(called: str) -> str:
+    """The examples as they are called: by ``python -m``, or by the commands of ``ldp``."""
+    return _EPILOG if called == CALLED else _EPILOG.replace(f"{CALLED} --live", "ldp live").replace(CALLED, "ldp run")
+
+
 def parser(called: str = CALLED) -> argparse.ArgumentParser:
     """The command line, as it is ``called``."""
     made = argparse.ArgumentParser(
         prog=called,
         description="Perturb events at ingestion; print and write unbiased histograms and means, with error bars.",
-        epilog=_EPILOG.replace(CALLED, called.removesuffix(" --live")),
+        epilog=_epilog(called),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -74,7 +79,9 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
     made.add_argument(
         "--window",
         metavar="LENGTH",
-        help='length of the windows, as "30d", "1h", "15m", "5s" (default 1d; with --live 5s)',
+        help='length of the windows, as "30d", "1w", "1h", "15m", "5s" (default 1d; with --live 5s). They begin at '
+        'multiples of it since 1970-01-01 in UTC, a Thursday: those of 7d on Thursdays; of 1w on Mondays, of "1w+6d" 6 '
+        "days later, on Sundays",
     )
     made.add_argument("--confidence", type=float, default=0.95, help="of the intervals (default 0.95)")
     made.add_argument("--simultaneous", action="store_true", help="intervals that hold together over a column's values")

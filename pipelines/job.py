@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -26,14 +26,19 @@ from ldp_beam.io import HistogramBatches, ReadEvents, WriteReports, histogram_li
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,
+    HeavyHittersEstimate,
+    HistogramEstimate,
     InputError,
+    MeanEstimate,
     Numeric,
     ParameterError,
     PlanError,
     PrivacyPlan,
     Rappor,
     Secret,
+    estimates_metadata,
 )
+from ldp_core.estimates.base import Estimate
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.hashing import id_words
 from ldp_report import RESULTS
@@ -134,10 +139,14 @@ class TelemetryJob:
     @property
     def window_micros(self) -> int:
         """Length of a window in microseconds."""
+        return int(self._windows.size.micros)
+
+    @property
+    def _windows(self) -> FixedWindows:
         fixed = window_fn(self.window)
         if not isinstance(fixed, FixedWindows):
             raise ParameterError('window must be the length of fixed windows, like "30d" or 3600')
-        return int(fixed.size.micros)
+        return fixed
 
     @property
     def working_plan(self) -> PrivacyPlan:
@@ -218,19 +227,24 @@ class TelemetryJob:
         Raises:
             PlanError: a sketch without candidates, of which there is nothing to estimate.
         """
+        return ldp_beam.Estimate(
+            name,
+            self.plan[name],
+            self._question(name),
+            window=self.window,
+            event_time=self.event_time,
+            by=self.by,
+        )
+
+    def _question(self, name: str) -> Estimate[Any]:
+        """What is asked of a column; see `_estimate`."""
         mechanism = self.plan[name]
-        options: Any = {
-            "window": self.window,
-            "event_time": self.event_time,
-            "by": list(self.by),
-            "confidence": self.confidence,
-        }
         if isinstance(mechanism, FrequencyOracle):
-            return ldp_beam.Histogram(name, mechanism, simultaneous=self.simultaneous, **options)
+            return HistogramEstimate(self.confidence, self.simultaneous)
         if isinstance(mechanism, Numeric):
-            return ldp_beam.Mean(name, mechanism, **options)
+            return MeanEstimate(self.confidence)
         if isinstance(mechanism, HeavyHitters):
-            return ldp_beam.HeavyHitters(name, mechanism, self.heavy_hitters, **options)
+            return HeavyHittersEstimate(self.heavy_hitters, self.confidence)
         over = "rappor_candidates" if isinstance(mechanism, Rappor) else "candidates"
         raise PlanError(
             f"column {name!r}: {mechanism.name} counts values that are named later, and this command must know them: "
@@ -238,26 +252,29 @@ class TelemetryJob:
             f'mechanism = "{over}", sketch = {{...}}, domain = [...]'
         )
 
+    def _metadata(self, names: Iterable[str]) -> dict[str, str]:
+        """Of a Parquet file of the estimates of these columns."""
+        return estimates_metadata({name: (self._question(name), self.plan[name]) for name in names})
+
     def _write_means(self, rows: beam.PCollection[MeanRow]) -> None:
-        path = f"{self.output}/{MEANS}"
+        path, schema = f"{self.output}/{MEANS}", MEAN_SCHEMA.with_metadata(self._metadata(self.numbers))
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
         listed = rows | "List" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
         _ = (
             listed
             | "Tables of means" >> beam.Map(mean_table)
-            | "Write means as Parquet"
-            >> WriteToParquetBatched(path, MEAN_SCHEMA, file_name_suffix=".parquet", **one_file)
+            | "Write means as Parquet" >> WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
         )
         lines = rows | "Means to JSON" >> beam.Map(mean_line)
         _ = lines | "Write means as NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
 
     def _write_histograms(self, rows: beam.PCollection[HistogramRow]) -> None:
         path = f"{self.output}/{HISTOGRAMS}"
+        others = [name for name in self.plan.columns if name not in self.numbers]
+        schema = histogram_schema(value_type(rows.element_type)).with_metadata(self._metadata(others))
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
         tables = rows | "Batches of rows" >> HistogramBatches() | "Tables" >> beam.Map(_table)
-        _ = tables | "Write Parquet" >> WriteToParquetBatched(
-            path, histogram_schema(value_type(rows.element_type)), file_name_suffix=".parquet", **one_file
-        )
+        _ = tables | "Write Parquet" >> WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
         lines = rows | "To JSON" >> beam.Map(histogram_line)
         _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
 
@@ -292,7 +309,9 @@ def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:
     table = table.select([*job.plan, *((job.event_time,) if job.event_time not in job.plan.keep else ())])
     if job.event_time not in job.plan.keep:
         micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        start = pc.multiply(_floor_divide(micros, job.window_micros), job.window_micros).cast(pa.timestamp("us", "UTC"))
+        size, offset = job.window_micros, int(job._windows.offset.micros)
+        start = pc.add(pc.multiply(_floor_divide(pc.subtract(micros, offset), size), size), offset)
+        start = start.cast(pa.timestamp("us", "UTC"))
         table = table.set_column(table.schema.get_field_index(job.event_time), WINDOW_START, start)
     return table
 

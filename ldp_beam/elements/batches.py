@@ -332,7 +332,7 @@ def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
     if array is None:
         raise ReportError(
             f"column {column!r}: reports must be of type {form.arrow_type()} or "
-            f"{form.arrow_type(packed=True)}, as the mechanism makes them"
+            f"{form.arrow_type(packed=True)}, as the mechanism makes them; if these are values, perturb them first"
         )
     return array
 

@@ -15,15 +15,21 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
-from apache_beam.utils.timestamp import Duration
+from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ldp_core import ParameterError
 from ldp_core.exact.arrays import I64
 
 WindowLike: TypeAlias = WindowFn | float | str | None
-"""A Beam WindowFn; or the length of fixed windows, in seconds or as text like ``"15m"``; or None."""
+"""A Beam WindowFn; or the length of fixed windows, in seconds or as text like ``"15m"``; or None.
+
+Windows begin at multiples of their length since 1970-01-01 in UTC, a Thursday: those of ``"7d"`` on Thursdays. Those of
+weeks, ``"1w"`` and ``"2w"``, begin on Mondays, as in Polars. ``"7d+3d"`` are those of ``"7d"``, each 3 days later.
+"""
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_MONDAY = 4 * 86400
+"""Seconds from the beginning of 1970 to its first Monday."""
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _SLOTTED = (FixedWindows, SlidingWindows, Sessions, GlobalWindows)
 
@@ -56,16 +62,20 @@ def window_fn(window: WindowLike) -> WindowFn | None:
         ParameterError: not a window, not longer than 0, not of whole milliseconds (Beam's coders
             cut to milliseconds), or of a kind that has no slots.
 
-    >>> window_fn("1h") == FixedWindows(3600)
-    True
+    >>> window_fn("1h") == FixedWindows(3600), window_fn("7d+3d") == FixedWindows(7 * 86400, offset=3 * 86400)
+    (True, True)
     """
     if window is None:
         return None
     if not isinstance(window, WindowFn):
-        length = seconds(window)
-        if not length:
+        length, plus, offset = window.partition("+") if isinstance(window, str) else (window, "", "")
+        size = seconds(length)
+        if not size:
             raise ParameterError(f"window must be longer than 0 seconds, got {window!r}")
-        window = FixedWindows(Duration(micros=round(length * 1e6)))
+        later = seconds(offset, name="what comes after + in window") if plus else 0.0
+        if isinstance(length, str) and length.strip().endswith("w"):
+            later += _MONDAY
+        window = FixedWindows(Duration(micros=round(size * 1e6)), Timestamp(micros=round(later * 1e6)))
     if type(window) not in _SLOTTED:
         raise ParameterError(
             f"window must be fixed, sliding, session or global windows, or a length; got {type(window).__name__}. "

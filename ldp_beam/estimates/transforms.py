@@ -340,6 +340,7 @@ class Histogram(Estimate):
 
     Of a domain of integers the rows are `IntegerHistogramRow`, of Booleans `BooleanHistogramRow`: ``value`` is of the
     domain's own type. Rows of columns of different types go through `text_row` before they go into one table.
+    Intervals are about the people who reported, and not about a larger population; see `ldp_core.Histogram`.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way: windows are assigned
     to all rows of a batch at once), dictionaries, ``beam.Row`` or NamedTuples, with the report column, in
@@ -351,7 +352,8 @@ class Histogram(Estimate):
             metadata say so; single records that were stored in between do not tell.
         window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
             ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
-            ``event_time`` is not read then.
+            ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on Thursdays (as
+            1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
         event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.

@@ -6,7 +6,9 @@ and the frozen question with its options, which the core, Polars and Beam pass o
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import fields
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
@@ -16,7 +18,7 @@ import pyarrow as pa
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.arrays import I64
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared
 from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
@@ -64,11 +66,52 @@ class Estimate(Declared, ABC, Generic[R_co]):
         """
 
 
+ESTIMATES_KEY = "ldp.estimates"
+"""Key of the metadata of tables and Parquet files of estimates: how they were made, a JSON list of `_how`."""
+
+
+def _how(asked: object, mechanism: Mechanism) -> dict[str, Any]:
+    """How an estimate was made: its options, and the mechanism.
+
+    Args:
+        asked: an `Estimate`, or a result that has its options.
+        mechanism: that made the reports.
+    """
+    names = ("confidence", "simultaneous", "consistency", "method", "threshold")
+    options = {name: value for name in names if (value := getattr(asked, name, None)) is not None}
+    return {**options, "epsilon": mechanism.epsilon, "mechanism": mechanism.to_dict()}
+
+
+def estimates_metadata(asked: Mapping[str, tuple[Estimate[Any], Mechanism]]) -> dict[str, str]:
+    """Metadata for a Parquet file of estimates: the confidence of the intervals, and each column's mechanism.
+
+    Args:
+        asked: by column of the reports, what was estimated and which mechanism made them.
+
+    Returns:
+        One key, `ESTIMATES_KEY`: a JSON list with an object for each column: ``column_name``, the options of the
+        estimate (``confidence`` and others), ``epsilon``, and ``mechanism`` as `Mechanism.to_dict` has it. For
+        ``pl.DataFrame.write_parquet(..., metadata=)``; in Arrow for ``table.replace_schema_metadata``.
+
+    >>> from ldp_core import HistogramEstimate, RandomizedResponse
+    >>> metadata = estimates_metadata({"crashed": (HistogramEstimate(), RandomizedResponse(epsilon=1.0))})
+    >>> [(how["column_name"], how["confidence"], how["epsilon"]) for how in json.loads(metadata["ldp.estimates"])]
+    [('crashed', 0.95, 1.0)]
+    """
+    found = [{"column_name": name, **_how(estimate, mechanism)} for name, (estimate, mechanism) in asked.items()]
+    return {ESTIMATES_KEY: json.dumps(found)}
+
+
 class Result(ABC):
     """Base of a dataclass (``frozen=True, eq=False``) of which some fields are numpy arrays; they become read-only.
 
     Frozen, compared by value, picklable, and a table.
+
+    Attributes:
+        mechanism: that made the reports; None if it is not known.
     """
+
+    mechanism: Mechanism | None
 
     def __post_init__(self) -> None:
         for value in self._values():
@@ -100,6 +143,12 @@ class Result(ABC):
     def to_arrow(self) -> pa.Table:
         """As a table."""
 
+    def _told(self, table: pa.Table) -> pa.Table:
+        """The table, with how it was made in the metadata of its schema, as `estimates_metadata`."""
+        if self.mechanism is None:
+            return table
+        return table.replace_schema_metadata({ESTIMATES_KEY: json.dumps([_how(self, self.mechanism)])})
+
     def to_polars(self) -> pl.DataFrame:
         """`to_arrow` as a Polars frame; needs Polars."""
         import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
@@ -126,6 +175,8 @@ OFFERS = (
 
 def refuse_mechanism(what: str, needed: str, mechanism: object) -> ParameterError:
     """To raise for an estimate that the mechanism does not offer."""
+    if not isinstance(mechanism, Mechanism):
+        return ParameterError(f"{what} needs {needed}, got {not_a_mechanism(mechanism)}")
     return ParameterError(f"{what} needs {needed}, got {type(mechanism).__name__}: {OFFERS}")
 
 

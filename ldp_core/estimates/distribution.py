@@ -38,6 +38,7 @@ class Distribution(Result):
         n: number of reports.
         confidence: of the intervals, of each one.
         method: ``"ems"``, ``"em"``, or ``"unbiased"``.
+        mechanism: that made the reports; None if it is not known.
 
     >>> from ldp_core import StochasticRounding
     >>> m = StochasticRounding((0, 8), epsilon=50.0, buckets=3, oracle="randomized_response")  # hardly any noise
@@ -58,6 +59,7 @@ class Distribution(Result):
     n: int
     confidence: float
     method: str
+    mechanism: Mechanism | None = None
 
     @classmethod
     def of(
@@ -72,13 +74,14 @@ class Distribution(Result):
         n: int,
         confidence: float,
         method: str,
+        mechanism: Mechanism | None = None,
     ) -> Distribution:
         """With intervals of the normal approximation, cut to [0, 1]: z total errors, which allow for bias too."""
         z = z_score(confidence)
         low = np.maximum(frequencies - z * total_errors, 0)
         high = np.minimum(frequencies + z * total_errors, 1)
         arrays = (frequencies, standard_errors, low, high, grid, cumulative, cumulative_errors)
-        return cls(edges, (edges[1:] + edges[:-1]) / 2, *arrays, n, confidence, method)
+        return cls(edges, (edges[1:] + edges[:-1]) / 2, *arrays, n, confidence, method, mechanism)
 
     def __len__(self) -> int:
         return len(self.frequencies)
@@ -149,7 +152,8 @@ class Distribution(Result):
         """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row a bucket."""
         numbers = (self.frequencies, self.standard_errors, self.low, self.high)
         n = np.full(len(self), self.n)
-        return pa.table([pa.array(column) for column in (self.edges[:-1], self.edges[1:], *numbers, n)], _SCHEMA)
+        columns = (self.edges[:-1], self.edges[1:], *numbers, n)
+        return self._told(pa.table([pa.array(column) for column in columns], _SCHEMA))
 
     def _head(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"

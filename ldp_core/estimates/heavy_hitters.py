@@ -38,6 +38,7 @@ class Found(Counted):
         confidence: of each interval.
         threshold: the least count that was taken for a value's own and not for noise.
         candidates: how many values were looked up at the last level.
+        mechanism: that made the reports; None if it is not known.
     """
 
     values: tuple[str | int, ...]
@@ -49,6 +50,7 @@ class Found(Counted):
     confidence: float
     threshold: float
     candidates: int
+    mechanism: Mechanism | None = None
 
     @override
     def _head(self) -> str:

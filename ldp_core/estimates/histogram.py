@@ -58,7 +58,7 @@ class Counted(Result):
 
     def _entries(self, values: pa.Array) -> pa.Table:
         """`to_arrow`, given the values."""
-        return entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high))
+        return self._told(entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high)))
 
     @abstractmethod
     def _head(self) -> str:
@@ -101,8 +101,12 @@ class Histogram(Counted):
     Attributes:
         n: number of reports, those included whose value is none of the domain's (``unmatched="none"``).
         counts: estimated number of records.
-        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n].
-        low, high: ends of the confidence interval of each count; see `Mechanism.debias`.
+        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n]. It is the error of
+            noise alone: how many of the n people who reported hold the value, and not of how many more. If they are a
+            random sample of a large population, a share ``f`` of the population has the standard error
+            ``sqrt(frequency_standard_error**2 + f * (1 - f) / n)``: the noise has mean 0 whoever is in the sample, so
+            that the variances add up (Cochran, Sampling Techniques, 3rd ed., 1977, section 3.2 has the second).
+        low, high: ends of the confidence interval of each count, of noise alone, too; see `Mechanism.debias`.
         frequencies, frequency_standard_errors, frequency_low, frequency_high: the same as shares: divided by ``n``,
             which is known, so that the intervals hold with the same confidence.
         confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
@@ -112,6 +116,7 @@ class Histogram(Counted):
             and hold whatever is done to the estimate, nor ``standard_errors``, which remain the unbiased estimate's.
             A consistent count may lie outside its interval. It has none of its own: its error depends on all
             the true counts.
+        mechanism: that made the reports; None if it is not known.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)  # so large that there is no noise
@@ -129,6 +134,7 @@ class Histogram(Counted):
     confidence: float
     simultaneous: bool
     consistency: Consistency | None = None
+    mechanism: Mechanism | None = None
 
     @property
     def values(self) -> tuple[Label, ...]:
@@ -142,7 +148,10 @@ class Histogram(Counted):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the columns in `ENTRY`, one row a value; the values are of their own type."""
+        """Table of the columns in `ENTRY`, one row a value; the values are of their own type.
+
+        The schema's metadata say how it was made, see `estimates_metadata`: a Parquet file of it has them, CSV has not.
+        """
         return self._entries(self.domain.arrow_values)
 
     def plot(
@@ -247,7 +256,8 @@ class HistogramEstimate(Estimate[Histogram]):
         self.check(mechanism)
         mechanism.check_tally(tally)
         arrays = self._arrays(mechanism, tally.n, tally.counters)
-        return Histogram(mechanism.domain, tally.n, *arrays, self.confidence, self.simultaneous, self.consistency)
+        asked = (self.confidence, self.simultaneous, self.consistency)
+        return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism)
 
     @override
     def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:

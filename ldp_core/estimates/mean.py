@@ -30,6 +30,7 @@ class Mean(Result):
         low, high: ends of the confidence interval.
         n: number of reports.
         confidence: of the interval.
+        mechanism: that made the reports; None if it is not known.
 
     >>> Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95)
     Mean of 10,000 reports: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
@@ -41,6 +42,7 @@ class Mean(Result):
     high: float
     n: int
     confidence: float
+    mechanism: Mechanism | None = None
 
     def __repr__(self) -> str:
         numbers = f"{self.mean:.6g}, standard error {self.standard_error:.3g}"
@@ -63,8 +65,8 @@ class Mean(Result):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of columns mean, standard_error, low, high, n; one row."""
-        return pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA)
+        """Table of columns mean, standard_error, low, high, n; one row. Its metadata are as of `Histogram`."""
+        return self._told(pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA))
 
 
 _SCHEMA = pa.schema([*((name, pa.float64()) for name in ("mean", "standard_error", "low", "high")), ("n", pa.int64())])
@@ -116,7 +118,7 @@ class MeanEstimate(Estimate[Mean]):
         mechanism.check_tally(tally)
         watch(mechanism, tally.n, tally.counters)
         mean, error, low, high = mechanism.means(np.array(tally.n), tally.counters, confidence=self.confidence)
-        return Mean(float(mean), float(error), float(low), float(high), tally.n, self.confidence)
+        return Mean(float(mean), float(error), float(low), float(high), tally.n, self.confidence, mechanism)
 
     @override
     def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:

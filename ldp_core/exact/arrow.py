@@ -194,18 +194,20 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     if not column_like or isinstance(values, (str, bytes, bytearray, Set, Mapping)):
         raise DtypeError(f"column {column!r}: expected a one-dimensional column of {kind} values")
     converted: pa.Array | None = None
+    came = ""
     if isinstance(values, np.ndarray) and values.dtype.kind in _NUMPY_KINDS[kind] and kind != "str":
         return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
         types = {type(item) for item in items} - {type(None)}
+        came = f", got {' and '.join(sorted(one.__name__ for one in types))}" if types else ""
         if types <= PYTHON_TYPES[kind]:
             if kind == "int":  # beyond 64 bits there are no labels
                 items = [None if v is None or not -(2**63) <= v < 2**63 else v for v in items]
             with suppress(*CONVERSION_ERRORS):
                 converted = pa.array(items, ARROW_TYPES[kind])
     if converted is None:
-        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} needs {kind} values")
+        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} needs {kind} values{came}")
     return converted
 
 

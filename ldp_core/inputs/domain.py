@@ -58,7 +58,7 @@ class Domain(Declared, Inputs):
 
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
-            raise DomainError(f"a domain is an ordered list of labels, got {type(labels).__name__}")
+            raise DomainError(f'a domain is an ordered list of labels, as ["yes", "no"], got {type(labels).__name__}')
         if _is_data(labels):
             warnings.warn(
                 "a domain made of a column of data: its order may change, and it tells which values there are. Declare "

@@ -107,7 +107,7 @@ class LiveJob:
     def window_micros(self) -> int:
         """Length of a window in microseconds."""
         fixed = window_fn(self.window)
-        if not isinstance(fixed, FixedWindows):
+        if not isinstance(fixed, FixedWindows) or fixed.offset.micros:
             raise ParameterError('window must be the length of fixed windows, like "5s"')
         return int(fixed.size.micros)
 

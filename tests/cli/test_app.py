@@ -185,6 +185,7 @@ def test_usage_is_of_the_command_that_was_called(ldp, people, capsys):
         said = ldp(line).out
         assert said.startswith("usage: ldp ")
         assert "python -m" not in said
+        assert "flink" in line or ("ldp run --demo" in said and "ldp live --for 60s" in said)
 
 
 def test_the_tools_of_a_checkout_say_so_where_they_are_missing(ldp, monkeypatch):

@@ -22,7 +22,8 @@ def test_a_report_has_what_was_estimated(ldp, people):
     assert [column["name"] for column in data["columns"]] == ["os", "minutes", "crashed"]
     assert data["plan"]["fingerprint"] == PrivacyPlan.from_toml(Path("plan.toml")).fingerprint
     assert data["columns"][0]["confidence"] == 0.95
-    found = ldp("estimate reports.parquet --window 7d --event-time day --column os --json").data["columns"]["os"]["estimates"]
+    said = ldp("estimate reports.parquet --window 7d --event-time day --column os --json").data
+    found = said["columns"]["os"]["estimates"]
     rows = [row for group in data["columns"][0]["groups"] for row in group["rows"]]
     assert [row[:2] for row in rows] == [[row["value"], row["count"]] for row in found]
 

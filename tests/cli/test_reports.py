@@ -56,8 +56,9 @@ def test_estimates_are_those_of_polars(ldp, people, reports):
     about = {name: (c["mechanism"], c["epsilon"], c["confidence"]) for name, c in data["columns"].items()}
     assert about == {name: (m.title, m.epsilon, 0.95) for name, m in plan.columns.items()}
     ldp("estimate reports.parquet --output out --confidence 90%")
-    written = json.loads(pl.read_parquet_metadata("out/os.parquet")["ldp.estimate"])
-    assert written == {"mechanism": "randomized_response", "epsilon": plan["os"].epsilon, "confidence": 0.9}
+    [written] = json.loads(pl.read_parquet_metadata("out/os.parquet")["ldp.estimates"])
+    said = [written[key] for key in ("column_name", "epsilon", "confidence", "mechanism")]
+    assert said == ["os", plan["os"].epsilon, 0.9, plan["os"].to_dict()]
     found = {name: c["estimates"] for name, c in data["columns"].items()}
     assert found == {name: frame.to_dicts() for name, frame in same.items()}
     assert abs(found["os"][0]["count"] - N / 2) < 6 * found["os"][0]["standard_error"]

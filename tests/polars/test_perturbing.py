@@ -97,7 +97,7 @@ def test_wrong_mechanism():
         lambda: X.ldp.unary_encode(LABELS, epsilon=1.0, typed=False),
         lambda: X.ldp.randomized_response(1.0, typed=False),
     ):
-        with pytest.raises(ParameterError, match="expected a"):
+        with pytest.raises(ParameterError, match="in the place of a mechanism"):
             build()
 
 

@@ -6,7 +6,17 @@ import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import Domain, InputError, LdpError, LdpWarning, PlanError, PrivacyPlan, RandomizedResponse
+from ldp_core import (
+    Domain,
+    Hybrid,
+    InputError,
+    LdpError,
+    LdpWarning,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+)
 
 FLAG = PrivacyPlan({"crashed": RandomizedResponse(epsilon=3.0)})
 PEOPLE = pl.DataFrame({"crashed": [True, False], "word": ["rome", "oslo"], "day": [1, 2]})
@@ -51,3 +61,69 @@ def test_errors_say_what_to_do(wrong, remedy):
 def test_a_domain_learned_from_a_column_warns():
     with pytest.warns(LdpWarning, match="Declare the labels"):
         assert Domain(PEOPLE["word"].unique()).size == 2
+
+
+WORD = pl.col("word").ldp
+GRR = RandomizedResponse(["rome", "oslo"], epsilon=3.0)
+OUE = UnaryEncoding(["rome", "oslo"], epsilon=3.0)
+WORDS = PEOPLE.select(WORD.perturb(GRR))
+DAYS = PrivacyPlan(FLAG.columns, keep=["day"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        (
+            lambda: PEOPLE.select(WORD.randomized_response(["rome", "oslo"], epsilon=1)),
+            r"got list in .*\.ldp\.randomized_response\(domain=\[...\], epsilon=1\.0\)",
+        ),
+        (
+            lambda: PEOPLE.select(WORD.unary_encode(1.0)),
+            r"got float in .*unary_encode\(domain=\[...\], epsilon=1\.0\)",
+        ),
+        (lambda: PEOPLE.select(WORD.unary_encode(GRR)), r"\.ldp\.perturb takes any mechanism"),
+        (lambda: PEOPLE.select(WORD.unary_encode(domain=["rome", "oslo"])), r"epsilon is missing: .*epsilon=1\.0"),
+        (lambda: PEOPLE.select(WORD.randomized_response(epsilon=1.0)), r"'word': pass domain=\[...\]"),
+        (lambda: PEOPLE.select(WORD.randomized_response(domain="rome", epsilon=1.0)), r'as \["yes", "no"\], got str'),
+        (lambda: PEOPLE.select(WORD.perturb(1.0)), r"got float; .*RandomizedResponse\("),
+        (lambda: PEOPLE.select(WORD.perturb(RandomizedResponse)), r"the class RandomizedResponse; make one"),
+        (lambda: PEOPLE.select(WORD.perturb(FLAG)), r"df\.ldp\.perturb\(plan\)"),
+        (lambda: WORDS.select(WORD.histogram(FLAG)), r"plan\[name\]"),
+        (lambda: PEOPLE.select(WORD.histogram()), r"perturb them first: \.ldp\.perturb"),
+        (lambda: PEOPLE.select(WORD.histogram(OUE)), r"Array\(Boolean.*got String; .*perturb them first$"),
+        (
+            lambda: PEOPLE.select(pl.col("day").ldp.mean(Hybrid((0, 9), epsilon=1.0))),
+            "got Int64; .*perturb them first$",
+        ),
+        (lambda: WORDS.select(WORD.estimate(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
+        (lambda: WORDS.select(WORD.perturb(GRR)), "do not perturb them again$"),
+        (lambda: PEOPLE.ldp.histograms(PrivacyPlan({"word": GRR})), r"df\.ldp\.perturb\(plan\)$"),
+        (
+            lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"),
+            "'day' is Int64; .*epoch",
+        ),
+        (
+            lambda: (
+                PEOPLE.with_columns(pl.lit(None, pl.Date).alias("day"))
+                .ldp.perturb(DAYS)
+                .ldp.histograms(DAYS, window="week", event_time="day")
+            ),
+            'like "1w", "7d"',
+        ),
+    ],
+)
+def test_what_is_called_wrongly_says_the_right_call(wrong, remedy):
+    with pytest.raises(LdpError, match=remedy):
+        wrong()
+
+
+@pytest.mark.parametrize("engine", ["eager", "in-memory", "streaming"])
+def test_an_error_has_no_plan_of_polars_below_it(engine):
+    labels = [f"label {i}" for i in range(500)]
+    wrong = WORD.randomized_response(domain=labels, epsilon=1.0)
+    run = PEOPLE.select if engine == "eager" else lambda e: PEOPLE.lazy().select(e).collect(engine=engine)
+    with pytest.raises(LdpError, match="declare them, or use") as caught:
+        run(wrong)
+    assert "label 7" not in str(caught.value)
+    assert "python_udf" not in str(caught.value)
+    assert len(str(caught.value)) < 200

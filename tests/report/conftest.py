@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
 
@@ -72,6 +74,7 @@ def results(tmp_path_factory):
             table.with_columns(column_name=pl.lit(name)).write_parquet(folder / "histograms.parquet")
     (folder / RESULTS).write_text(about(plan, 0.95))
     letters = [("os", "late", 3), (EVIL_COLUMN, "<i>null</i>", 2), ("", "not a readable file", 1)]
-    lines = [f'{{"column_name": "{column}", "reason": "{reason}", "count": {count}}}' for column, reason, count in letters]
+    keys = ("column_name", "reason", "count")
+    lines = [json.dumps(dict(zip(keys, letter, strict=True))) for letter in letters]
     (folder / "dead_letters.ndjson").write_text("\n".join(lines))
     return folder

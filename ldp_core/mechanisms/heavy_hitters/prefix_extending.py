@@ -280,6 +280,7 @@ class HeavyHitters(Mechanism):
             how.confidence,
             found.threshold,
             found.candidates,
+            self,
         )
 
     def reports_to_find(self, frequency: float, beta: float = 0.05) -> float:

@@ -169,7 +169,8 @@ class SquareWave(Window):
         grid = self.domain.decode(np.arange(fine + 1) / fine)
         if not tally.n:
             unknown, nowhere = np.full(k, np.nan), np.full(fine, np.nan)
-            return Distribution.of(edges, unknown, unknown, unknown, grid, nowhere, nowhere, 0, confidence, method)
+            arrays = (unknown, unknown, unknown, grid, nowhere, nowhere)
+            return Distribution.of(edges, *arrays, 0, confidence, method, self)
         watch(self, tally.n, tally.counters)
         found = self._fit(tally.counters, method)
         gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
@@ -177,7 +178,7 @@ class SquareWave(Window):
         errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)
         total = np.hypot(errors, _BIASES * biases)
         arrays = (sums[:k], errors[:k], total[:k], grid, sums[k:], total[k:])
-        return Distribution.of(edges, *arrays, tally.n, confidence, method)
+        return Distribution.of(edges, *arrays, tally.n, confidence, method, self)
 
     def _fit(self, counts: I64, method: Method) -> Fit:
         """Shares of the d buckets, by the paper's stopping rule."""

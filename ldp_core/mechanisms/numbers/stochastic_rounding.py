@@ -169,7 +169,7 @@ class StochasticRounding(Numeric):
         frequencies, errors, low, high = (a / n for a in debiased)
         cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
         arrays = (frequencies, errors, low, high, edges, cumulative, cumulative_errors)
-        return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased")
+        return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased", self)
 
     @override
     def value_bounds(self) -> tuple[float, float]:

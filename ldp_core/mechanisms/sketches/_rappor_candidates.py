@@ -166,7 +166,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         watch(self, tally.n, tally.counters)
         fit, n = self.fit(tally.counters), tally.n
         arrays = self._intervals(n * fit.shares, n * fit.errors, confidence, False)
-        histogram = Histogram(self.domain, n, *arrays, confidence, simultaneous=False)
+        histogram = Histogram(self.domain, n, *arrays, confidence, simultaneous=False, mechanism=self)
         p = p_values(fit)
         passed = significant(p, level, correction)
         return Decoded(histogram, n * fit.nonnegative, p, passed, fit.selected, fit.misfit)

@@ -70,11 +70,28 @@ def test_few_partials_whatever_the_number_of_records():
 
 
 @pytest.mark.parametrize(
-    ("text", "length"), [("30d", 30 * 86400), ("1h", 3600), ("15m", 900), ("10s", 10), ("500ms", 0.5), ("2w", 1209600)]
+    ("text", "length"), [("30d", 30 * 86400), ("1h", 3600), ("15m", 900), ("10s", 10), ("500ms", 0.5)]
 )
 def test_lengths(text, length):
     assert seconds(text) == length
     assert window_fn(text) == FixedWindows(length) == window_fn(length)
+
+
+def test_weeks_begin_on_mondays_and_windows_later_where_it_is_said():
+    assert seconds("2w") == 14 * 86400
+    week = 7 * 86400
+    for text, size, offset in [
+        ("1w", week, 4 * 86400),
+        ("2w", 2 * week, 4 * 86400),
+        ("7d", week, 0),
+        ("7d+4d", week, 4 * 86400),
+        ("1w+6d", week, 3 * 86400),
+        ("1d + 6h", 86400, 6 * 3600),
+    ]:
+        assert window_fn(text) == FixedWindows(size, offset=offset)
+    for wrong in ("7d+", "7d+x", "+1d", "7d+1d+1d"):
+        with pytest.raises(ParameterError, match="window"):
+            window_fn(wrong)
 
 
 @pytest.mark.parametrize(
