@@ -33,8 +33,7 @@ class _Group(TyperGroup):
             try:
                 return super().invoke(ctx)
             except LdpError as error:
-                said = str(error).partition("\n")[0]  # (Polars adds the expression in which it happened)
-                note(f"error: {said}", style="red")
+                note(f"error: {error}", style="red")
                 raise typer.Exit(2 if isinstance(error, ParameterError) else 1) from None
             except BrokenPipeError:
                 raise  # (which Click knows)
