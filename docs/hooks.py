@@ -22,13 +22,25 @@ _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
 
 
+def _packages() -> dict[str, str]:
+    """What docs/api.md lists of each package."""
+    index = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE))
+
+
+def on_config(config: Any) -> Any:
+    """A place for the page of each package."""
+    [section] = [entry for entry in config.nav if isinstance(entry, dict) and "API" in entry]
+    section["API"] = ["api.md", *({package: f"api-{package}.md"} for package in _packages())]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in docs/."""
     for name, page in BESIDE.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))
-    index = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    for package, groups in re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE):
+    for package, groups in _packages().items():
         parts = [f"# {package}\n"]
         for title, lines in re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", groups, re.DOTALL | re.MULTILINE):
             parts += [f"## {title}\n", *(f"::: {package}.{name}\n" for name in _NAME.findall(lines))]
