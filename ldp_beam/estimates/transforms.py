@@ -374,7 +374,8 @@ class Histogram(Estimate):
     than the batch's timestamp: in a streaming pipeline Beam drops records of windows whose end the watermark has
     passed by more than ``allowed_lateness``. Give batches the timestamp of their oldest record, or allow lateness.
     What is dropped from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
-    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not.
+    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not, and
+    not what comes more than a week, or 10,000 windows if that is less, after its window (but an hour at least).
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError`, `DomainError` or
     `DtypeError` (not reports of this mechanism), `PlanError` (no such column), `InputError` (no event

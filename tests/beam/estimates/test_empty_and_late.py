@@ -11,6 +11,7 @@ from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
+from ldp_beam.estimates._empty_and_late import horizon
 from ldp_core import Hybrid, ParameterError, SquareWave
 
 from ..helpers import SURE_BOOL, run
@@ -110,3 +111,19 @@ def test_bounded_input_has_no_late_records_and_no_step_for_them():
     p = beam.Pipeline("FnApiRunner")
     _ = p | beam.Create([1]) | histogram()
     assert "Late" not in str(p.to_runner_api())
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds"),
+    [
+        (FixedWindows(1), 10_000),
+        (FixedWindows(0.1), 3600),
+        (FixedWindows(60), 600_000),
+        (FixedWindows(3600), 7 * 86400),
+        (SlidingWindows(3600, 10), 100_000),
+    ],
+    ids=str,
+)
+def test_the_count_of_the_late_remembers_no_more_than_ten_thousand_windows(window, seconds):
+    """On Flink each is in every checkpoint until it is forgotten: it was a week whatever the window."""
+    assert horizon(window) == seconds

@@ -177,6 +177,21 @@ def test_partitions_are_dealt_out(broker, topic):
     assert [part.partitions for part in found[:2]] == [(0,), (1,)]
 
 
+def test_each_partition_is_an_element_that_a_runner_can_give_to_another_worker():
+    """Flink's runner gives all parts of one element to one slot."""
+    everything = KafkaSource({}, "t", range(3), "earliest", None, 10, 0)
+    source_of = beam.Create([everything]) | beam.FlatMap(KafkaSource.by_partition)
+    found = run(beam.Map(lambda part: part), source_of)
+    assert sorted(part.partitions for part in found) == [(0,), (1,), (2,)]
+    read = beam.Pipeline() | ReadKafka("127.0.0.1:1", "t", partitions=[0, 1])
+    labels = [part.full_label for part in _parts(read.pipeline.transforms_stack[0])]
+    assert labels.index("ReadKafka/Poll/Partitions") < labels.index("ReadKafka/Poll/Read")
+
+
+def _parts(transform):
+    return [transform, *(deep for part in transform.parts for deep in _parts(part))]
+
+
 def test_one_reader_may_have_all_partitions(broker, topic):
     """What Beam falls back to if splitting fails."""
     send(broker, topic, [(numbers(10 * i, 10), i % 2, 0) for i in range(10)])

@@ -304,7 +304,6 @@ def late_cases():
         histogram(),
         balance,
         ({0: 1}, 3),
-        deviations={"flink": (({0: 1}, 1), UNCOUNTED)},
     )
     sessions = histogram(window=Sessions(5))
     yield Case("late-for-sessions-is-not-counted", [0, [1, 2], 50, [3], 60], sessions, balance, ({1: 2}, 0))
@@ -375,8 +374,6 @@ def arrivals(name, steps, window, lateness, mode=ACC):
     made = histogram(window=window, allowed_lateness=lateness, accumulation_mode=mode)
     look = balance if mode == ACC else balance_of_discarded
     deviations = {}
-    if name == "arrivals-FixedWindows-10-3-60-discarding":
-        deviations["flink"] = ((dict(expected), late - 1), UNCOUNTED)
     if name in ARRIVALS_ON_PRISM:
         counts, more, reason = ARRIVALS_ON_PRISM[name]
         deviations["prism"] = ((expected | counts, late + more), reason)

@@ -78,6 +78,9 @@ def test_windows_close_while_a_source_reads(flink_cluster, tmp_path):
     flags = flink_cluster.pipeline_flags(streaming=True, checkpoint_every=3600.0, parallelism=1)
     with Job(flink_cluster, build, flags):
         until(lambda: path.exists() and len(path.read_text().split()) >= 10, PATIENCE, "ten windows")
+        # by default it is 1 GB, and in every checkpoint
+        options = [file.read_text() for file in (flink_cluster.directory / "tmp").rglob("OPTIONS-*")]
+        assert {"max_manifest_file_size=262144" in text for text in options} == {True}
     times = [float(line) for line in path.read_text().split()]
     gaps = [b - a for a, b in itertools.pairwise(times)]
     print(f"seconds between windows: {', '.join(f'{gap:.1f}' for gap in gaps)}")  # noqa: T201 (pytest -s shows it)
