@@ -18,9 +18,9 @@ def main() -> None:
     try:
         app(prog_name="ldp")
     except SystemExit as ended:
-        if ended.code and "polars" in sys.modules:
-            # Threads of a query that failed may still call back, and would abort the process as Python ends.
+        if "polars" in sys.modules and "apache_beam" not in sys.modules:
+            # Threads of a query may still call back, and would abort the process as Python ends.
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(ended.code if isinstance(ended.code, int) else 1)
+            os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
         raise

@@ -176,6 +176,11 @@ class _Asked(NamedTuple):
     def reports(self, error: Error) -> float:
         """How many it takes."""
         together = error.together if self.simultaneous and not error.numeric else 1
+        if self.frequency is not None and self.frequency * together < 1 - 1e-9 and together > 1:
+            raise ParameterError(
+                f"with simultaneous, frequency is the greatest share, at least 1 in {together}, got {self.frequency:g}: the "
+                "shares of all values add up to 1, and a frequent value may be noisier than a rare one"
+            )
         margin, beta = _check_margin(self.margin, error), check_open("beta", self.beta) / together
         return error.reports(margin, beta, self.bound, error.share(self.frequency))
 
@@ -196,7 +201,7 @@ class _Asked(NamedTuple):
             of = "any value, however frequent" if self.bound == "hoeffding" else of
             if self.simultaneous:
                 said = f"the shares of all {error.together:,} values at once, all within the margin {sure}; each is as "
-                said += f"noisy as that of {of}"
+                said += f"noisy as that of {of}; where one has more, give the greatest share: frequency"
             else:
                 said = (
                     f"one share, that of {of}, within the margin {sure}. For all shares at once: simultaneous; for a "

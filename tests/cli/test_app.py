@@ -234,15 +234,25 @@ def test_without_its_renderer_a_picture_names_the_extra(ldp, people, monkeypatch
         assert "ldp-telemetry[plot]" in ldp(f"simulate plan.toml people.parquet --plot a.{kind}", code=1).err
 
 
-def test_a_process_that_failed_ends_at_once(monkeypatch, capsys):
-    """Polars' threads may still call back after an error; as Python ends, that would abort the process."""
+@pytest.mark.parametrize(
+    ("line", "code", "said"), [("plan check nowhere.toml", 1, "nowhere"), ("size 2 -m 1% -e 1", 0, "")]
+)
+def test_a_process_ends_at_once(monkeypatch, capsys, line, code, said):
+    """Polars' threads may still call back; as Python ends, that would abort the process."""
     ended = []
     monkeypatch.setattr(ldp_cli.os, "_exit", ended.append)
-    monkeypatch.setattr(sys, "argv", ["ldp", "plan", "check", "nowhere.toml"])
+    monkeypatch.delitem(sys.modules, "apache_beam", raising=False)  # its threads are waited for
+    monkeypatch.setattr(sys, "argv", ["ldp", *line.split()])
     with pytest.raises(SystemExit):
         ldp_cli.main()
-    assert ended == [1]
-    assert "nowhere" in capsys.readouterr().err
+    assert ended == [code]
+    assert said in capsys.readouterr().err
+
+
+def test_all_values_cannot_be_rarer_than_one_in_so_many(ldp):
+    for more in ("-e 1", "--people 50000"):
+        assert "the greatest share" in ldp(f"size 20 -m 0.5% --simultaneous --frequency 2% {more}", code=2).err
+        ldp(f"size 20 -m 0.5% --simultaneous --frequency 40% {more}")
 
 
 def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):
