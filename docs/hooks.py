@@ -1,6 +1,7 @@
 """What the site adds to the pages: mkdocs calls it, see mkdocs.yml. The pages themselves are read on code hosts too.
 
-* CONTRIBUTING.md and SECURITY.md, which are beside docs/, are pages as well.
+* CHANGELOG.md, CONTRIBUTING.md and SECURITY.md, which are beside docs/, are pages as well.
+* The page of examples has the files of examples/ below.
 * A picture is light or dark as the reader has set the site, not only as the browser asks.
 * docs/api.md lists every public name in a line. Here each has its whole documentation, on a page for each package,
   and its line leads there.
@@ -16,10 +17,11 @@ import griffe
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-BESIDE = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 _PICTURE = re.compile(r'<picture>\n<source [^\n]*>\n<img alt="([^"]*)" src="([^"]+)\.svg">\n</picture>')
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
+_EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 
 
 def _packages() -> dict[str, str]:
@@ -52,6 +54,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Pages that lie elsewhere, pictures, and the index of names."""
     for name, other in BESIDE.items():
         markdown = markdown.replace(f"](../{name}", f"]({other}").replace(f"]({name}", f"]({other}")
+    if page.file.src_uri == "examples.md":
+        for name in _EXAMPLE.findall(markdown):
+            code = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+            markdown += f"\n## {name}.py {{#{name}}}\n\n```python\n{code}```\n"
+        markdown = _EXAMPLE.sub(r"](#\1)", markdown)
     if page.file.src_uri == "api.md":
         parts = re.split(r"^## (\S+)$", markdown, flags=re.MULTILINE)
         for at in range(1, len(parts), 2):

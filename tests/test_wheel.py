@@ -1,21 +1,97 @@
-"""The wheel holds the packages and the jobs that users deploy, and no tools for trying them on one machine."""
+"""The wheel holds the packages and the jobs that users deploy, and no tools for trying them on one machine.
+
+The sdist makes the same wheel. Each extra brings what it names. The version is in pyproject.toml and nowhere else.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+import venv
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 SUFFIXES = {".py", ".typed", ".toml", ".yaml", ".json", ".xml", ".html", ".css", ".js", ""}
 LOCAL = Path("pipelines/local")
+PACKAGES = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "pipelines", "ldp_cli"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# Extra -> the engines among what it brings. "" is the project without any.
+ENGINES = {
+    "": set(),
+    "polars": {"polars"},
+    "beam": {"apache-beam"},
+    "demo": {"apache-beam"},
+    "fast": {"numba"},
+    "gcp": {"apache-beam"},
+    "kafka": {"apache-beam"},
+    "yaml": {"apache-beam"},
+    "test": set(),
+    "plot": {"altair"},
+    "cli": set(),
+    "docs": set(),
+    "peers": set(),
+    "all": {"polars", "apache-beam", "altair", "numba"},
+}
+
+
+def brought(requirements: list[Requirement], extra: str) -> set[str]:
+    """The packages that an extra asks for, those of the extras that it names included."""
+    names = set()
+    for requirement in requirements:
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if requirement.name == PROJECT["name"]:
+            names |= {name for other in requirement.extras for name in brought(requirements, other)}
+        else:
+            names.add(requirement.name)
+    return names
+
+
+def engines(requirements: list[Requirement]) -> dict[str, set[str]]:
+    return {extra: brought(requirements, extra) & ENGINES["all"] for extra in ENGINES}
+
+
+def declared() -> list[Requirement]:
+    """As pyproject.toml says, in the form of a wheel's metadata."""
+    optional = PROJECT["optional-dependencies"]
+    extras = [f"{of}; extra == '{extra}'" for extra, requirements in optional.items() for of in requirements]
+    return [Requirement(line) for line in [*PROJECT["dependencies"], *extras]]
+
+
+def test_an_extra_brings_its_own_engine_and_no_other():
+    assert ENGINES.keys() == {"", *PROJECT["optional-dependencies"]}
+    assert engines(declared()) == ENGINES
+
+
+def test_an_engine_too_many_is_seen():
+    """Planted: Polars among the requirements of Beam, which other extras name."""
+    wrong = engines([*declared(), Requirement("polars; extra == 'beam'")])
+    different = {extra for extra in ENGINES if wrong[extra] != ENGINES[extra]}
+    assert different == {"beam", "demo", "gcp", "kafka", "yaml"}
+
+
+def test_the_version_is_in_one_place():
+    assert importlib.metadata.version(PROJECT["name"]) == PROJECT["version"], "install the project again"
+    says = re.compile(rf"__version__|ldp[-_]telemetry[-=]+\d|[\"']{re.escape(PROJECT['version'])}[\"']")
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in {".py", ".toml"}]
+    files += (ROOT / "docs").glob("*.md")
+    assert [str(path) for path in files if says.search(path.read_text(encoding="utf-8"))] == []
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(
+        rf"^## \[{re.escape(PROJECT['version'])}\]|What {re.escape(PROJECT['version'])} will be", changes, re.M
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +107,10 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_wheel_holds_all_but_the_local_tools(wheel):
-    packages = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "pipelines", "ldp_cli"]
-    assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(packages)
+    assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(PACKAGES)
     source = {
         path.relative_to(ROOT)
-        for package in packages
+        for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.is_file() and path.suffix in SUFFIXES
     }
@@ -52,7 +127,7 @@ def test_the_wheel_holds_all_but_the_local_tools(wheel):
         "runner.py",
     }
     assert tools == {path.parts[2] for path in local}
-    found = {path.relative_to(wheel) for package in packages for path in (wheel / package).rglob("*") if path.is_file()}
+    found = {path.relative_to(wheel) for package in PACKAGES for path in (wheel / package).rglob("*") if path.is_file()}
     assert found == source - local
 
 
@@ -103,3 +178,60 @@ def test_the_installed_command(wheel, tmp_path):
         assert done.stderr.count("\n") == 1
         assert "run it in a checkout" in done.stderr
     assert ldp("nothing").returncode == 2
+
+
+@pytest.mark.slow
+def test_the_metadata_of_the_wheel(wheel):
+    [file] = wheel.glob("*.dist-info/METADATA")
+    metadata = Parser().parsestr(file.read_text(encoding="utf-8"))
+    assert metadata["Version"] == PROJECT["version"]
+    assert engines([Requirement(line) for line in metadata.get_all("Requires-Dist")]) == ENGINES
+
+
+@pytest.mark.slow
+def test_the_sdist_makes_the_same_wheel(wheel, tmp_path):
+    python = environment(tmp_path / "build", "hatchling")
+    command = [python, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)
+    [sdist] = tmp_path.glob("*.tar.gz")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(sdist)]
+    subprocess.run(command, check=True, timeout=300)
+    [file] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    expected = {str(path.relative_to(wheel)): path.read_bytes() for path in wheel.rglob("*") if path.is_file()}
+    assert contents.keys() == expected.keys()
+    assert [name for name in expected if contents[name] != expected[name]] == []
+
+
+def environment(folder: Path, what: str) -> str:
+    """The Python of a new environment, into which pip has installed something."""
+    venv.create(folder, with_pip=True)
+    python = str(folder / "bin" / "python")
+    command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", what]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode and "connection broken" in done.stderr:
+        pytest.skip("pip cannot reach an index")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extra", "ours", "brings", "not_there"),
+    [
+        ("", "ldp_core", "pyarrow", ["polars", "apache_beam", "altair", "typer"]),
+        ("polars", "ldp_polars", "polars", ["apache_beam", "altair", "typer", "pandas"]),
+        ("beam", "ldp_beam", "apache_beam", ["polars", "altair", "typer"]),
+        ("plot", "ldp_plots", "altair", ["polars", "apache_beam", "typer"]),
+        ("cli", "ldp_cli", "typer", ["polars", "apache_beam", "altair"]),
+    ],
+)
+def test_an_extra_alone(wheel, tmp_path, extra, ours, brings, not_there):
+    [file] = wheel.parent.glob("*.whl")
+    python = environment(tmp_path / "new", f"{PROJECT['name']}[{extra}] @ {file.as_uri()}")
+    code = f"import {ours}, {brings}; from importlib.util import find_spec as find; print([*filter(find, {not_there})])"
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [python, "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=alone, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -11,8 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
 PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_cli", "pipelines")
-FOLDERS = (*PACKAGES, "tests", "benchmarks", "docs")
+FOLDERS = (*PACKAGES, "tests", "benchmarks", "docs", "examples")
 FILES = [f"/{path.relative_to(ROOT).as_posix()}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
+FILES.append("/pyproject.toml")
 PUBLIC = {"ldp_core", "ldp_polars", "ldp_beam", "ldp_beam.io", "ldp_plots", "ldp_report"}
 each = pytest.mark.parametrize("page", PAGES)
 

