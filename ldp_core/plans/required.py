@@ -178,7 +178,7 @@ class _Asked(NamedTuple):
         together = error.together if self.simultaneous and not error.numeric else 1
         if self.frequency is not None and self.frequency * together < 1 - 1e-9 and together > 1:
             raise ParameterError(
-                f"with simultaneous, frequency is the greatest share, at least 1 in {together}, got {self.frequency:g}: "
+                f"with simultaneous, frequency is the greatest share: at least 1 / {together}, got {self.frequency:g}; "
                 "the shares of all values add up to 1, and a frequent value may be noisier than a rare one"
             )
         margin, beta = _check_margin(self.margin, error), check_open("beta", self.beta) / together
