@@ -245,7 +245,7 @@ def _of_plan(
     for name, m in plan.columns.items():
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None:
-            raise ParameterError(f"margin has no number for column {name!r} of the plan")
+            raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
         people = _Asked(wanted, beta, bound, simultaneous, None).people(error_of(m), share)
         rows.append(Need(name, m.name, wanted, m.epsilon, people))
     most = max(row.n for row in rows)
