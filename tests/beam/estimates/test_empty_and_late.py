@@ -122,7 +122,7 @@ def test_bounded_input_has_no_late_records_and_no_step_for_them():
         (FixedWindows(3600), 7 * 86400),
         (SlidingWindows(3600, 10), 100_000),
     ],
-    ids=str,
+    ids=["1 s", "0.1 s", "1 min", "1 h", "sliding"],
 )
 def test_the_count_of_the_late_remembers_no_more_than_ten_thousand_windows(window, seconds):
     """On Flink each is in every checkpoint until it is forgotten: it was a week whatever the window."""
