@@ -31,8 +31,8 @@ With the extra `fast` (numba). [Without it](benchmarks_numpy.md): `LDP_KERNELS=n
   rows; `pl.repeat` in its place fails the regression tests for literals and hive columns.
 * *Keyed noise.* A function of an id needs one AES block a record, 0.7 to 0.8 ns where they are made many at a time, and
   k-ary and binary response take 2.3 and 2.9 times as long as that; fresh binary noise takes one byte of keystream a
-  record. OUE needs several blocks a record. The fresh noise beside it is drawn by two cores, the keyed noise by one: two were
-  slower.
+  record. OUE needs several blocks a record. Two cores draw the fresh noise beside it, one the keyed noise: with two,
+  keyed response was slower.
 * *Two threads from file to file.* See below.
 
 **Against Polars' own one-hot encoding**, which takes both cores too, private one-hot encoding takes 0.38 times its
