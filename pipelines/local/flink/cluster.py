@@ -99,6 +99,7 @@ _JAVA_OPTIONS = [
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
 ]
+_HAS_JAR = "-Dldp.cluster.has.jar=true"  # beam.patch
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _ZOOKEEPER = "org.apache.flink.runtime.zookeeper.FlinkZooKeeperQuorumPeer"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
@@ -267,7 +268,7 @@ class FlinkCluster:
             myself = ["-D", f"taskmanager.resource-id={name}"]
             self._commands[name] = [*jvm, *_TASK_MANAGER_MEMORY, _TASK_MANAGER, *place, *myself]
         self._commands["job-server"] = [
-            *[java, mine, *_JAVA_OPTIONS, "-Xmx512m", "-jar", str(job_server)],
+            *[java, mine, *_JAVA_OPTIONS, "-Xmx512m", _HAS_JAR, "-jar", str(job_server)],
             *[f"--flink-master=http://{self.rest}", f"--flink-conf-dir={conf}", f"--job-host={HOST}"],
             *[f"--job-port={jobs}", f"--artifact-port={artifacts}", f"--expansion-port={expansion}"],
             f"--artifacts-dir={self.directory / 'tmp' / 'artifacts'}",
@@ -378,6 +379,7 @@ class FlinkCluster:
             f"--job_endpoint={self.job_server}",
             f"--parallelism={parallelism or slots}",
             f"--environment_type={environment}",
+            "--experiments=disable_logging_submission_environment",  # Beam would send what `pip freeze` prints
         ]
         if environment == "EXTERNAL":
             flags.append(f"--environment_config={self.pool}")

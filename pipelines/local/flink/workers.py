@@ -3,7 +3,8 @@
 Beam has such a pool too. This one listens on the loopback address alone; it gives each worker a log file, and the
 pipeline's options, as Beam's containers do; it can be shared by several TaskManagers, which all number their
 workers from "1-1": Beam's takes the request of one to stop "1-1" for the other's too. And a worker starts at once: it
-is forked from a process that has imported Beam and this library, and has done nothing else.
+is forked from a process that has imported Beam and this library, has compiled the most common loops, and has done
+nothing else.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
+import numpy as np
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
+
+from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
+from ldp_core.exact.compiled import MANY
 
 HOST = "127.0.0.1"
 _STARTED = "started"
@@ -71,6 +76,7 @@ def fork(logs: Path) -> None:
 
     import ldp_beam  # noqa: F401, PLC0415
 
+    _compile()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets a worker when it ends
     for line in sys.stdin:
         reached, reach = os.pipe()
@@ -87,6 +93,21 @@ def fork(logs: Path) -> None:
         print(_STARTED if os.read(reached, 1) else "a worker ended before it reached its TaskManager", flush=True)
         os.close(reached)
     return None
+
+
+def _compile() -> None:
+    """Have numba, where it is installed, compile what randomized response and unary encoding need.
+
+    Otherwise each worker of each job does so, for two seconds.
+    """
+    codes = np.zeros(2 * MANY, np.uint8)
+    groups = np.arange(len(codes)) % 2
+    for mechanism in (
+        RandomizedResponse(range(16), epsilon=1.0),
+        *(UnaryEncoding(range(d), epsilon=1.0) for d in (8, 16, 32, 64)),
+    ):
+        reports = mechanism.perturb_codes(codes, Keystream())
+        mechanism.count_reports(reports, groups, 2)
 
 
 def work(reach: int) -> None:

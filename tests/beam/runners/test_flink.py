@@ -20,11 +20,16 @@ from pathlib import Path
 
 import apache_beam as beam
 import grpc
+import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.transforms.window import GlobalWindows
 
-from ldp_core import InputError, LdpError, ParameterError
+from ldp_beam import PrivateHistogram
+from ldp_core import InputError, LdpError, ParameterError, UnaryEncoding
+from ldp_core.exact.compiled import MANY
 from pipelines.local.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
 from pipelines.local.flink.__main__ import main
 from pipelines.local.flink.cluster import free_ports, listens
@@ -133,6 +138,32 @@ def test_only_this_machine_reaches_what_listens_also_while_a_job_runs(flink_clus
     assert {ip for ips in found.values() for ip in ips} == {"127.0.0.1"}
     with socket.create_server(("0.0.0.0", 0)):  # the twin
         assert listening(os.getpid()) == ["0.0.0.0"]
+
+
+@pytest.mark.flink
+def test_a_job_starts_without_sending_the_jar_and_without_compiling(flink_cluster, tmp_path):
+    pytest.importorskip("numba")
+
+    def sent(path):
+        return [str(blob) for blob in Path(path).rglob("blob_*") if blob.stat().st_size > 1 << 20]
+
+    mechanism, codes = UnaryEncoding(range(16), epsilon=1.0), np.arange(4 * MANY) % 16
+    with beam.Pipeline(options=PipelineOptions(flink_cluster.pipeline_flags("EXTERNAL"))) as pipeline:
+        here = pipeline | "Cluster" >> beam.Create([str(flink_cluster.directory / "tmp")]) | beam.Map(sent)
+        _ = here | beam.Map(str) | "Sent" >> beam.io.WriteToText(str(tmp_path / "sent"), num_shards=1)
+        batch = pipeline | "Batch" >> beam.Create([pa.record_batch({"os": codes, "t": codes % 2})])
+        rows = batch | PrivateHistogram("os", mechanism, window=1, event_time="t")
+        _ = (
+            rows
+            | beam.WindowInto(GlobalWindows())
+            | beam.combiners.Count.Globally()
+            | "Rows" >> beam.io.WriteToText(str(tmp_path / "rows"), num_shards=1)
+        )
+    assert next(tmp_path.glob("rows-*")).read_text() == "32\n"
+    assert next(tmp_path.glob("sent-*")).read_text() == "[]\n"
+    log = "".join(flink_cluster.log(name).read_text() for name in ("taskmanager-1", "taskmanager-2"))
+    assert "Python sdk harness starting" in log  # a worker's lines of level INFO are there
+    assert "compiled by numba" not in log
 
 
 def listening(pid):
