@@ -184,7 +184,7 @@ def test_estimates_are_right_and_reports_hold_nothing_else(tmp_path, plan_file, 
         assert ours == pytest.approx(theirs)
 
 
-@pytest.mark.parametrize("suffix", ["ndjson", "csv"])
+@pytest.mark.parametrize("suffix", ["ndjson", pytest.param("csv", marks=pytest.mark.slow)])
 def test_malformed_records_are_counted_redacted_and_do_not_stop_the_job(tmp_path, plan_file, capsys, caplog, suffix):
     good = events(3000)
     path = tmp_path / f"events.{suffix}"
@@ -236,7 +236,7 @@ WORDS = [*["NA"] * 5, *['"NA"'] * 4, *["null"] * 3, *["NaN"] * 2, *['""'] * 6, *
 """Of CSV: of these only the seven empty ones without quotes are null."""
 
 
-@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+@pytest.mark.parametrize("unmatched", ["error", *(pytest.param(u, marks=pytest.mark.slow) for u in ("other", "none"))])
 def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, capsys, unmatched):
     """The country code NA was null, also in quotes: a dead letter, or one of the others."""
     labels = Domain(["NA", "null", "NaN", "", "de"], unmatched=unmatched)
@@ -407,8 +407,9 @@ def keyed(tmp_path, monkeypatch) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("suffix", "where", "text_ids"), [
-    ("parquet", "env", True), ("csv", "file", False),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (("parquet", "file", False), ("ndjson", "env", False))),
+    ("csv", "file", False), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ("parquet", "env", True), ("parquet", "file", False), ("ndjson", "env", False)
+    )),
 ])  # fmt: skip
 def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys, caplog, suffix, where, text_ids):
     n = 3000
@@ -740,7 +741,10 @@ UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @pytest.mark.parametrize(
     ("unit", "suffix", "kind"),
-    [("s", "ndjson", float), ("ms", "ndjson", int), ("us", "csv", int), ("s", "csv", float), ("ns", "parquet", int)],
+    [
+        *[("ms", "ndjson", int), ("s", "csv", float), ("ns", "parquet", int)],
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("s", "ndjson", float), ("us", "csv", int))),
+    ],
 )
 def test_event_times_may_be_numbers_of_any_unit(tmp_path, capsys, unit, suffix, kind):
     times = [kind((MIDDAY + i) * UNITS[unit]) for i in range(30)]
@@ -760,7 +764,7 @@ def test_event_times_may_be_numbers_of_any_unit(tmp_path, capsys, unit, suffix, 
     assert set(pq.read_table(stored)["window_start"].to_pylist()) == {START}
 
 
-@pytest.mark.parametrize("suffix", ["ndjson", "csv"])
+@pytest.mark.parametrize("suffix", ["ndjson", pytest.param("csv", marks=pytest.mark.slow)])
 def test_another_unit_is_said(tmp_path, capsys, suffix):
     def run(time, *options):
         lines = [json.dumps({"t": time, "crashed": True})] if suffix == "ndjson" else ["t,crashed", f"{time},true"]
@@ -810,7 +814,7 @@ def test_a_file_of_lines_without_the_event_time_says_so(tmp_path, capsys):
         assert coin_job(tmp_path, "events.ndjson", [json.dumps({"t": MIDDAY, "Crashed": True})] * 3) == 1
 
 
-@pytest.mark.parametrize(("kind", "suffix"), [("ndjson", "gz"), ("csv", "bz2")])
+@pytest.mark.parametrize(("kind", "suffix"), [("ndjson", "gz"), pytest.param("csv", "bz2", marks=pytest.mark.slow)])
 def test_compressed_files(tmp_path, suffix, kind):
     lines = [json.dumps({"t": MIDDAY, "crashed": True})] * 7
     if kind == "csv":
@@ -833,7 +837,7 @@ def test_results_of_an_earlier_run_are_not_written_over_unasked(tmp_path, capsys
     assert left == ["dead_letters.ndjson", "histograms.ndjson", "histograms.parquet", "mine.txt", RESULTS]
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_noise_of_records_is_the_same_again(tmp_path, named, keyed):
     lines = [json.dumps({"t": MIDDAY, "os": OS[i % 3], "n": i}) for i in range(40)]
     (tmp_path / "events.ndjson").write_text("\n".join(lines))

@@ -116,8 +116,16 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("kind", SINGLE)
+SINGLE_CASES = [
+    *[("rows", False), ("dicts", True)],
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (("rows", True), ("dicts", False), ("named tuples", False), ("named tuples", True))
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "packed"), SINGLE_CASES)
 def test_single_records_are_written_straight_from_their_perturb(kind, packed, tmp_path):
     bits = UnaryEncoding(range(70), epsilon=1.0)
     plan = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE, "day": bits}, keep=["user"])

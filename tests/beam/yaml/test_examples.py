@@ -42,6 +42,7 @@ def test_an_example_finds_its_transforms_by_name_and_by_no_path(path):
     assert {name: named.get(name) for name in used} == {name: f"ldp_beam.yaml.{name}" for name in used}
 
 
+@pytest.mark.slow
 def test_parquet_in_batches(tmp_path):
     times = pa.array([0, 1, 3601], pa.timestamp("s", "UTC"))
     pq.write_table(
@@ -121,6 +122,7 @@ def test_the_batch_example_on_the_command_line(where, tmp_path):
     assert "s3cr3t" not in printed
 
 
+@pytest.mark.slow
 def test_only_an_empty_unquoted_field_is_null_in_the_batch_example(tmp_path):
     """The country code NA was null, and so were null, None and NaN; then a quoted empty field was."""
     fields = ("NA", '"NA"', "null", "None", "NaN", "", '""', '""', "NA", "nan")
