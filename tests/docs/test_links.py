@@ -1,4 +1,4 @@
-"""What the pages link to and name is there."""
+"""What the pages link to and name is there, and the site shows their formulas as they are written."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ def test_a_page(page):
         if not file.exists() or (anchor and anchor not in anchors(file)):
             wrong.append(target)
     assert wrong == []
+
+
+def lost_stars(text: str) -> list[str]:
+    """What the site shows as emphasis and is no words: two stars of a formula are missing around it."""
+    with_stars = [block for block in CODE.sub("", text).split("\n\n") if re.search(r"\w\*[\s)]", block)]
+    shown = pytest.importorskip("markdown").markdown("\n\n".join(with_stars), extensions=["tables"])
+    return re.findall(r'<em>([^\w"].*?)</em>', re.sub(r"<code>.*?</code>", "", shown, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_formulas_keep_their_stars(page):
+    assert lost_stars(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_lost_star_is_seen():
+    """Planted: stars of a formula that are not escaped."""
+    assert lost_stars("the *density*, and (c / N - p*) / (q* - p*)") == [") / (q"]
+    assert lost_stars(r"the *density*, and (c / N - p\*) / (q\* - p\*)") == []
 
 
 def test_tests_that_security_names():
