@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ldp_core import LdpError
 from pipelines.local.flink.cluster import FlinkCluster
@@ -22,7 +23,8 @@ def parser() -> argparse.ArgumentParser:
         description="A Flink cluster on this machine. It needs Java, and Maven for the first time.",
         allow_abbrev=False,
     )
-    made.add_argument("--dir", metavar="DIR", help="for logs and process ids (default: in the user's cache)")
+    where: dict[str, Any] = {"metavar": "DIR", "help": "for logs and process ids (default: in the user's cache)"}
+    made.add_argument("--dir", **where)
     commands = made.add_subparsers(dest="command", required=True, metavar="up | submit | status | down")
     up = commands.add_parser("up", help="start a cluster, and print how to run a pipeline on it")
     up.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default 2)")
@@ -36,8 +38,10 @@ def parser() -> argparse.ArgumentParser:
         add_help=False,
     )
     submit.add_argument("python", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    commands.add_parser("status", help="say what runs; exit code 1 unless everything does")
-    commands.add_parser("down", help="stop it")
+    status = commands.add_parser("status", help="say what runs; exit code 1 unless everything does")
+    down = commands.add_parser("down", help="stop it")
+    for command in (up, status, down):  # also behind the command; of `submit` all that follows is the pipeline's
+        command.add_argument("--dir", default=argparse.SUPPRESS, **where)
     pool = commands.add_parser("worker-pool")  # without help: not for people
     pool.add_argument("--port", type=int, required=True)
     pool.add_argument("--logs", type=Path, required=True)

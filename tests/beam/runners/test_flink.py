@@ -192,7 +192,7 @@ def test_a_directory_has_one_cluster(flink_cluster):
 def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
     need_flink()
     where = ["--dir", str(tmp_path)]
-    assert main([*where, "status"]) == 1
+    assert main(["status", *where]) == 1
     try:
         assert main([*where, "up"]) == 0
         assert main([*where, "status"]) == 0
@@ -209,7 +209,7 @@ def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
         assert main([*where, "down"]) == 0
     assert not any(seen.running().values())
     assert not listens(seen.rest)
-    assert main([*where, "down"]) == 0, "nothing there is no error"
+    assert main(["down", *where]) == 0, "nothing there is no error"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
@@ -378,6 +378,9 @@ def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
     for words, remedy in [(["-m", "x"], "`up` starts one"), ([], "submit needs what to run")]:
         assert main(["--dir", str(tmp_path), "submit", *words]) == 2
         assert remedy in capsys.readouterr().err
+    for words in (["--dir", str(tmp_path), "status"], ["status", "--dir", str(tmp_path)]):
+        assert main(words) == 1
+        assert f"no cluster in {tmp_path}" in capsys.readouterr().out
     (tmp_path / "cluster.json").write_text("{")
     with pytest.raises(InputError, match=r"cluster\.json is damaged"):
         FlinkCluster(tmp_path)
