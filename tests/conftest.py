@@ -22,6 +22,7 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: the workers of pytest share the cores
 
+import gc
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ _ONCE = [Phase.explicit, Phase.generate]
 settings.register_profile("repeatable", deadline=None, derandomize=True, phases=_ONCE, suppress_health_check=_SLOW)
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+gc.set_threshold(100_000)  # thousands of tests are in memory: to look through them all takes a tenth of the time
 
 _SALT = os.environ.get("LDP_TEST_NOISE", "")
 FALSE_ALARMS = 1e-6

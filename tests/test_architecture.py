@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -64,12 +65,17 @@ def imports(path: Path, modules: set[str]) -> list[tuple[str, int]]:
 
 
 FILES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
-ARROWS = [
-    (module, other, line)
-    for module, path in FILES.items()
-    for other, line in imports(path, set(FILES))
-    if other != module
-]
+
+
+@cache
+def arrows() -> list[tuple[str, str, int]]:
+    """(module, what it imports, line)."""
+    return [
+        (module, other, line)
+        for module, path in FILES.items()
+        for other, line in imports(path, set(FILES))
+        if other != module
+    ]
 
 
 def floor(package: str, module: str) -> int | None:
@@ -114,7 +120,7 @@ def circle(arrows: list[tuple[str, str, int]]) -> list[str]:
 
 @pytest.mark.parametrize("package", FLOORS)
 def test_imports_go_down(package):
-    assert wrong_floors(package, ARROWS) == []
+    assert wrong_floors(package, arrows()) == []
 
 
 def test_every_file_is_in_a_room():
@@ -124,11 +130,11 @@ def test_every_file_is_in_a_room():
 
 
 def test_there_are_no_circles():
-    assert circle(ARROWS) == []
+    assert circle(arrows()) == []
 
 
 def test_packages_know_only_what_is_below():
-    wrong = [a for a in ARROWS if (p := a[0].split(".")[0]) != (q := a[1].split(".")[0]) and q not in BELOW[p]]
+    wrong = [a for a in arrows() if (p := a[0].split(".")[0]) != (q := a[1].split(".")[0]) and q not in BELOW[p]]
     assert [where(arrow) for arrow in wrong] == []
 
 
@@ -153,7 +159,7 @@ def test_the_core_knows_no_engine():
 
 def test_private_files_are_their_folder_s_own():
     wrong = []
-    for arrow in ARROWS:
+    for arrow in arrows():
         module, other, _ = arrow
         folder, _, name = other.rpartition(".")
         inside = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
@@ -173,4 +179,4 @@ def test_wrong_imports_are_seen():
     assert wrong_floors("ldp_beam", [rooms])
     assert wrong_floors("pipelines", [local])
     assert circle([up, ("ldp_core.mechanism", "ldp_core.tally", 1)])
-    assert not circle(ARROWS[:1])
+    assert not circle(arrows()[:1])

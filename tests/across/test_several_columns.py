@@ -241,8 +241,8 @@ def test_reports_and_plan_travel_in_one_file(tmp_path):
     ("name", "column", "single"),
     [
         ("sampled", "os", False),
-        ("sampled", "level", True),
-        ("fake", "wide", False),
+        pytest.param("sampled", "level", True, marks=pytest.mark.slow),
+        pytest.param("fake", "wide", False, marks=pytest.mark.slow),
         ("mixed", "crashed", True),
     ],
 )

@@ -28,8 +28,16 @@ NEEDED = {"sql": ["duckdb"]}
 PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
 
 
+SLOW = {"budget", "heavy_hitters", "numbers"}  # a second or more each
+
+
 @pytest.mark.parametrize(
-    "page", [page for page, text in PAGES.items() if PYTHON.search(text) and page not in ELSEWHERE]
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
+        for page, text in PAGES.items()
+        if PYTHON.search(text) and page not in ELSEWHERE
+    ],
 )
 def test_python(page, capsys):
     for package in NEEDED.get(page, []):

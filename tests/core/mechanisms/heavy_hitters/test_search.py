@@ -143,7 +143,7 @@ def false_alarms_beside(held: list[str], repeats: int) -> int:
 ALIKE = ["".join(letters) for letters in product("abcdefg", repeat=4)][::80][:30]
 
 
-@pytest.mark.parametrize("held", [["bead"], ALIKE], ids=len)
+@pytest.mark.parametrize("held", [["bead"], pytest.param(ALIKE, marks=pytest.mark.slow)], ids=len)
 def test_nothing_else_is_found_beside_frequent_values(held, monkeypatch):
     assert false_alarms_beside(held, 120) <= 12  # of 6 that the promise allows (seeded: no false alarm)
     quantile = pe.Estimates.quantile

@@ -88,7 +88,14 @@ def test_simulated_coverage_is_the_computed_one(name):
     check_binomial(np.sum((low <= true) & (true <= high)), repetitions, exact_coverage(m, n, f, 0))
 
 
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if "epsilon 1" in n or "0.25, 0.9" in n])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] if n.startswith("BLH") else [])
+        for n in MECHANISMS
+        if "epsilon 1" in n or "0.25, 0.9" in n
+    ],
+)
 def test_coverage_through_perturb_tally_and_estimate(name):
     """1000 piles of 500 records, 150 of them the second value, perturbed for real."""
     m, n, piles, true = MECHANISMS[name], 500, 1000, 150
