@@ -131,14 +131,17 @@ def run(
     Raises:
         LostRecordsError: a larger share of the records than ``max_dead`` became dead letters. All is written.
         InputError: there are results of an earlier run, and not ``overwrite``.
-        ParameterError: ``max_dead`` is no share.
+        ParameterError: ``max_dead`` is no share, or Beam's local runner has no such option.
     """
     check_probability("max_dead", max_dead)
-    job.claim_output(overwrite=overwrite)
     options = PipelineOptions(["--runner=FnApiRunner", *beam_args])
+    local = options.view_as(StandardOptions).runner in _LOCAL  # of other runners Beam does not know all options
+    if local and (unknown := options.get_all_options(retain_unknown_options=True).keys() - options.get_all_options()):
+        name = min(unknown).replace("_", "-")
+        raise ParameterError(f"neither this command nor Beam has an option --{name}: remove it, or see --help")
+    job.claim_output(overwrite=overwrite)
     secret = None
     if job.key is not None:
-        local = options.view_as(StandardOptions).runner in _LOCAL
         secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
     print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
     with PROGRESS.show():

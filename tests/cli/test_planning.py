@@ -81,6 +81,10 @@ FAILURES = [
 ]
 
 
+def test_the_two_questions_of_size_are_not_both_asked(ldp, people):
+    assert "not both" in " ".join(ldp("size 16 -m 1% -e 1 -n 100", code=2).err.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(("line", "says"), WRONG_LINES + FAILURES)
 def test_errors_of_ours_are_one_line(ldp, people, line, says):
     done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
