@@ -227,7 +227,7 @@ def test_the_dataflow_template_builds_the_streaming_example():
 
 
 def test_the_yaml_of_the_guide_is_accepted(tmp_path, monkeypatch):
-    text = (EXAMPLES.parents[1] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    text = (EXAMPLES.parents[1] / "docs" / "yaml.md").read_text(encoding="utf-8")
     steps = [step for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for step in pyyaml.safe_load(block)]
     (tmp_path / "plan.toml").write_text(PrivacyPlan({"os": Mechanism.from_dict(OS)}).to_toml())
     (tmp_path / "events").mkdir()
