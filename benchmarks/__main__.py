@@ -19,47 +19,50 @@ SUITES = ("kernels", "columns", "peers", "oracles", "numbers", "heavy_hitters", 
 
 
 NOTES = """
-Runs of this table differ, the ratios by 10 to 20 %, and a few of those near their bars fall on either side of them.
+Runs of this table differ. Ratios differ by 10 to 20 %, so a ratio near its bar may reach it in one run and miss it in
+another.
 
-With the extra `fast` (numba). [Without it](benchmarks_numpy.md): `LDP_KERNELS=numpy`, and `--only columns`.
+This run had the extra `fast` (numba). [The run without it](benchmarks_numpy.md) had `LDP_KERNELS=numpy` and
+`--only columns`.
 
 **Where a bar is missed**
 
-* *Binary randomized response through `.ldp`.* The perturbation itself is in the row above it. The rest is the row index
-  that Polars materialises for the expression (4 bytes a row; the function is handed Booleans at 1 bit a row). Without
-  that index Polars evaluates the function on a Parquet file's dictionary, on statistics and on literals in place of
-  rows; `pl.repeat` in its place fails the regression tests for literals and hive columns.
-* *Keyed noise.* A function of an id needs one AES block a record, 0.7 to 0.8 ns where they are made many at a time, and
-  k-ary and binary response take 2.3 and 2.9 times as long as that; fresh binary noise takes one byte of keystream a
-  record. OUE needs several blocks a record. Two cores draw the fresh noise beside it, one the keyed noise: with two,
-  keyed response was slower.
+* *Binary randomized response through `.ldp`.* The perturbation itself is in the row above it. The rest is the row
+  index that Polars materialises for the expression. It takes 4 bytes a row, while the Booleans take 1 bit a row.
+  Without that index Polars evaluates the function on a Parquet file's dictionary, on statistics and on literals, and
+  not on rows. With `pl.repeat` in place of the index, the regression tests for literals and hive columns fail.
+* *Keyed noise.* A function of an id needs one AES block a record. That takes 0.7 to 0.8 ns if many blocks are made at
+  a time. K-ary and binary response take 2.3 and 2.9 times as long as that. Fresh binary noise takes only one byte of
+  keystream a record. OUE needs several blocks a record. Two cores draw the fresh noise, but only one core draws the
+  keyed noise: with two, keyed response was slower.
 * *Two threads from file to file.* See below.
 
-**Against Polars' own one-hot encoding**, which takes both cores too, private one-hot encoding takes 0.38 times its
-time for 16 values and 0.66 times for 128; lazily 0.67 and 0.95 times. A tally of SHE (d=128) and one of SMP are so
-near their bar of 20x that a busy machine may show less.
+**Against Polars' own one-hot encoding.** Both use both cores. Private one-hot encoding takes 0.38 times the time of
+Polars for 16 values and 0.66 times for 128. In a lazy query it takes 0.67 and 0.95 times. A tally of SHE (d=128) and
+one of SMP are so near their bar of 20x that a busy machine may show less.
 
-**The peers.** All of their clients and servers take one value and one report a call, in Python or numba; ours take
-columns. Their sketches and PEM need a shim for numpy 2, their local hashing xxhash below 4. Longitudinal ones draw
-their "permanent" answer anew at each call, RAPPOR has no second round, RS+FD spends more than it says: the
-comparison is of speed alone. Costs of FLH, HR, BHR, PGR and HCMS servers at 10^6 reports hardly grow with d; a tally
-of CMS is 256 sums of 256 bits, whatever d is. (FLH's has a constant part, not small at a large epsilon: 5.7 s for
-d = 16,384 at epsilon 3, 11 s at 4, where PGR takes 14 ns a report.)
+**The peers.** All of their clients and servers take one value and one report a call, in Python or numba. Ours take
+columns. Their sketches and PEM need a shim for numpy 2, and their local hashing needs xxhash below 4. We compare only
+speed: their longitudinal mechanisms draw the "permanent" answer anew at each call, their RAPPOR has no second round,
+and their RS+FD spends more than it says. At 10^6 reports the costs of FLH, HR, BHR, PGR and HCMS servers hardly grow
+with d. A tally of CMS is 256 sums of 256 bits for every d. (The cost of FLH has a constant part, which is not small
+at a large epsilon. For d = 16,384 it is 5.7 s at epsilon 3 and 11 s at 4, where PGR takes 14 ns a report.)
 
-**Cost against the number of rows.** From 10^6 (Polars) or 10^7 (Beam) on it is flat or falling; below, the start of
-a query (10 ms) or of a pipeline (150 ms) is most of it.
+**Cost against the number of rows.** From 10^6 rows (Polars) or 10^7 rows (Beam) on, the cost of a row is flat or
+falling. With fewer rows, most of the cost is the start of a query (10 ms) or of a pipeline (150 ms).
 
 **What the threads do.** Compiled loops and the keystream run without Python's global lock, in few long calls. A call
 with many rows is shared by all cores, each with a keystream of its own: two are 1.8 times as fast as one. The table
-gives the share of a call that holds the lock, and what follows from it for more cores, which nobody has tried.
-Polars' streaming engine calls with 100,000 rows at a time, each in one thread. There a second core gains less: Python
-takes the lock 12 times a call, and the steps of a first call in a new thread take 177 us where they take 39 in a loop
-that does nothing else. From file to file most of the time is Polars' reading and writing.
+gives the share of a call that holds the lock, and computes from it the gain of more cores. Nobody has tried more than
+two cores. Polars' streaming engine calls with 100,000 rows at a time, each in one thread. There a second core gains
+less. Python takes the lock 12 times a call. The steps of a first call in a new thread take 177 us. In a loop that
+does nothing else they take 39. From file to file most of the time is Polars' reading and writing.
 
-**Memory.** Of the 571 MB for 2 * 10^8 rows numba has 130 to 200: without `fast` it was 361 (one run each, by hand).
+**Memory.** Of the 571 MB for 2 * 10^8 rows, numba takes 130 to 200. Without `fast` it was 361 MB (one run each, by
+hand).
 
-**Where Beam's time goes** (k-ary, d=128, a sampling profiler on a busy machine): 42 % is work of ours, of which
-drawing and encoding are a third, times and windows a quarter; no single step has more than 6 %.
+**Where Beam's time goes** (k-ary, d=128, a sampling profiler on a busy machine). 42 % is work of ours. A third of
+these 42 % is drawing and encoding, and a quarter is times and windows. No single step has more than 6 %.
 """
 
 

@@ -1,0 +1,44 @@
+"""No sentence of the pages is too long for readers whose English is a second language."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+WORDS = 45
+
+CODE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+NO_PROSE = re.compile(r" {4}|\s*(?:#|\||<|>|!\[)")  # formulas, headings, tables, HTML, quotations, pictures
+ITEM = re.compile(r"\s*(?:[*-]|\d+\.) ")
+END = re.compile(r"(?<=[.?!])[*)\"_]*\s|\n\n")
+NAMES = re.compile(r"(?:NAME,? (?:and |or )?)+NAME")
+
+
+def sentences(text: str) -> list[str]:
+    """Of the prose of a page. A piece of code is one word, and so is a list of them."""
+    lines = CODE.sub("", text).splitlines()
+    prose = "\n".join("\n" if NO_PROSE.match(line) else ITEM.sub("\n\n", line, count=1) for line in lines)
+    prose = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "NAME", prose))
+    return [NAMES.sub("NAME", " ".join(sentence.split())) for sentence in END.split(prose)]
+
+
+def too_long(text: str) -> list[str]:
+    return [sentence for sentence in sentences(text) if len(sentence.split()) > WORDS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page(page):
+    assert too_long(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_long_sentence_is_seen():
+    """Planted: a sentence of one word too many, in a paragraph, over two lines and in an item."""
+    most = " ".join(["word"] * WORDS)
+    assert too_long(f"{most}. {most}.\n\n* {most}\n* {most}\n\n```text\nword {most}\n```\n\n| word {most} |") == []
+    assert too_long(f"Short. Word {most}. Short.") == [f"Word {most}."]
+    assert too_long(f"{most},\nword.") == [f"{most}, word."]
+    assert too_long(f"* word\n* [word](page.md)\n  {most}") == [f"[word] {most}"]
