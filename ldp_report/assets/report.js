@@ -24,12 +24,12 @@
   // ---- what one sees first
 
   function tiles() {
-    const dead = data.letters.filter((letter) => !letter.late), tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
+    const dead = (data.letters || []).filter((letter) => !letter.late), tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
     at("tiles").replaceChildren(...[
       tile("reports counted", whole(data.counted)),
       data.windows.length ? tile("windows", whole(data.windows.length)) : null,
-      tile("late", whole(data.late)),
-      tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null),
+      data.letters ? tile("late", whole(data.late)) : null,
+      data.letters ? tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
       data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
     ].filter(Boolean));
     const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
@@ -86,7 +86,7 @@
     const rest = ranked.length - FIRST;
     if (rest > 0) ranked.sort((a, b) => (b.estimate ?? -Infinity) - (a.estimate ?? -Infinity));
     const caption = titled(column, group) + (rest > 0 && !all ? `; the ${FIRST} most frequent of ${whole(ranked.length)} values` : "");
-    const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "people", shares: true, confidence: column.confidence }));
+    const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "reports", shares: true, confidence: column.confidence }));
     if (rest > 0) made.append(el("button", { type: "button", class: "link", onclick: () => made.replaceWith(histogram(column, group, !all)) }, all ? `Only the ${FIRST} most frequent` : `Show all ${whole(ranked.length)} values`));
     return made;
   }
@@ -191,6 +191,7 @@
   // ---- dead letters, the plan
 
   function letters() {
+    if (!data.letters) return at("letters-body").replaceChildren(el("p", {}, "Nobody counted them: these estimates are of files of reports. ldp run and ldp live count them."));
     const rows = data.letters.map((letter) => [letter.late ? "late" : "dead letter", letter.reason, letter.column || "(whole records or messages)", whole(letter.count)]);
     at("letters-body").replaceChildren(rows.length
       ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
