@@ -125,8 +125,10 @@
     const labels = (wide) => (wide < 420 || to - from < 2 ? [from, to] : [from, Math.round((from + to) / 2), to]).map((k) => ({ at: k, text: data.windows[k].split(" to ")[0] }));
     const caption = `${column.name}: shares by window` + (totals.size > LINES ? `, the ${LINES} most frequent values` : "");
     const half = (p) => (isNumber(p.low) && isNumber(p.high) ? ` ± ${LDP.fixed(50 * (p.high - p.low), 2)}` : "");
-    return el("div", {}, el("h3", {}, "Over time"),
-      chart(lines, { from, to, fromZero: true, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
+    const ends = lines.flatMap(({ points }) => points.flatMap((p) => [p.estimate, p.low, p.high])).filter(isNumber);
+    const far = Math.min(...ends) > Math.max(...ends) / 3; // an axis from 0 on would hide the intervals
+    return el("div", {}, el("h3", {}, "Over time"), far ? el("p", { class: "quiet" }, "The axis does not start at 0.") : null,
+      chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
       el("details", {}, el("summary", {}, "The numbers"), table(`${caption}, in percent, and half of the interval`, ["window", ...lines.map((line) => line.name)],
         groups.map((group, k) => [windowName(group), ...lines.map(({ points }) => (isNumber(points[k].estimate) ? LDP.fixed(100 * points[k].estimate, 2) + half(points[k]) : LDP.MISSING))]))));
   }
