@@ -244,6 +244,8 @@ def size(
         made = PrivacyPlan.from_toml(plan)
         numbers = [name for name, m in made.columns.items() if isinstance(m, Numeric)]
         found = required_n(made, margins_of(margin, numbers=numbers), **how)
+    elif values is not None and epsilon is not None and people is not None:
+        raise typer.BadParameter("--epsilon says how many people, --people says which epsilon: leave out one of them")
     elif values is None or (epsilon is None) == (people is None):
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
     else:

@@ -236,3 +236,9 @@ def test_simulate_reads_data_and_draws(ldp, people):
     assert "#ffffff" in page
     ldp("simulate plan.toml people.parquet --seed 1 --plot dark.json --theme dark")
     assert "#14171c" in Path("dark.json").read_text(encoding="utf-8")
+
+
+def test_size_says_what_is_too_much(ldp):
+    """It said to give VALUES and one of both, to somebody who had given all three."""
+    said = " ".join(ldp("size 16 --margin 1% --epsilon 1 --people 5000", code=2).err.replace("│", " ").split())
+    assert "leave out one of them" in said
