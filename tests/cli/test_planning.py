@@ -242,3 +242,8 @@ def test_size_says_what_is_too_much(ldp):
     """It said to give VALUES and one of both, to somebody who had given all three."""
     said = " ".join(ldp("size 16 --margin 1% --epsilon 1 --people 5000", code=2).err.replace("│", " ").split())
     assert "leave out one of them" in said
+
+
+def test_size_says_which_margin_it_took(ldp):
+    assert "margin 0.5 is 50 % of the people; 0.5 % is written 0.5%" in ldp("size 16 --margin 0.5 --epsilon 1").err
+    assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""
