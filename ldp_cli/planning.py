@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import Plot, Theme, check_picture, number, out, percent, save, say, say_json, show, working
+from ldp_cli.printing import Plot, Theme, check_picture, note, number, out, percent, save, say, say_json, show, working
 from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, share, shares_of, values_of
 from ldp_core import (
     Domain,
@@ -245,14 +245,16 @@ def size(
         numbers = [name for name, m in made.columns.items() if isinstance(m, Numeric)]
         found = required_n(made, margins_of(margin, numbers=numbers), **how)
     elif values is not None and epsilon is not None and people is not None:
-        raise typer.BadParameter("give --epsilon (how many people?) or --people (which epsilon?), not both")
-    elif values is None or epsilon is people is None:
+        raise typer.BadParameter("--epsilon says how many people, --people says which epsilon: leave out one of them")
+    elif values is None or (epsilon is None) == (people is None):
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
     else:
         inputs = values_of(values)
         wanted = margins_of(margin, numbers=[""] if isinstance(inputs, Interval) else ())
         if not isinstance(wanted, float):
             raise ParameterError("margins by column are a plan's: give one number")
+        if not isinstance(inputs, Interval) and wanted >= _WIDE:
+            note(f"margin {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
         kind = _kind(inputs, mechanism)
         if epsilon is not None:
             found = required_n(kind, wanted, domain=inputs, epsilon=epsilon, **how)
@@ -262,6 +264,10 @@ def size(
         say_json({"question": found.note, "needs": [row.values() for row in found]})
     else:
         show([row.texts() for row in found], title=found.title, notes=[found.note])
+
+
+_WIDE = 0.1
+"""Larger margins of a share are rarely meant."""
 
 
 def _kind(inputs: Any, name: str | None) -> str | None:

@@ -27,6 +27,9 @@ from ldp_core.plans.plan import plan_of
 RESULTS = "results.json"
 """The file beside estimates that says which plan they are of: its text is that of `about`."""
 
+DEAD_LETTERS = "dead_letters"
+"""How a file of dead letters is called; it is there where they were counted, be there none."""
+
 LATE = "late"
 """The reason of a dead letter whose window had closed."""
 
@@ -72,7 +75,7 @@ class Results:
     Args:
         columns: by name the rows of its estimate: mappings with the columns that the estimates of Polars or Beam have.
             ``window_start`` and ``window_end`` are times, dates, or text in ISO 8601.
-        letters: dead letters: mappings of ``column_name``, ``reason``, ``count``.
+        letters: dead letters: mappings of ``column_name``, ``reason``, ``count``. None: nobody has counted them.
         plan: what the reports were made with.
         confidence: of the intervals, where the rows do not say it.
         name: what the page is called.
@@ -85,7 +88,7 @@ class Results:
     """
 
     columns: dict[str, list[Row]] = field(default_factory=dict)
-    letters: list[Row] = field(default_factory=list)
+    letters: list[Row] | None = None
     plan: PrivacyPlan | None = None
     confidence: float | None = None
     name: str = ""
@@ -106,15 +109,15 @@ class Results:
         columns = [self._column(name, rows, place) for name, rows in self.columns.items()]
         summed = max((sum(group["n"] or 0 for group in column["groups"]) for column in columns), default=0)
         counted = summed if self.counted is None else self.counted
-        letters = _letters(self.letters)
+        letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
             "windows": _labels(windows),
             "columns": columns,
             "counted": counted,
             "letters": letters,
-            "late": self._lost(letters, late=True),
-            "dead": self._lost(letters, late=False),
+            "late": None if letters is None else self._lost(letters, late=True),
+            "dead": None if letters is None else self._lost(letters, late=False),
             "plan": None if self.plan is None else _in_words(self.plan, summed),
         }
 
@@ -353,14 +356,17 @@ def _files(root: Path) -> list[Path]:
 
 def _take(found: Results, file: Path, rows: list[Row]) -> None:
     """Add the rows of a file: letters, estimates of many columns, or of the one that it is named after."""
+    letters = found.letters or []
     for row in rows:
         if "reason" in row and FIELDS["n"] not in row:
             if not isinstance(row.get("count"), int):
                 raise InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
-            found.letters.append(row)
+            letters.append(row)
         elif _TELLING & row.keys():
             name = row.get(FIELDS["column"])
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
+    if letters or (file.stem == DEAD_LETTERS and not rows):
+        found.letters = letters
 
 
 def _bytes(file: Path) -> bytes:

@@ -45,8 +45,9 @@ class LivePage:
 
     def __init__(self, plan: PrivacyPlan, confidence: float, *, port: int = 0, name: str = "") -> None:
         self._lock = threading.Lock()
-        self._results = Results(plan=plan, confidence=confidence, name=name, per_column=True)
-        self._results.columns = {column: [] for column in plan.columns}
+        self._letters: list[Row] = []
+        columns: dict[str, list[Row]] = {column: [] for column in plan.columns}
+        self._results = Results(columns, self._letters, plan, confidence, name, per_column=True)
         self._counted: Counter[str] = Counter()
         self._version = 0
         self._ended = False
@@ -84,12 +85,12 @@ class LivePage:
     def bury(self, column: str, reason: str, count: int) -> None:
         """Count dead letters, of each column those that it lost; the reason of late ones is ``"late"``."""
         with self._lock:
-            for letter in self._results.letters:
+            for letter in self._letters:
                 if (letter["column_name"], letter["reason"]) == (column, reason):
-                    self._results.letters.remove(letter)
+                    self._letters.remove(letter)
                     count += letter["count"]
                     break
-            self._results.letters.append({"column_name": column, "reason": reason, "count": count})
+            self._letters.append({"column_name": column, "reason": reason, "count": count})
             self._version += 1
 
     def end(self) -> None:

@@ -42,6 +42,7 @@ from ldp_core.estimates.base import Estimate
 from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.hashing import id_words
 from ldp_report import RESULTS
+from ldp_report.results import DEAD_LETTERS
 from pipelines.arguments import PLACE
 from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
 from pipelines.progress import PROGRESS
@@ -51,7 +52,6 @@ MEANS = "means"
 REPORTS = "reports/part"
 WINDOW_START = "window_start"
 """Column of stored reports."""
-DEAD_LETTERS = "dead_letters"
 _OUTPUTS = (f"{HISTOGRAMS}.*", f"{MEANS}.*", f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 

@@ -27,8 +27,9 @@ from ldp_beam.io import HISTOGRAM_SCHEMA
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from ldp_core.parameters import check_probability
 from ldp_report import RESULTS, about
+from ldp_report.results import DEAD_LETTERS
 from pipelines import demo
-from pipelines.job import DEAD_LETTERS, HISTOGRAMS, MEANS, TelemetryJob, read_lines
+from pipelines.job import HISTOGRAMS, MEANS, TelemetryJob, read_lines
 from pipelines.means import MEAN_SCHEMA
 from pipelines.progress import PROGRESS
 from pipelines.table import coverage_table, estimate_tables

@@ -273,16 +273,24 @@ def draw_windows(
         for row in rows
     ]
     color = alt.Color("series:N", sort=list(series), title=None, legend=alt.Undefined if len(series) > 1 else None)
+    panels = list(dict.fromkeys(row["panel"] for row in shown))
+    starts = [row["window"] for row in shown if row["window"] is not None]
+    places = [_milliseconds(start) for start in ticks(starts, _TICKS if len(panels) == 1 else _TICKS // 2)]
+    days = {"format": "%b %d" if len({start[:4] for start in starts}) == 1 else "%Y-%m-%d"}
+    dates = days if all(start.endswith("T00:00:00Z") for start in starts) else {}
     x = alt.X(
         "window:T",
         title="start of the window (UTC)",
         scale=alt.Scale(type="utc"),
-        axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=8),
+        axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=8, values=places, **dates),
     )
     base = alt.Chart().encode(x=x, color=color)
     form = {"share of the records": _PERCENT, "records": _NUMBER}.get(quantity, {})
-    y = alt.Y("y:Q", title=quantity, axis=alt.Axis(tickCount=6, **form), scale=alt.Scale(zero=quantity != "mean"))
-    band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=quantity), y2="high:Q")
+    far = is_far([row[name] for row in shown for name in ("y", "low", "high")])
+    unit = f"{quantity} (axis not from 0)" if far else quantity
+    scale = alt.Scale(zero=quantity != "mean" and not far)
+    y = alt.Y("y:Q", title=unit, axis=alt.Axis(tickCount=6, **form), scale=scale)
+    band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=unit), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=28, filled=True)).encode(
         y=y, tooltip=["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
     )
@@ -295,7 +303,6 @@ def draw_windows(
         notes.append("open points: the records fill this window only in part")
     if hidden:
         notes.append(f"the {len(series)} largest of {len(series) + hidden} values")
-    panels = list(dict.fromkeys(row["panel"] for row in shown))
     data, head = alt.InlineData(values=shown), heading(title, notes)
     if len(panels) > 1:
         layered = alt.layer(*layers, data=data).properties(width=WIDTH // 2, height=160)
@@ -303,6 +310,47 @@ def draw_windows(
     else:
         chart = alt.layer(*layers, data=data).properties(width=WIDTH, height=220, title=head)
     return themed(chart, theme)
+
+
+_TICKS = 10
+
+
+def ticks(starts: Iterable[str], most: int) -> list[str]:
+    """Where the ticks of windows are: at starts, at most so many, those that begin an hour, a day, a month, a year.
+
+    Args:
+        starts: times in ISO 8601, all in UTC.
+        most: how many.
+
+    >>> weeks = [f"{dt.date(2024, 1, 4) + dt.timedelta(weeks=k)}T00:00:00Z" for k in range(20)]
+    >>> [start[5:10] for start in ticks(weeks, 10)]
+    ['01-04', '02-01', '03-07', '04-04', '05-02']
+    >>> [start[5:10] for start in ticks(weeks[:15], 10)]
+    ['01-04', '01-18', '02-01', '02-15', '02-29', '03-14', '03-28', '04-11']
+    """
+    found = sorted(set(starts))
+    for kept in map(len, ("2024-01-04T10", "2024-01-04", "2024-01", "2024")):
+        if len(found) <= most:
+            break
+        first = sorted({start[:kept]: start for start in reversed(found)}.values())
+        if 2 * len(first) < most:
+            break
+        found = first
+    return found[:: math.ceil(len(found) / most)] if found else []
+
+
+def is_far(numbers: Iterable[float | None]) -> bool:
+    """Whether numbers are so far above 0 that an axis from 0 on would hide how they differ.
+
+    >>> is_far([900.0, None, 1000.0]), is_far([10.0, 1000.0]), is_far([])
+    (True, False, False)
+    """
+    known = [x for x in numbers if x is not None]
+    return bool(known) and min(known) > max(known) / 3
+
+
+def _milliseconds(start: str) -> float:
+    return dt.datetime.fromisoformat(start).timestamp() * 1000
 
 
 def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:

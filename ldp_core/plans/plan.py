@@ -767,7 +767,9 @@ data with the plan; for reports that were made elsewhere there is assume_reports
             column: one that the plan perturbs.
             table: what stands after FROM, as it stands there: ``reports``, ``read_parquet('reports.parquet')``.
             dialect: ``"duckdb"`` or ``"bigquery"``. (The tests run the first and parse the second.)
-            packed: whether bits are in 64-bit words, as ``perturb(..., packed=True)`` has them.
+            packed: whether bits are in 64-bit words, as ``perturb(..., packed=True)`` has them: files of
+                ``ldp perturb`` and of ``ldp run --reports`` do. The query does not look at the file. If this is
+                wrong, the database complains of types, such as that of ``count_if``.
             by: columns that tell groups apart, each of which gets a histogram.
             confidence: of the intervals.
 

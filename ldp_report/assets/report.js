@@ -24,12 +24,12 @@
   // ---- what one sees first
 
   function tiles() {
-    const dead = data.letters.filter((letter) => !letter.late), tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
+    const dead = (data.letters || []).filter((letter) => !letter.late), tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
     at("tiles").replaceChildren(...[
       tile("reports counted", whole(data.counted)),
       data.windows.length ? tile("windows", whole(data.windows.length)) : null,
-      tile("late", whole(data.late)),
-      tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null),
+      data.letters ? tile("late", whole(data.late)) : null,
+      data.letters ? tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
       data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
     ].filter(Boolean));
     const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
@@ -86,7 +86,7 @@
     const rest = ranked.length - FIRST;
     if (rest > 0) ranked.sort((a, b) => (b.estimate ?? -Infinity) - (a.estimate ?? -Infinity));
     const caption = titled(column, group) + (rest > 0 && !all ? `; the ${FIRST} most frequent of ${whole(ranked.length)} values` : "");
-    const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "people", shares: true, confidence: column.confidence }));
+    const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "reports", shares: true, confidence: column.confidence }));
     if (rest > 0) made.append(el("button", { type: "button", class: "link", onclick: () => made.replaceWith(histogram(column, group, !all)) }, all ? `Only the ${FIRST} most frequent` : `Show all ${whole(ranked.length)} values`));
     return made;
   }
@@ -125,8 +125,10 @@
     const labels = (wide) => (wide < 420 || to - from < 2 ? [from, to] : [from, Math.round((from + to) / 2), to]).map((k) => ({ at: k, text: data.windows[k].split(" to ")[0] }));
     const caption = `${column.name}: shares by window` + (totals.size > LINES ? `, the ${LINES} most frequent values` : "");
     const half = (p) => (isNumber(p.low) && isNumber(p.high) ? ` ± ${LDP.fixed(50 * (p.high - p.low), 2)}` : "");
-    return el("div", {}, el("h3", {}, "Over time"),
-      chart(lines, { from, to, fromZero: true, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
+    const ends = lines.flatMap(({ points }) => points.flatMap((p) => [p.estimate, p.low, p.high])).filter(isNumber);
+    const far = Math.min(...ends) > Math.max(...ends) / 3; // an axis from 0 on would hide the intervals
+    return el("div", {}, el("h3", {}, "Over time"), far ? el("p", { class: "quiet" }, "The axis does not start at 0.") : null,
+      chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
       el("details", {}, el("summary", {}, "The numbers"), table(`${caption}, in percent, and half of the interval`, ["window", ...lines.map((line) => line.name)],
         groups.map((group, k) => [windowName(group), ...lines.map(({ points }) => (isNumber(points[k].estimate) ? LDP.fixed(100 * points[k].estimate, 2) + half(points[k]) : LDP.MISSING))]))));
   }
@@ -191,6 +193,7 @@
   // ---- dead letters, the plan
 
   function letters() {
+    if (!data.letters) return at("letters-body").replaceChildren(el("p", {}, "Nobody counted them: these estimates are of files of reports. ldp run and ldp live count them."));
     const rows = data.letters.map((letter) => [letter.late ? "late" : "dead letter", letter.reason, letter.column || "(whole records or messages)", whole(letter.count)]);
     at("letters-body").replaceChildren(rows.length
       ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)

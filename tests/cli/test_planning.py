@@ -81,10 +81,6 @@ FAILURES = [
 ]
 
 
-def test_the_two_questions_of_size_are_not_both_asked(ldp, people):
-    assert "not both" in " ".join(ldp("size 16 -m 1% -e 1 -n 100", code=2).err.replace("│", " ").split())
-
-
 @pytest.mark.parametrize(("line", "says"), WRONG_LINES + FAILURES)
 def test_errors_of_ours_are_one_line(ldp, people, line, says):
     done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
@@ -240,3 +236,14 @@ def test_simulate_reads_data_and_draws(ldp, people):
     assert "#ffffff" in page
     ldp("simulate plan.toml people.parquet --seed 1 --plot dark.json --theme dark")
     assert "#14171c" in Path("dark.json").read_text(encoding="utf-8")
+
+
+def test_size_says_what_is_too_much(ldp):
+    """It said to give VALUES and one of both, to somebody who had given all three."""
+    said = " ".join(ldp("size 16 --margin 1% --epsilon 1 --people 5000", code=2).err.replace("│", " ").split())
+    assert "leave out one of them" in said
+
+
+def test_size_says_which_margin_it_took(ldp):
+    assert "margin 0.5 is 50 % of the people; 0.5 % is written 0.5%" in ldp("size 16 --margin 0.5 --epsilon 1").err
+    assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""

@@ -267,6 +267,26 @@ def test_windows_that_are_filled_in_part_have_open_points():
         assert {row.get("cut", False) for row in drawn} == {cut}
 
 
+def axes(chart):
+    """Of a picture over time: the ticks, as dates; the title of the counts' axis, and whether it starts at 0."""
+    [line] = [layer for layer in chart.to_dict()["layer"] if layer["mark"]["type"] == "line"]
+    x, y = line["encoding"]["x"], line["encoding"]["y"]
+    ticks = [dt.datetime.fromtimestamp(at / 1000, dt.UTC).date() for at in x["axis"]["values"]]
+    return ticks, y["title"], y["scale"]["zero"]
+
+
+def test_bands_can_be_seen_and_ticks_are_where_windows_start():
+    """Of a share of 90 % an axis from 0 on hid the band, and the ticks of weeks from Thursdays on were Sundays."""
+    weeks = [dt.date(2024, 1, 4) + dt.timedelta(weeks=k) for k in range(30)]
+    rows = [{"window_start": week, "value": "ios", "count": 900.0, "low": 890.0, "high": 910.0} for week in weeks]
+    assert axes(ldp_plots.windows(rows[:5])) == (weeks[:5], "records (axis not from 0)", False)
+    ticks, _, _ = axes(ldp_plots.windows(rows))
+    assert set(ticks) < set(weeks)
+    assert 5 <= len(ticks) <= 10
+    small = [{**row, "value": "web", "count": 9.0, "low": -1.0, "high": 19.0} for row in rows]
+    assert axes(ldp_plots.windows([*rows, *small]))[1:] == ("records", True)
+
+
 def test_windows_of_means():
     rows = [{"window_start": dt.date(2024, 1, k), "mean": 5.0 * k, "low": 1.0, "high": 20.0, "n": 9} for k in (1, 2)]
     assert column(data(ldp_plots.windows(pa.Table.from_pylist(rows))), "y").tolist() == [5.0, 10.0]

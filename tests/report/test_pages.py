@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -98,6 +99,19 @@ def test_numbers_are_those_of_the_file(browser, report, results):
     assert found == pytest.approx(means["mean"].to_list(), abs=0.06)
     tiles = page.run("[...document.querySelectorAll('#tiles dd')].map(d => d.firstChild.textContent)")
     assert tiles == ["6,000", "4", "3", "3", "9"]
+
+
+def test_counts_are_of_reports_and_what_nobody_counted_is_not_there(browser, report, results, tmp_path):
+    head = "document.querySelector('.column:not(.off) .view:not(.off) th.estimate').textContent"
+    assert browser.page(report).run(head) == "reports"
+    shutil.copy(results / "histograms.parquet", tmp_path)
+    file = tmp_path / "estimated.html"
+    file.write_text(report_page(read_results(tmp_path)), encoding="utf-8")
+    page = browser.page(file.as_uri())
+    tiles = page.run("[...document.querySelectorAll('#tiles dt')].map(d => d.textContent)")
+    assert tiles == ["reports counted", "windows"]
+    assert "Nobody counted them" in page.run("document.getElementById('letters').textContent")
+    assert page.complaints == []
 
 
 def test_all_kinds_of_estimates_are_drawn(browser, report):

@@ -48,6 +48,14 @@ def test_numbers_are_those_of_the_files(results):
     ]
 
 
+def test_only_what_was_counted_is_there(tmp_path):
+    """A page of `ldp estimate` said that no record was late, and nobody had looked."""
+    (tmp_path / "os.ndjson").write_text(json.dumps(ROW))
+    assert [read_results(tmp_path).to_json()[name] for name in ("letters", "late", "dead")] == [None, None, None]
+    (tmp_path / "dead_letters.ndjson").write_text("")  # as the telemetry job writes it, where there are none
+    assert [read_results(tmp_path).to_json()[name] for name in ("letters", "late", "dead")] == [[], 0, 0]
+
+
 def test_nothing_of_the_data_is_html(results):
     page = report_page(read_results(results))
     assert page.count("<script") == page.count("</script>") == 2
