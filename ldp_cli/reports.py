@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -200,6 +200,8 @@ def estimate(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --output: CSV in place of Parquet.")] = False,
     plot: Plot = None,
+    value: Annotated[list[str] | None, typer.Option(help="With --plot: draw only this value.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="START", help="With --plot: draw only the window of then.")] = None,
     theme: Theme = "light",
     overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
@@ -216,6 +218,8 @@ def estimate(
         raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
     if window is not None:
         check_length(window)
+    if (value or at) and (plot is None or (at and window is None)):
+        raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
     wanted = _wanted(made, column, candidates)
@@ -232,7 +236,7 @@ def estimate(
         asked_of = {name: (ask[name], m) for name, m in wanted.items()}
         written = _write(frames, view, output, asked_of, about(made, confidence), csv=csv, overwrite=overwrite)
     if plot is not None:
-        _draw(frames, view, plot, theme)
+        _draw(*_chosen(frames, view, value or [], at), plot, theme)
     if as_json:
         say_json(view.json(made, frames))
     elif output is not None:
@@ -244,6 +248,32 @@ def estimate(
             _show(name, frame, view, max(_SCREEN // len(frames), 10) if window or by else None)
         out().print()
         show([], notes=[view.words(made, frames)])
+
+
+def _chosen(
+    frames: dict[str, pl.DataFrame], view: _View, values: list[str], at: str | None
+) -> tuple[dict[str, pl.DataFrame], _View]:
+    """What is to be drawn: of all only these values, and only the window that begins then."""
+    if values:
+        frames = {name: _some(frame, FIELDS["value"], values, "--value") for name, frame in frames.items()}
+    if at is not None:
+        frames = {name: _some(frame, FIELDS["window"], [at], "--at") for name, frame in frames.items()}
+        view = replace(view, covered=None)
+    return frames, view
+
+
+def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl.DataFrame:
+    """The rows with one of these texts; of a time, its beginning is enough, as of ``2026-01-05``."""
+    if column not in frame.columns:
+        raise typer.BadParameter(f"{option}: these estimates have no {column}")
+    there = [str(one) for one in frame[column].to_list()]
+    if column == FIELDS["window"]:
+        texts = [next((one for one in sorted(there) if one.startswith(text)), text) for text in texts]
+    for text in set(texts) - set(there):
+        raise typer.BadParameter(
+            f"{option} {text}: it is not there; among others these are: {', '.join(sorted(set(there))[:5])}"
+        )
+    return frame.filter([one in texts for one in there])
 
 
 _SCREEN = 40

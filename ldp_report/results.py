@@ -348,9 +348,16 @@ def read_results(
 
 
 def _files(root: Path) -> list[Path]:
+    """One file for each name: `ldp run` writes Parquet and NDJSON of the same."""
     best: dict[str, Path] = {}
     for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
-        best |= {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
+        found = {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
+        if suffix == ".parquet" and (twice := [best[name] for name in found if best.get(name, root).suffix == ".csv"]):
+            raise InputError(
+                f"the folder has {twice[0].name!r} and {twice[0].stem + suffix!r}: which of them is right cannot be "
+                "known; remove the one of an earlier run"
+            )
+        best |= found
     return [best[name] for name in sorted(best)]
 
 

@@ -96,6 +96,32 @@ def test_pictures(ldp, people, reports, options, data):
     assert "which of" in ldp("estimate reports.parquet --plot drawn.json", code=2).err.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("options", "mark", "data"),
+    [("--value ios", "line", 6), ("--at 2024-01-02", "bar", 3), ("--at 2024-01-02 --value ios --value web", "bar", 2)],
+)
+def test_a_picture_of_one_value_or_window(ldp, people, reports, options, mark, data):
+    line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json"
+    ldp(f"{line} {options}")
+    spec = json.loads(Path("drawn.json").read_text())
+    assert [len(rows) for rows in spec["datasets"].values()] == [data]
+    assert f'"{mark}"' in json.dumps(spec)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--value ios", "what --plot draws"),
+        ("--at 2026-01-03 --plot drawn.json", "which window of --window"),
+        ("--value nothing --plot drawn.json", "--value nothing: it is not there; among others these are: android"),
+        ("--window 2d --event-time day --at 1999 --plot drawn.json", "--at 1999: it is not there"),
+    ],
+)
+def test_a_picture_of_what_is_not_there(ldp, people, reports, options, says):
+    said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
+    assert says in " ".join(said.replace("│", " ").split())
+
+
 def test_keyed_noise_gives_the_same_reports_again(ldp, people):
     Secret.generate().to_file("secret")
     for name in ("a", "b"):

@@ -90,6 +90,16 @@ def test_csv_ndjson_groups_and_times(tmp_path):
     assert read_results(folder, plan=PLAN).plan == PLAN
 
 
+def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
+    frame = pl.DataFrame({k: [v] for k, v in ROW.items()})
+    for suffix in ("ndjson", "parquet"):  # these two `ldp run` writes
+        getattr(frame, f"write_{suffix}")(tmp_path / f"os.{suffix}")
+    assert list(read_results(tmp_path).columns) == ["os"]
+    frame.write_csv(tmp_path / "os.csv")
+    with pytest.raises(InputError, match=r"'os\.csv' and 'os\.parquet': which of them is right"):
+        read_results(tmp_path)
+
+
 def test_odd_cells_are_no_faults(tmp_path):
     """Found by the search for faults: a group's column named key, text where a number should be."""
     odd = {**ROW, "key": "a", "n": "many", "pane_index": "last", "epsilon": [1], "confidence": {}}
