@@ -204,7 +204,7 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 
 
 def open_parquet(source: Any) -> Any:
-    """A ``pyarrow.parquet.ParquetFile``, whose metadata have 4,096 row groups and columns at most.
+    """A ``pyarrow.parquet.ParquetFile`` of at most 4,096 row groups, and 4,096 entries in its schema.
 
     (Arrow and Polars walk a schema by recursion: one of 20,000 levels, in 200 kB, ends the process.)
 
