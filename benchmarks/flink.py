@@ -100,20 +100,6 @@ def produce(servers: str, topic: str, rate: float, duration: float) -> None:
     print(f"sent {sent * MESSAGE}", flush=True)
 
 
-def fill(servers: str, topic: str, n: int) -> None:
-    """Messages of `MESSAGE` records at once, a million records for each second of their times."""
-    from confluent_kafka import Producer
-
-    rng = np.random.default_rng(0)
-    messages = [encode(pa.record_batch({"narrow": rng.integers(0, 16, MESSAGE)})) for _ in range(64)]
-    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
-    start = 1000 * round(time.time()) - n // 1000
-    for i in range(n // MESSAGE):
-        producer.produce(topic, messages[i % 64], partition=i % PARTITIONS, timestamp=start + i * MESSAGE // 1000)
-        producer.poll(0)
-    producer.flush(60)
-
-
 class Tell(beam.DoFn):
     """When which pane came, with how many records; one line a pane."""
 
@@ -135,30 +121,6 @@ def panes(path: Path) -> np.ndarray:
 TOPIC = {"retention.bytes": "67108864", "segment.bytes": "16777216", "file.delete.delay.ms": "1000"}  # keeps little
 SETTLED = 15.0  # seconds after which a stream runs as it will
 GROWN = 240.0  # seconds after which its memory is looked at: by then Java has touched its heap
-
-
-def backlog(n: int, task_managers: int, pinned: bool) -> Iterator[list[str]]:
-    """A row of a table: how fast a stream reads what waits in Kafka, between its first pane and its last."""
-    with (
-        tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch,
-        KafkaBroker() as broker,
-        FlinkCluster(Path(scratch) / "cluster", task_managers=task_managers, settings=PATIENCE) as cluster,
-        Pins(cluster) if pinned else nullcontext(),
-    ):
-        topic, path = broker.create_topic("events", PARTITIONS), Path(scratch) / "panes"
-        fill(broker.servers, topic, n)
-        result = histograms(cluster, broker, topic, path).run()
-        with Watch(cluster, more={"Kafka": broker.process.pid}, every=0.5) as watch:
-            while len(found := panes(path)) < 0.9 * n / 1e6:
-                time.sleep(1)
-        result.cancel()
-        took = np.ptp(found[:, 1])
-        rate = (found[:, 2].sum() - found[found[:, 1].argmin(), 2]) / took
-        at = watch.values("workers cpu")[:, 0]
-        first, last = (
-            watch.samples[np.searchsorted(at, time).clip(max=len(at) - 1)] for time in np.sort(found[:, 1])[[0, -1]]
-        )
-        yield [str(task_managers), f"{n:.0e}", f"{took:.1f}", f"{rate / 1e6:.2f}", *cpu(first, last, rate * took)]
 
 
 def histograms(cluster: FlinkCluster, broker: KafkaBroker, topic: str, path: Path) -> beam.Pipeline:
@@ -238,10 +200,9 @@ def main() -> None:
     made.add_argument(
         "--rates", type=float, nargs="*", default=[1e5, 1e6], metavar="N", help="records a second, from Kafka"
     )
-    made.add_argument("--backlog", type=float, nargs="*", default=[], metavar="N", help="records that wait in Kafka")
     made.add_argument("--seconds", type=float, default=60, metavar="N", help="that a stream lasts (default: 60)")
     made.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default: 2)")
-    made.add_argument("--pinned", action="store_true", help="each TaskManager, with its workers, has one core")
+    made.add_argument("--pinned", action="store_true", help="in batch each TaskManager, with its workers, has one core")
     options: Any = made.parse_args()
     tables = {
         "Parquet to windowed histograms, OUE d=16, in batch": (
@@ -251,10 +212,6 @@ def main() -> None:
         "Kafka to panes of 1 s, OUE d=16, noise of positions, checkpoints of 10 s": (
             ["TaskManagers", "records/s", "sent", "in panes", "pane after its window: median s", "99 % s", *CPU],
             chain.from_iterable(stream(rate, options.seconds, options.task_managers) for rate in options.rates),
-        ),
-        "What waits in Kafka to panes of 1 s, the same": (
-            ["TaskManagers", "records", "s", "M/s", *CPU],
-            chain.from_iterable(backlog(int(n), options.task_managers, options.pinned) for n in options.backlog),
         ),
     }
     for title, (heading, rows) in tables.items():
