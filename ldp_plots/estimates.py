@@ -44,7 +44,7 @@ def histogram(
         truth: value to true count, if it is known; intervals that do not hold it are drawn in another colour.
         shares: shares of the n records in place of counts.
         top: draw at most so many values; if there are more, those of the largest counts.
-        title: what is shown above; default: the column and the group.
+        title: what is shown above, with the group; default: the column.
         theme: ``"light"``, ``"dark"``, or None for a chart without colours of its own, see `themed`.
 
     Returns:
@@ -75,7 +75,7 @@ def histogram(
             truth=truth,
             shares=shares,
             top=top,
-            title=title or panel.title,
+            title=panel.titled(title),
             theme=None,
         )
 
@@ -120,7 +120,7 @@ def heavy_hitters(
             top=top,
             ranked=True,
             least=getattr(data, "threshold", None),
-            title=title or panel.title,
+            title=panel.titled(title),
             theme=None,
         )
 
@@ -167,7 +167,7 @@ def mean(
 
     def draw(panel: Panel) -> Chart:
         confidence = panel.one("confidence")
-        return draw_means(panel.rows, confidence=confidence, truth=truth, title=title or panel.title, theme=None)
+        return draw_means(panel.rows, confidence=confidence, truth=truth, title=panel.titled(title), theme=None)
 
     return _together(whole, draw, theme)
 
@@ -204,7 +204,7 @@ def distribution(
         if len({row["left"] for row in panel.rows}) < len(panel.rows):
             raise ParameterError("there are several rows for one bucket: by= names the columns that tell them apart")
         n, confidence = panel.one("n"), panel.one("confidence")
-        return draw_distribution(panel.rows, n=n, confidence=confidence, title=title or panel.title, theme=None)
+        return draw_distribution(panel.rows, n=n, confidence=confidence, title=panel.titled(title), theme=None)
 
     found = panels(data, needs=("left", "right", "share", "low", "high"), column=column, by=by, called="distribution")
     return _together(found, draw, theme)
@@ -305,4 +305,6 @@ def _heights(row: Row, *, means: bool, shares: bool) -> dict[str, Any]:
 
 
 def _together(found: Sequence[Panel], draw: Callable[[Panel], Chart], theme: Theme | None) -> Chart:
-    return stacked([draw(panel) for panel in found], "", theme)
+    chart = stacked([draw(panel) for panel in found], "", theme)
+    groups_of_one = len(found) > 1 and len({panel.column for panel in found}) == 1
+    return chart.resolve_scale(x="shared") if groups_of_one else chart  # bars of groups are compared by eye

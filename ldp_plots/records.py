@@ -27,11 +27,9 @@ class Panel:
     group: tuple[tuple[str, str], ...]
     rows: Sequence[Row]
 
-    @property
-    def title(self) -> str:
-        """The column and the group, in words."""
-        groups = [f"{name} {value}" for name, value in self.group]
-        return ", ".join([self.column, *groups] if self.column else groups)
+    def titled(self, title: str) -> str:
+        """A title, by default the column, and the group in words."""
+        return ", ".join(filter(None, [title or self.column, *(f"{name} {value}" for name, value in self.group)]))
 
     def one(self, name: str) -> Any:
         """What all rows say in a field, None if it is not known."""

@@ -136,6 +136,10 @@ def test_groups_and_columns_are_pictures_of_their_own():
     raw = pl.DataFrame({"os": ["a", "a", "b"], "crashed": [True, False, True], "won": [True] * 3})
     frame = raw.ldp.perturb(plan).ldp.histograms(plan, by="os")
     spec = ldp_plots.histogram(frame, by="os").to_dict()
+    named = ldp_plots.histogram(frame, column="won", by="os", title="Wins").to_dict()
+    assert [part["title"]["text"] for part in named["vconcat"]] == ["Wins, os a", "Wins, os b"]
+    assert named["resolve"] == {"scale": {"x": "shared"}}, "bars of groups are compared by eye"
+    assert "resolve" not in spec, "of several columns they are not"
     assert [part["title"]["text"] for part in spec["vconcat"]] == [
         "crashed, os a", "crashed, os b", "won, os a", "won, os b"
     ]  # fmt: skip
