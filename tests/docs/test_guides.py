@@ -28,7 +28,7 @@ NEEDED = {"sql": ["duckdb"]}
 PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
 
 
-SLOW = {"budget", "heavy_hitters", "numbers"}  # a second or more each
+SLOW = {"beam", "budget", "heavy_hitters", "numbers"}  # a second or more each
 
 
 @pytest.mark.parametrize(

@@ -657,6 +657,7 @@ def test_the_units_of_times_are_those_of_the_transforms():
     assert tuple(PER_SECOND) == TIME_UNITS
 
 
+@pytest.mark.slow
 def test_demo_covers_the_truth(tmp_path, capsys):
     """The README's first command; 1651 intervals at 95 %."""
     assert main(["--demo", "--output", str(tmp_path / "out")]) == 0
@@ -833,6 +834,7 @@ def test_compressed_files(tmp_path, suffix, kind):
     assert shown(tmp_path) == ({START: 7}, [])
 
 
+@pytest.mark.slow
 def test_results_of_an_earlier_run_are_not_written_over_unasked(tmp_path, capsys):
     lines = [json.dumps({"t": MIDDAY, "crashed": True})] * 3
     assert coin_job(tmp_path, "events.ndjson", lines, "--reports") == 0

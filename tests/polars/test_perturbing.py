@@ -333,6 +333,7 @@ def test_a_dtype_that_declares_nothing():
         pl.col("e").first().ldp.unary_encode(epsilon=1.0, typed=False)
 
 
+@pytest.mark.slow
 def test_large_domains():
     """A report of 100,000 bits is 12.5 KB; an answer is a number. Both come back as they should."""
     n, d = 400, 100_000

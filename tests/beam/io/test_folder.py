@@ -162,6 +162,7 @@ def test_unfinished_files_are_never_read(tmp_path):
     assert (values(batches, "n"), dead) == ([2], [])
 
 
+@pytest.mark.slow
 def test_files_that_come_later_are_read_and_each_once(tmp_path, monkeypatch):
     """A new file is put into the folder after each look, until nine are there."""
     looks = threading.Semaphore(0)

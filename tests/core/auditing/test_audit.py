@@ -64,6 +64,7 @@ def test_bounds_are_seldom_too_high():
     assert wrong < 50
 
 
+@pytest.mark.slow
 def test_rounds_are_held_against_what_they_spend_together():
     m = Loloha(range(10), epsilon_infinity=2.0, epsilon_1=1.0)
     together = audit(m, rounds=4, trials=TRIALS)

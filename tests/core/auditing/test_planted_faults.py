@@ -41,7 +41,7 @@ def keyed(n, column="x"):
     return Keyed(Secret.generate(), np.arange(n), column=column)
 
 
-@pytest.mark.parametrize("d", [5, 40])
+@pytest.mark.parametrize("d", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_left_out_bit(d):
     m = UnaryEncoding(range(d), epsilon=1.0)
 

@@ -36,7 +36,9 @@ from ..checks import check_binomial, check_moments, check_uniform, exact_ln
 from .helpers import AB, ABC, PLANS, answered, exact_table, grr, oue, tables_of, worst_of
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if k % 2 else []) for k, name in enumerate(PLANS)]
+)
 def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
     """Every record, every tuple of reports, in rational arithmetic."""
     plan = PLANS[name]

@@ -158,6 +158,7 @@ def check_command(out: str) -> None:
     assert re.search(r"^maps +[\d,]+ +[\d,]+ +[\d,]+ \.\. [\d,]+ +(yes|NO) ", out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_command_prints_windows_and_reconciles(short, capsys, monkeypatch):
     pulls, finish = [], runner._Read.finish_bundle  # of the runner that does not grow, for which there are tests
     monkeypatch.setattr(runner._Read, "finish_bundle", lambda self: pulls.append(1) or finish(self))
