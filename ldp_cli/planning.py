@@ -135,6 +135,11 @@ def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, s
     return records, refused, wrong
 
 
+def registry(plan: PlanFile) -> None:
+    """Print an entry for the public registry of deployments, as YAML: what the plan knows of it."""
+    say(PrivacyPlan.from_toml(plan).registry_entry())
+
+
 def explain(
     plan: PlanFile,
     *,

@@ -32,6 +32,7 @@ from ldp_core.plans.drawn import DrawnColumn, DrawnColumns, composed
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
+from ldp_core.plans.registry import entry
 from ldp_core.plans.sharing import Column
 from ldp_core.plans.simulation import Data, Simulation, simulate
 from ldp_core.plans.sql import Dialect, histogram_sql
@@ -783,6 +784,24 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         ['count_if("crashed" = FALSE),', 'count_if("crashed" = TRUE)']
         """
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
+
+    def registry_entry(self) -> str:
+        """An entry for the public registry of deployments of differential privacy, as YAML: what a plan knows of it.
+
+        What only you can write (name, purpose, who is responsible) says so. The registry and its form:
+        https://registry.opendp.org/deployments-registry.
+
+        Raises:
+            PlanError: the plan has a seed, so its reports are not private.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
+        >>> [line for line in plan.registry_entry().splitlines() if "epsilon" in line][1:]
+        ['      epsilon: 1.0', '    mechanisms: "- crashed: randomized_response, epsilon 1"']
+        """
+        if self.seed is not None:
+            raise PlanError("a plan with a seed is not private: take the plan without it")
+        return entry(list(self.columns.items()), self.keep, self.epsilon)
 
     def to_toml(self) -> str:
         """The plan as TOML, which `from_toml` reads."""

@@ -27,7 +27,7 @@ COMMANDS += [f"plan {name}" for name in _GROUP.commands["plan"].commands]
 
 
 def test_the_commands_are_there():
-    there = ["audit", "estimate", "flink", "live", "perturb", "plan check", "plan explain", "plan new"]
+    there = ["audit", "estimate", "flink", "live", "perturb", "plan check", "plan explain", "plan new", "plan registry"]
     assert sorted(COMMANDS) == [*there, "planner", "recommend", "report", "run", "simulate", "size"]
 
 
@@ -77,6 +77,7 @@ def test_what_is_broken_fails(ldp, people, monkeypatch):
 GOOD = {
     "plan new": "plan new -c os=a,b -e 1",
     "plan check": "plan check plan.toml",
+    "plan registry": "plan registry plan.toml",
     "plan explain": "plan explain plan.toml -n 10",
     "recommend": "recommend 16 -e 1 -n 100",
     "size": "size 16 -m 0.1 -e 1",

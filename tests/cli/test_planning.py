@@ -81,6 +81,10 @@ FAILURES = [
 ]
 
 
+def test_an_entry_of_the_registry(ldp, people):
+    assert ldp("plan registry plan.toml").out == PrivacyPlan.from_toml(Path("plan.toml")).registry_entry()
+
+
 @pytest.mark.parametrize(("line", "says"), WRONG_LINES + FAILURES)
 def test_errors_of_ours_are_one_line(ldp, people, line, says):
     done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
