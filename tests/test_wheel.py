@@ -94,6 +94,12 @@ def test_the_version_is_in_one_place():
     )
 
 
+def test_the_image_of_the_template_has_all_packages():
+    lines = (ROOT / "pipelines/dataflow/Dockerfile").read_text().splitlines()
+    copied = [line.split()[1] for line in lines if re.fullmatch(r"COPY (\w+) \1", line)]
+    assert sorted(copied) == sorted(PACKAGES)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel, unpacked. Building it fetches hatchling."""
