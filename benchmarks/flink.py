@@ -123,15 +123,6 @@ SETTLED = 15.0  # seconds after which a stream runs as it will
 GROWN = 240.0  # seconds after which its memory is looked at: by then Java has touched its heap
 
 
-def histograms(cluster: FlinkCluster, broker: KafkaBroker, topic: str, path: Path) -> beam.Pipeline:
-    """Kafka -> noise -> histograms of windows of one second -> lines of a file."""
-    pipeline = beam.Pipeline(options=PipelineOptions(cluster.pipeline_flags(streaming=True, checkpoint_every=10.0)))
-    events = pipeline | ReadKafka(broker.servers, topic, group="bench", max_delay=0.5, position="position")
-    rows = events | ldp_beam.PrivateHistogram("narrow", MECHANISM, window=1, record="position", stabilize=False)
-    _ = rows | beam.ParDo(Tell(path))
-    return pipeline
-
-
 def all_run(cluster: FlinkCluster) -> bool:
     """Whether a job is there and all its tasks run."""
     jobs = cluster.get("/jobs/overview")["jobs"]
@@ -147,7 +138,11 @@ def stream(rate: float, duration: float, task_managers: int) -> Iterator[list[st
     ):
         topic = broker.create_topic("events", PARTITIONS, TOPIC)
         path = Path(scratch) / "panes"
-        result = histograms(cluster, broker, topic, path).run()
+        pipeline = beam.Pipeline(options=PipelineOptions(cluster.pipeline_flags(streaming=True, checkpoint_every=10.0)))
+        events = pipeline | ReadKafka(broker.servers, topic, group="bench", max_delay=0.5, position="position")
+        rows = events | ldp_beam.PrivateHistogram("narrow", MECHANISM, window=1, record="position", stabilize=False)
+        _ = rows | beam.ParDo(Tell(path))
+        result = pipeline.run()
         while not all_run(cluster):
             time.sleep(1)
         with Watch(cluster, more={"Kafka": broker.process.pid}) as watch:

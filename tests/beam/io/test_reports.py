@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -116,16 +117,13 @@ SINGLE = {
 }
 
 
-SINGLE_CASES = [
-    *[("rows", False), ("dicts", True)],
-    *(
-        pytest.param(*case, marks=pytest.mark.slow)
-        for case in (("rows", True), ("dicts", False), ("named tuples", False), ("named tuples", True))
-    ),
-]
+QUICK = {("rows", False), ("dicts", True)}
 
 
-@pytest.mark.parametrize(("kind", "packed"), SINGLE_CASES)
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in product(SINGLE, (False, True))],
+)
 def test_single_records_are_written_straight_from_their_perturb(kind, packed, tmp_path):
     bits = UnaryEncoding(range(70), epsilon=1.0)
     plan = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE, "day": bits}, keep=["user"])
