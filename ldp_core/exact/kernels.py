@@ -323,3 +323,58 @@ def looked_up(heads: Codes, table: Codes, other: int, out: Codes, out_at: I64) -
                     out_at[_U(found)] = i
                     found += 1
     return found
+
+
+@Kernel
+def counted(numbers: Codes, groups: I64, out: I64) -> bool:
+    """`transforms.count_numbers`, to zeros; False if a number or a group does not exist.
+
+    Without ``groups`` all are in the first one. Few numbers have four counters each there, since a counter that is
+    read right after it was written makes the processor wait.
+    """
+    n_groups, k = out.shape
+    if groups.size:
+        for i in range(numbers.size):
+            number, group = _U(numbers[_U(i)]), _U(groups[_U(i)])
+            if number >= _U(k) or group >= _U(n_groups):
+                return False
+            out[group, number] += 1
+        return True
+    lanes = 4 if k <= _FEW else 1
+    counters = np.zeros(lanes * k, np.int64)
+    for i in range(numbers.size):
+        number = _U(numbers[_U(i)])
+        if number >= _U(k):
+            return False
+        counters[number * _U(lanes) + (_U(i) & _U(lanes - 1))] += 1
+    for number in range(k):
+        for lane in range(lanes):
+            out[0, number] += counters[_U(number * lanes + lane)]
+    return True
+
+
+_FEW = 1 << 12
+
+
+@Kernel
+def entry_sums(rows: Codes, low: int, high: int, out: I64) -> bool:
+    """`summation_histogram_encoding._sums`, added to ``out``; False if an entry is not in [low, high].
+
+    Short rows are taken several at a time. 2^15 entries of about 2^15 at most are added in 32 bits.
+    """
+    width = out.size
+    wide = width * max(_PIECE // width, 1)
+    sums = np.zeros(wide, np.int32)
+    least, most = np.zeros(wide, rows.dtype), np.zeros(wide, rows.dtype)
+    for start in range(0, rows.size, wide << 15):
+        for j in range(wide):
+            sums[_U(j)] = 0
+        for first in range(start, min(start + (wide << 15), rows.size), wide):
+            for j in range(min(wide, rows.size - first)):
+                entry = rows[_U(first + j)]
+                sums[_U(j)] += entry
+                least[_U(j)], most[_U(j)] = min(least[_U(j)], entry), max(most[_U(j)], entry)
+        for j in range(0, wide, width):
+            for k in range(width):
+                out[_U(k)] += sums[_U(j + k)]
+    return bool(least.min() >= low and most.max() <= high)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.exact import kernels
 from ldp_core.exact.arrays import I64, Codes
 
 
@@ -18,17 +19,19 @@ def count_numbers(numbers: Codes, groups: I64, n_groups: int, k: int) -> I64:
     [[1, 0, 1], [0, 0, 1]]
     """
     cells = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers
+    out = np.zeros((n_groups, k), np.int64)
+    if kernels.counted(cells, groups if n_groups > 1 else groups[:0], out):
+        return out
     if n_groups > 1:
         at = groups * k
         at += cells
         return np.bincount(at, minlength=n_groups * k).reshape(n_groups, k)
     if cells.dtype == np.int64:
         return np.bincount(cells, minlength=k)[None]
-    out = np.zeros(k, np.int64)
     step = max(_BLOCK, k)
     for start in range(0, len(cells), step):  # (others are copied to int64, which stays in a cache this way)
         out += np.bincount(cells[start : start + step], minlength=k)
-    return out[None]
+    return out
 
 
 def some_groups(
@@ -50,8 +53,7 @@ def some_groups(
 def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
     """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
     for first, last, some, of in some_groups(cells, groups, n_groups, max(_CELLS // k, 1)):
-        at = some if last == first + 1 else of * k + some
-        yield first, last, np.bincount(at, minlength=(last - first) * k).reshape(-1, k)
+        yield first, last, count_numbers(some, of, last - first, k)
 
 
 _BLOCK = 1 << 15  # numbers

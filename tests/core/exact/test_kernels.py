@@ -10,10 +10,19 @@ import importlib.util
 import numpy as np
 import pytest
 
-from ldp_core import CountMeanSketch, Keyed, Keystream, RandomizedResponse, Secret, SummationHistogramEncoding
+from ldp_core import (
+    CountMeanSketch,
+    Keyed,
+    Keystream,
+    RandomizedResponse,
+    ReportError,
+    Secret,
+    SummationHistogramEncoding,
+)
 from ldp_core.exact import compiled, kernels
 from ldp_core.exact.bits import grouped_column_sums
 from ldp_core.exact.sampling import ONE, bernoulli_bits, kept_or_drawn, one_hot_rows
+from ldp_core.exact.transforms import count_numbers
 from ldp_core.mechanisms.oracles.hash_families import AffineFamily
 
 from ..checks import fails
@@ -200,6 +209,35 @@ def test_entries_of_a_summation_histogram(runs, sizes, epsilon):
         runs.same(kernels.looked_up, lambda: [m.perturb_codes(codes, keystream())])
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("d", [2, 7, 300])  # several rows at a time, and wider ones than a piece
+def test_sums_of_a_summation_histogram(runs, sizes, epsilon, d):
+    m = SummationHistogramEncoding(range(d), epsilon=epsilon)
+    for n in sizes[1:6]:
+        reports = m.perturb(np.arange(n) % d, randomness=keystream())
+        runs.same(kernels.entry_sums, lambda: (m.tally(reports).counters,))
+
+
+def test_an_entry_that_is_out_of_range_is_refused(runs):
+    m = SummationHistogramEncoding(range(3), epsilon=1.0)
+    for entry in (m.entries[0] - 1, m.entries[1] + 1):
+        for at in (0, 500, 999):
+            rows = np.zeros((1000, 3), np.int8)
+            rows[at] = entry
+            with pytest.raises(ReportError, match=r"entries must be in \[-43, 44\]"):
+                runs.by("numba", lambda: m.tally(rows))
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("k", [2, 5000])  # several counters a number, and one
+def test_counts_of_numbers(runs, sizes, kind, k):
+    for n in sizes:
+        numbers = (np.arange(n) ** 2 % min(k, 256)).astype(kind)
+        for n_groups in (1, 3):
+            groups = np.arange(n) % n_groups
+            runs.same(kernels.counted, lambda: (count_numbers(numbers, groups, n_groups, k),))
+
+
 def test_a_group_or_a_bucket_that_does_not_exist_is_not_written_to():
     """The kernels say no; numpy says what it always said."""
     rows, out = np.zeros(3, np.uint8), np.zeros((2, 8), np.int64)
@@ -207,9 +245,14 @@ def test_a_group_or_a_bucket_that_does_not_exist_is_not_written_to():
     for groups in ([0, 1, 2], [0, -1, 0]):
         of = np.array(groups)
         assert not kernels.grouped_column_sums._loop(rows, 0, of, out)
+        assert not kernels.counted._loop(rows, of, out)
         reports = np.zeros(3, np.uint64)
         with np.errstate(over="ignore"):
             assert not kernels.affine_support._loop(reports, np.sort(of), family._low, family._width, 7, out)
+    for number in (-1, 8):
+        for groups in (np.zeros(0, np.int64), np.zeros(1, np.int64)):
+            with np.errstate(over="ignore"):
+                assert not kernels.counted._loop(np.array([number]), groups, out)
     reports = np.array([3 << 48], np.uint64)
     assert not kernels.affine_support._loop(reports, np.zeros(0, np.int64), family._low, family._width, 7, out)
 
