@@ -157,8 +157,8 @@ class Mechanism(Declared, ABC):
     chunk: ClassVar[int] = 1 << 16
     """How many elements of reports are made at a time, so that the intermediate arrays stay in a cache."""
 
-    parallel: ClassVar[bool] = False
-    """Whether several threads draw blocks: that is faster where nearly all of the work needs no lock of Python's."""
+    parallel: ClassVar[tuple[type[Noise], ...]] = ()
+    """Noise of which several threads draw blocks: faster where nearly all of the work needs no lock of Python's."""
 
     @property
     def block_size(self) -> int:
@@ -328,7 +328,7 @@ class Mechanism(Declared, ABC):
             stop = min(start + step, n)
             reports[start:stop] = self.perturb_block(codes[start:stop], noise.rows(start, stop))
 
-        in_threads(fill, range(0, n, step), noise, noise.another if self.parallel else None)
+        in_threads(fill, range(0, n, step), noise, noise.another if isinstance(noise, self.parallel) else None)
         return reports
 
     def check_noise(self, *, keyed: bool) -> None:

@@ -45,7 +45,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import CipherContext
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError
@@ -112,12 +111,13 @@ class Keyed(Randomness):
         """The noise of these codes (one a record, see `Randomness.bind`) under the mechanism with this digest."""
         if len(codes) != len(self):
             raise ParameterError(f"{len(self)} ids for {len(codes)} records")
-        noise, value = (aes(self._secret.derive(purpose, digest, *self._name)) for purpose in ("noise", "value"))
+        noise, value, second = (
+            self._secret.derive(purpose, digest, *self._name) for purpose in ("noise", "value", "instantaneous")
+        )
         again = None
         if self._records is not None or self._secret.seeded:
-            second = aes(self._secret.derive("instantaneous", digest, *self._name))
-            again = KeyedRows(second, value, None, *(self._records or (self._high, self._low)), codes)
-        return KeyedRows(noise, value, again, self._high, self._low, codes)
+            again = KeyedRows(Ciphers(second, value), None, *(self._records or (self._high, self._low)), codes)
+        return KeyedRows(Ciphers(noise, value), again, self._high, self._low, codes)
 
 
 def _name(column: str, tag: str | None) -> tuple[str, ...]:
@@ -132,25 +132,38 @@ _ROWS, _TIES = 8, 9  # levels: bytes for rows of bits, and words for their ties
 _STEPS = 10  # level: draws that are repeated step by step, 16 bits of step and 8 of rejections in the counter
 _STEP_SHIFT = 8
 _HEADS, _TAILS = 11, 12  # levels: the leading bits of rows of words, and the others where they are needed
-_CHUNK = 1 << 15  # blocks at a time: in, out and compared they stay in the L2 cache
+_CHUNK = 1 << 17  # blocks at a time: long enough for two threads to overlap
+
+
+class Ciphers:
+    """E2, the noise, and E1, of values, under their keys; of one thread, as a cipher of OpenSSL is."""
+
+    __slots__ = ("_keys", "of_value", "to_noise")
+
+    def __init__(self, noise: bytes, value: bytes) -> None:
+        self._keys = noise, value
+        self.to_noise, self.of_value = aes(noise), aes(value)
+
+    def another(self) -> Ciphers:
+        """The same for another thread."""
+        return Ciphers(*self._keys)
 
 
 class KeyedRows(Noise):
     """The noise of n records, each a function of its own id and value; see `Keyed.bind` and `Noise`."""
 
-    __slots__ = ("_again", "_cipher", "_codes", "_drawn", "_high", "_low", "_of_value", "_seeds")
+    __slots__ = ("_again", "_ciphers", "_codes", "_drawn", "_high", "_low", "_seeds")
 
     def __init__(
         self,
-        cipher: CipherContext,
-        of_value: CipherContext,
+        ciphers: Ciphers,
         again: KeyedRows | None,
         high: U64,
         low: U64 | None,
         codes: npt.NDArray[Any],
         seeds: U64 | None = None,
     ) -> None:
-        self._cipher, self._of_value, self._again = cipher, of_value, again
+        self._ciphers, self._again = ciphers, again
         self._high, self._low, self._codes = high, low, codes
         self._seeds = seeds
         self._drawn: tuple[int, U64] | None = None
@@ -160,7 +173,12 @@ class KeyedRows(Noise):
         some = slice(start, stop)
         low, seeds = (None if words is None else words[some] for words in (self._low, self._seeds))
         again = None if self._again is None else self._again.rows(start, stop)
-        return KeyedRows(self._cipher, self._of_value, again, self._high[some], low, self._codes[some], seeds)
+        return KeyedRows(self._ciphers, again, self._high[some], low, self._codes[some], seeds)
+
+    @override
+    def another(self) -> KeyedRows:
+        again = None if self._again is None else self._again.another()
+        return KeyedRows(self._ciphers.another(), again, self._high, self._low, self._codes, self._seeds)
 
     @override
     def instantaneous(self) -> Noise:
@@ -174,7 +192,7 @@ class KeyedRows(Noise):
     @override
     def with_codes(self, codes: npt.NDArray[Any]) -> KeyedRows:
         again = None if self._again is None else self._again.with_codes(codes)
-        return KeyedRows(self._cipher, self._of_value, again, self._high, self._low, codes)
+        return KeyedRows(self._ciphers, again, self._high, self._low, codes)
 
     def _places(self, places: int | U64, rows: npt.NDArray[np.int64] | slice = slice(None)) -> tuple[U64, U64]:
         """The words of the blocks of some of the rows at ``places``."""
@@ -202,7 +220,7 @@ class KeyedRows(Noise):
                 seeds[:, 1] = self._low
             for word in codes.T:
                 seeds[:, 1] ^= word
-                seeds = encrypt(self._of_value, seeds).view(np.uint64)
+                seeds = encrypt(self._ciphers.of_value, seeds).view(np.uint64)
             self._seeds = seeds
         return self._seeds
 
@@ -221,7 +239,7 @@ class KeyedRows(Noise):
                 chunk = slice(start, min(start + _CHUNK, n))
                 part = blocks[: chunk.stop - start]
                 self._fill(part, _place(pair), chunk)
-                self._cipher.update_into(part.reshape(-1).view(np.uint8).data, drawn[BLOCK * start :].data)
+                self._ciphers.to_noise.update_into(part.reshape(-1).view(np.uint8).data, drawn[BLOCK * start :].data)
             self._drawn = pair, drawn[: BLOCK * n].view(np.uint64).reshape(n, 2)
         return self._drawn[1]
 
@@ -350,7 +368,7 @@ class KeyedRows(Noise):
         blocks = np.empty((*low.shape, 2), np.uint64)
         blocks[..., 0] = high
         blocks[..., 1] = low
-        return encrypt(self._cipher, blocks)
+        return encrypt(self._ciphers.to_noise, blocks)
 
 
 _BYTE = 256

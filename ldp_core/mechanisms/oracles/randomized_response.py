@@ -35,6 +35,7 @@ from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, Randomness, coins
+from ldp_core.noise.keyed import KeyedRows
 from ldp_core.parameters import check_epsilon, check_probability, parameter
 from ldp_core.reports import Native, Value
 
@@ -59,7 +60,8 @@ class RandomizedResponse(FrequencyOracle):
     """
 
     name: ClassVar[str] = "randomized_response"
-    chunk: ClassVar[int] = 1 << 18
+    chunk: ClassVar[int] = 1 << 17
+    parallel: ClassVar[tuple[type[Noise], ...]] = (KeyedRows,)
     usual_domain: ClassVar[tuple[bool, bool]] = (False, True)
 
     domain: Domain = parameter(check_reported, what="randomized response")

@@ -46,6 +46,7 @@ from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
 from ldp_core.noise.base import Noise
+from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row
 from ldp_core.tally import Tally
@@ -80,7 +81,7 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     name: ClassVar[str] = "summation_histogram_encoding"
     chunk: ClassVar[int] = 1 << 19  # 1 MiB of leading bits
-    parallel: ClassVar[bool] = True
+    parallel: ClassVar[tuple[type[Noise], ...]] = (Keystream,)
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)

@@ -43,6 +43,7 @@ from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.noise.base import Noise
+from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
@@ -201,7 +202,7 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     name: ClassVar[str] = "count_mean_sketch"
     chunk: ClassVar[int] = 1 << 19
-    parallel: ClassVar[bool] = True
+    parallel: ClassVar[tuple[type[Noise], ...]] = (Keystream,)
 
     domain: OpenDomain = converted(OpenDomain.of)
     epsilon: float = parameter(check_epsilon)

@@ -21,10 +21,9 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_core.exact.hashing import aes
 from ldp_core.exact.hashing import id_words as hashed_ids
 from ldp_core.exact.sampling import ONE
-from ldp_core.noise.keyed import KeyedRows
+from ldp_core.noise.keyed import Ciphers, KeyedRows
 
 from ..checks import FALSE_ALARM, check_binomial, fails
 from ..keyed_reference import SECRET, block, derived, first_word, id_words
@@ -319,7 +318,7 @@ def second_round_twin(m, ids, records, values):
     noise, value = (derived(purpose, m.digest, "c") for purpose in ("noise", "value"))
     codes = m.inputs.encode(values, column="c")
     rounds = [
-        KeyedRows(aes(key), aes(value), None, *hashed_ids(whose, derived("id")), codes)
+        KeyedRows(Ciphers(key, value), None, *hashed_ids(whose, derived("id")), codes)
         for key, whose in ((noise, ids), (name, records))
     ]
     return m.instantaneous.perturb_codes(m.permanent.perturb_codes(codes, rounds[0]), rounds[1])
