@@ -20,6 +20,7 @@ from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
+from ldp_core.noise.keyed import KeyedRows
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Bits, Native
 from ldp_core.reports.bits import clear_padding, row_bytes
@@ -54,7 +55,7 @@ class IndependentBits(BitVectors):
     """Bit vectors that are drawn at once, by two thresholds."""
 
     chunk: ClassVar[int] = 1 << 19  # the random bits are still in a cache when the true one is drawn
-    parallel: ClassVar[tuple[type[Noise], ...]] = (Keystream,)
+    parallel: ClassVar[tuple[type[Noise], ...]] = (Keystream, KeyedRows)
 
     @property
     @abstractmethod
