@@ -18,7 +18,9 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ldp_core import ParameterError
+from ldp_core.exact import kernels
 from ldp_core.exact.arrays import I64
+from ldp_core.exact.transforms import count_numbers
 
 WindowLike: TypeAlias = WindowFn | float | str | None
 """A Beam WindowFn; or the length of fixed windows, in seconds or as text like ``"15m"``; or None.
@@ -99,6 +101,7 @@ class Slots(NamedTuple):
 
 
 _NO_TALLIES = np.empty((0, 2), np.int64)
+_ONE_GROUP = np.empty(0, np.int64)
 
 
 def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
@@ -119,7 +122,17 @@ def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
         # windows begin at offset + i * period and end at offset + i * period + size: on multiples of the gcd
         size = math.gcd(size, windows.period.micros)
         offset %= size
+    if len(micros):
+        first, number = offset + (int(micros.min()) - offset) // size * size, np.empty_like(micros)
+        near = first > -_EARLIEST and int(micros.max()) - first < _EXACT
+        if near and kernels.fixed_slots(micros, first, size, number):
+            return Slots(number, lambda index: index * size + first, _NO_TALLIES)
     return Slots((micros - offset) // size, lambda index: index * size + offset, _NO_TALLIES)
+
+
+_EXACT = 1 << 52
+"""Microseconds (142 years): the kernel counts those below."""
+_EARLIEST = 1 << 62
 
 
 def _session_anchors(gap: int, micros: I64, keys: I64) -> Slots:
@@ -166,7 +179,7 @@ def group(index: I64, keys: I64, n_keys: int) -> Groups:
     room = 4 * len(index) + 1024  # up to this many cells a table is faster than sorting
     if span * n_keys <= room:
         slot_of = low + np.arange(span)
-        number = index - low
+        number = index - low if low else index
     else:
         slot_of, number = np.unique(index, return_inverse=True)
     cells = len(slot_of) * n_keys
@@ -175,7 +188,7 @@ def group(index: I64, keys: I64, n_keys: int) -> Groups:
     if cells > room:
         occupied, number, size = np.unique(number, return_inverse=True, return_counts=True)
     else:
-        size = np.bincount(number, minlength=cells)
+        size = count_numbers(number, _ONE_GROUP, 1, cells)[0]
         occupied = np.flatnonzero(size)
         if len(occupied) < cells:
             number = (np.cumsum(size > 0) - 1)[number]

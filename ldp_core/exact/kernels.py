@@ -2,7 +2,7 @@
 
 They are written for a vectorising compiler: no branch in an inner loop; results of a piece in a small array of the
 kernel's own, so that there are few arrays that might overlap; and unsigned indices, which cannot count from the end.
-(Slices would do too, but take a second to compile.) There is no floating point anywhere.
+(Slices would do too, but take a second to compile.) There is no floating point, but for one division that is put right.
 """
 
 from __future__ import annotations
@@ -347,9 +347,9 @@ def counted(numbers: Codes, groups: I64, out: I64) -> bool:
         if number >= _U(k):
             return False
         counters[number * _U(lanes) + (_U(i) & _U(lanes - 1))] += 1
-    for number in range(k):
+    for cell in range(k):
         for lane in range(lanes):
-            out[0, number] += counters[_U(number * lanes + lane)]
+            out[0, cell] += counters[_U(cell * lanes + lane)]
     return True
 
 
@@ -378,3 +378,15 @@ def entry_sums(rows: Codes, low: int, high: int, out: I64) -> bool:
             for k in range(width):
                 out[_U(k)] += sums[_U(j + k)]
     return bool(least.min() >= low and most.max() <= high)
+
+
+@Kernel
+def fixed_slots(micros: I64, first: int, size: int, out: I64) -> bool:
+    """How often ``size`` goes into each distance from ``first``, of 0 to 2^52: a product may be off by one."""
+    inverse = 1.0 / size
+    for i in range(micros.size):
+        distance = micros[_U(i)] - first
+        slot = np.int64(distance * inverse)
+        rest = distance - slot * size
+        out[_U(i)] = slot + np.int64(rest >= size) - np.int64(rest < 0)
+    return True

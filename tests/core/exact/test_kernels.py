@@ -238,6 +238,20 @@ def test_counts_of_numbers(runs, sizes, kind, k):
             runs.same(kernels.counted, lambda: (count_numbers(numbers, groups, n_groups, k),))
 
 
+@pytest.mark.parametrize("size", [1, 3, 1000, 600_000_000, 604_800_000_000, (1 << 51) - 1, 1 << 52])
+@pytest.mark.parametrize("first", [-(1 << 60), -1, 0, 1_780_000_000_000_000])
+def test_fixed_slots(runs, size, first):
+    """Distances at and beside multiples, where the product is off most easily, and random ones, to the last."""
+    last = (1 << 52) - 1
+    near = np.unique(np.linspace(0, last // size, 200).astype(np.int64)) * size
+    random = np.random.default_rng(1).integers(0, last, 500, endpoint=True)
+    distances = np.concatenate((near - 1, near, near + 1, random, [0, last]))
+    distances = distances[(distances >= 0) & (distances <= last)]
+    made = np.empty_like(distances)
+    assert runs.by("numba", lambda: kernels.fixed_slots(distances + first, first, size, made))
+    np.testing.assert_array_equal(made, distances // size)
+
+
 def test_a_group_or_a_bucket_that_does_not_exist_is_not_written_to():
     """The kernels say no; numpy says what it always said."""
     rows, out = np.zeros(3, np.uint8), np.zeros((2, 8), np.int64)
