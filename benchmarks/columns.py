@@ -60,13 +60,16 @@ def rows(scale: float) -> Iterator[Row]:
             n=n,
             bar=dummies,
         )
-        yield compare(
-            f"OUE d={d}, the same lazily",
-            "Polars to_dummies, no noise",
-            lambda: frame.lazy().select(pl.col("x").ldp.unary_encode(m)).collect(),
-            lambda: frame["x"].to_dummies(),
-            n=n,
-        )
+        for words, size in ((", morsels of 2^19 rows", 1 << 19), ("", None)):
+            pl.Config.set_streaming_chunk_size(size)
+            yield compare(
+                f"OUE d={d}, packed, streaming engine{words}",
+                "Polars to_dummies, no noise",
+                lambda: frame.lazy().select(pl.col("x").ldp.unary_encode(m, packed=True)).collect(engine="streaming"),
+                lambda: frame["x"].to_dummies(),
+                n=n,
+                bar=dummies,
+            )
     n = int(4e6 * scale)
     frame, codes = enum_frame(16, n)
     k = RandomizedResponse(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
@@ -76,7 +79,7 @@ def rows(scale: float) -> Iterator[Row]:
         lambda: frame.select(pl.col("x").ldp.randomized_response(k)),
         lambda: plain_k_ary(codes, 16, k.p),
         n=n,
-        bar=2,
+        bar=5,
     )
     binary = RandomizedResponse(epsilon=EPSILON)
     values = codes % 3 == 0
@@ -88,7 +91,7 @@ def rows(scale: float) -> Iterator[Row]:
         lambda: binary.perturb(column),
         lambda: plain_binary(values, binary.p),
         n=n,
-        bar=8,
+        bar=12,
     )
     yield compare(
         "binary RR, Boolean column, .ldp.randomized_response",
@@ -96,7 +99,7 @@ def rows(scale: float) -> Iterator[Row]:
         lambda: booleans.select(pl.col("x").ldp.randomized_response(binary)),
         lambda: plain_binary(values, binary.p),
         n=n,
-        bar=8,
+        bar=12,
     )
     for d in (16, 128):
         frame, codes = enum_frame(d, int(2e6 * scale) * 16 // d)

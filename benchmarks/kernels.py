@@ -86,15 +86,16 @@ def _against_the_floor(scale: float) -> Iterator[Row]:
     ids, cipher, blocks = np.arange(n), aes.aes(bytes(32)), np.zeros((1 << 15, 2), np.uint64)
     for label, d in (("binary", 2), ("k-ary d=16", 16)):
         m, codes = RandomizedResponse(range(d), epsilon=EPSILON), rng.integers(0, d, n).astype(np.uint8)
-        yield compare(
-            f"{label} RR with keyed noise, codes to codes",
-            "one block of AES a record",
-            _keyed(m, codes, ids),
-            lambda: [aes.encrypt(cipher, blocks) for _ in range(max(n >> 15, 1))],
-            n=n,
-            their_n=max(n >> 15, 1) << 15,
-            bar=0.5,
-        )
+        for cores, words in ((1, "one core"), (2, "two cores")):
+            yield compare(
+                f"{label} RR with keyed noise, codes to codes, {words}",
+                "one block of AES a record, one core",
+                _on(cores, _keyed(m, codes, ids)),
+                lambda: [aes.encrypt(cipher, blocks) for _ in range(max(n >> 15, 1))],
+                n=n,
+                their_n=max(n >> 15, 1) << 15,
+                bar=0.5,
+            )
 
 
 def _against_numpy(scale: float) -> Iterator[Row]:

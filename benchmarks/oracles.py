@@ -43,7 +43,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
-BAR = 20.0
+BAR = 40.0
 OURS = 1_000_000
 INFINITY = 2.0  # epsilon_infinity of longitudinal mechanisms, whose epsilon_1 is EPSILON
 
