@@ -17,9 +17,15 @@ from ldp_polars.perturbing import one_value_a_row
 
 
 def perturb_drawn(
-    columns: DrawnColumns, fields: tuple[str, ...], *, packed: bool, typed: bool, **noise: Unpack[NoiseOptions]
+    columns: DrawnColumns,
+    fields: tuple[str, ...],
+    *,
+    index: pl.Expr,
+    packed: bool,
+    typed: bool,
+    **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
-    """Structs of physical reports, under the names ``fields``.
+    """Structs of physical reports, under the names ``fields``; ``index`` is the column of row numbers.
 
     The structs must be unnested as a whole: of two fields that are taken out of an expression, each may come from a
     draw of its own.
@@ -28,7 +34,6 @@ def perturb_drawn(
     keyed, ids = keyed_noise(noise, cs.by_name(names[0]), names[0])
     for _, column in columns.columns:
         column.inner.check_noise(keyed=keyed is not None)
-    index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     inputs = [index, *(cs.by_name(name) for name in names)]
     if keyed is not None:
         inputs.append(index if ids is None else one_value_a_row(as_expr(ids)))

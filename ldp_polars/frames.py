@@ -71,19 +71,20 @@ def perturb_frame(
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
             raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
         noise["seed"] = plan.seed
-    reports = []
-    for name, mechanism in plan.columns.items():
-        if isinstance(mechanism, DrawnColumn):
-            continue
-        made = perturb_column(cs.by_name(name), mechanism, packed=packed, typed=typed, noise=noise, column=name)
-        reports.append(made)
+    counted = unused(schema.names())
+    frame, index = frame.with_row_index(counted), pl.col(counted)
+    reports = [
+        perturb_column(cs.by_name(name), mechanism, packed=packed, typed=typed, noise=noise, column=name, index=index)
+        for name, mechanism in plan.columns.items()
+        if not isinstance(mechanism, DrawnColumn)
+    ]
     kept = [cs.by_name(name) for name in plan.keep]
     if plan.drawn is None:
         return frame.select(*reports, *kept)
     # The struct column is there before it is unnested: two fields of one expression would be of two draws.
     structs = unused(plan)
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
-    drawn = perturb_drawn(plan.drawn, tuple(fields.values()), packed=packed, typed=typed, **noise)
+    drawn = perturb_drawn(plan.drawn, tuple(fields.values()), index=index, packed=packed, typed=typed, **noise)
     seeded = noise.get("seed") is not None
     columns = [
         from_physical(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)

@@ -94,17 +94,20 @@ def perturb_column(
     typed: bool,
     noise: NoiseOptions,
     column: str | None = None,
+    index: pl.Expr | None = None,
 ) -> pl.Expr:
-    """`perturb`; if there is a ``column``, as this one of a plan, whose name and tag are two (see `keyed_noise`)."""
+    """`perturb`; if there is a ``column``, as this one of a plan, whose name and tag are two (see `keyed_noise`).
+
+    A row ``index`` that is a column already lets the streaming engine forget rows that are done: see `row_index`.
+    """
     values = one_value_a_row(as_expr(expr))
     keyed, ids = keyed_noise(noise, values, column) if noise else (None, None)
     check_mechanism(mechanism).check_noise(keyed=keyed is not None)
-    index = pl.int_range(pl.len(), dtype=pl.get_index_type())
     constant = _constant(values)
     reports = pl.map_batches(
         [
             values,
-            index,
+            row_index() if index is None else index,
             *([] if ids is None else [one_value_a_row(as_expr(ids))]),
             *([_NO_FRAME] if constant else []),
         ],
@@ -262,6 +265,15 @@ def _keeps_rows(expr: pl.Expr) -> bool:
     # Polars 2.1 does not know the dtype of bins before it knows the column's, and gives up; they are elementwise.
     inputs = expr.meta.pop()
     return len(inputs) == 1 and str(expr) == f"{inputs[0]}.bin_intervals()" and _keeps_rows(inputs[0])
+
+
+def row_index() -> pl.Expr:
+    """The row index as an expression.
+
+    The streaming engine of Polars 2.1 computes it beside the columns, and joins both. It keeps in memory what one of
+    the two is ahead: of a large file up to the whole column of values.
+    """
+    return pl.int_range(pl.len(), dtype=pl.get_index_type())
 
 
 def _constant(expr: pl.Expr) -> bool:

@@ -20,6 +20,7 @@ from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedR
 from ldp_core.plans.sampled import SampledColumn
 from ldp_polars import drawn
 from ldp_polars.drawn import perturb_drawn
+from ldp_polars.perturbing import row_index
 
 from ..beam.helpers import run
 from .checks import by_key, check_beam_reads, check_combined, check_counts, true_counts
@@ -128,7 +129,7 @@ def test_polars(name, engine, tmp_path, draws):
 def test_fields_of_an_expression_would_be_of_two_draws(draws):
     """Why the plan unnests a column of structs: here records answer no column, or two."""
     plan = PLANS["sampled"]
-    structs = perturb_drawn(plan.drawn, tuple(COLUMNS), packed=False, typed=False)
+    structs = perturb_drawn(plan.drawn, tuple(COLUMNS), index=row_index(), packed=False, typed=False)
     reports = events(2000).select(structs.struct.field(name) for name in COLUMNS)
     assert len(draws) > 1
     assert set(answers(reports, plan)) > {0, 1}

@@ -18,6 +18,7 @@ from ldp_core import (
     DomainError,
     LdpError,
     ParameterError,
+    PrivacyPlan,
     RandomizedResponse,
     UnaryEncoding,
 )
@@ -132,6 +133,33 @@ def test_predicate_is_not_evaluated_on_hive_partitions(build, lazy_engine, tmp_p
     assert unlikely(k, n, p) is not is_guarded(build)
     if is_guarded(build):
         assert sum(draws) == N
+
+
+@lazy_engines
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_a_plan_draws_for_each_record(column, lazy_engine, tmp_path, draws):
+    """Of a column of a Parquet dictionary, and of hive partitions, before a filter on the reports."""
+    for part in range(4):
+        (tmp_path / f"x={part}").mkdir()
+        pl.DataFrame({"y": np.arange(500) % 4}).write_parquet(tmp_path / f"x={part}" / "0.parquet")
+    plan = PrivacyPlan({column: RandomizedResponse(range(4), epsilon=1.0)})
+    reports = pl.scan_parquet(tmp_path, hive_partitioning=True).ldp.perturb(plan, typed=False)
+    for query, rows in ((reports, range(2000, 2001)), (reports.filter(pl.col(column) == 1), range(1, 2000))):
+        draws.clear()
+        assert query.collect(engine=lazy_engine).height in rows
+        assert sum(draws) == 2000
+
+
+def test_a_plan_needs_no_more_memory_for_more_rows(tmp_path):
+    """A multiplexer keeps what one of its readers has not read; an expression of its own needs one."""
+    pl.DataFrame({"x": [True, False], "y": [1, 2]}).write_parquet(tmp_path / "t.parquet")
+    frame, m = pl.scan_parquet(tmp_path / "t.parquet"), RandomizedResponse(epsilon=1.0)
+
+    def nodes(query):
+        return query.show_graph(engine="streaming", plan_stage="physical", raw_output=True, show=False)
+
+    assert "multiplexer" not in nodes(frame.ldp.perturb(PrivacyPlan({"x": m}, keep=["y"])))
+    assert "multiplexer" in nodes(frame.select("y", pl.col("x").ldp.perturb(m)))
 
 
 @lazy_engines
