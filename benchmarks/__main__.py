@@ -27,21 +27,28 @@ This run had the extra `fast` (numba). [The run without it](benchmarks_numpy.md)
 
 **Where a bar is missed**
 
+* *One-hot encoding in the streaming engine.* In `select` it reaches its bars: 0.35 and 0.64 times the time of Polars'
+  own. In a lazy query it takes 0.73 and 1.08 times, and with morsels of 2^19 rows
+  (`pl.Config.set_streaming_chunk_size`) 0.54 and 1.25 times here, 0.42 and 0.68 in another run. See "What the threads
+  do".
 * *Binary randomized response through `.ldp`.* The perturbation itself is in the row above it. The rest is the row
   index that Polars materialises for the expression. It takes 4 bytes a row, while the Booleans take 1 bit a row.
   Without that index Polars evaluates the function on a Parquet file's dictionary, on statistics and on literals, and
-  not on rows. With `pl.repeat` in place of the index, the regression tests for literals and hive columns fail.
-* *Keyed noise.* A function of an id needs one AES block a record. That takes 0.7 to 0.8 ns if many blocks are made at
-  a time. K-ary and binary response take 2.3 and 2.9 times as long as that. Fresh binary noise takes only one byte of
-  keystream a record. OUE needs several blocks a record. Two cores draw the fresh noise, but only one core draws the
-  keyed noise: with two, keyed response was slower.
-* *Two threads from file to file.* See below.
+  not on rows. Three cheaper guards were tried: `pl.repeat`, `shift` and a forward fill. With each of them, Polars
+  draws once for all records of a hive partition.
+* *K-ary response through `.ldp`.* The perturbation takes 0.3 ns a row. Polars takes 1.3 to look up the texts.
+* *Keyed noise.* A function of an id needs one AES block a record, which takes 0.7 ns if many blocks are made at a time.
+  On one core, k-ary and binary response take 2.1 and 2.5 times as long as that; on two cores, 1.5 and 1.8 times. Fresh
+  binary noise takes only one byte of keystream a record. OUE needs several blocks a record.
+* *Beam.* See "Where Beam's time goes".
+* *Two cores.* A call of the core is 1.8 times as fast on two cores. A table in memory gains less: one core alone makes
+  the row index (0.2 ns a row), and pads 2 bytes to 8 for 16 values (0.6 ns). As bits, without padding, it is 1.6 times
+  as fast for 16 values and 1.7 for 128. File to file was 1.9 and 1.8 times as fast in another run. Polars' own copy of
+  the file is 1.8 to 2.0 times as fast. One core means that the process is held to it: with `POLARS_MAX_THREADS=1`
+  Polars uses more than one.
 
-**Against Polars' own one-hot encoding.** Both use both cores. Private one-hot encoding takes 0.38 times the time of
-Polars for 16 values and 0.66 times for 128. In a lazy query it takes 0.67 and 0.95 times. A tally of SHE (d=128) and
-one of SMP are so near their bar of 20x that a busy machine may show less.
-
-**The peers.** All of their clients and servers take one value and one report a call, in Python or numba. Ours take
+**The peers.** A tally of SHE (d=128) is so near its bar that a run may reach it or not.
+All of their clients and servers take one value and one report a call, in Python or numba. Ours take
 columns. Their sketches and PEM need a shim for numpy 2, and their local hashing needs xxhash below 4. We compare only
 speed: their longitudinal mechanisms draw the "permanent" answer anew at each call, their RAPPOR has no second round,
 and their RS+FD spends more than it says. At 10^6 reports the costs of FLH, HR, BHR, PGR and HCMS servers hardly grow
@@ -55,14 +62,17 @@ falling. With fewer rows, most of the cost is the start of a query (10 ms) or of
 with many rows is shared by all cores, each with a keystream of its own: two are 1.8 times as fast as one. The table
 gives the share of a call that holds the lock, and computes from it the gain of more cores. Nobody has tried more than
 two cores. Polars' streaming engine calls with 100,000 rows at a time, each in one thread. There a second core gains
-less. Python takes the lock 12 times a call. The steps of a first call in a new thread take 177 us. In a loop that
-does nothing else they take 39. From file to file most of the time is Polars' reading and writing.
+less. Python takes the lock 12 times a call, and waits for it when the other thread has it. A call of 258 us (d=16) in a
+loop of its own takes 560 to 720 there.
 
-**Memory.** Of the 571 MB for 2 * 10^8 rows, numba takes 130 to 200. Without `fast` it was 361 MB (one run each, by
-hand).
+**Memory.** Of the 369 MB for 2 * 10^8 rows, importing numba takes 54 MB and compiling one loop 90. An expression in
+place of a plan took 566 MB in another run: Polars keeps the values that it has read ahead. See
+[Polars](polars.md#more-than-memory-more-than-one-core).
 
-**Where Beam's time goes** (k-ary, d=128, a sampling profiler on a busy machine). 42 % is work of ours. A third of
-these 42 % is drawing and encoding, and a quarter is times and windows. No single step has more than 6 %.
+**Where Beam's time goes** (k-ary, d=128; 10 ns a row beside reading). Drawing takes 2 to 4 ns a row, times and windows
+1.5 to 3, counts 0.7. The rest is Python, 312 batches of 65,536 rows. What leaves a batch costs nothing that can be
+measured. The local runner works in one thread. Beam ends each bundle up to 0.2 s late, because it waits for a thread
+that samples its state. So these rows read each file twice.
 """
 
 
