@@ -27,7 +27,7 @@ from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
-from ldp_polars.perturbing import perturb_column
+from ldp_polars.perturbing import perturb_column, row_index
 
 if TYPE_CHECKING:
     from ldp_core.estimates.consistency import Consistency
@@ -71,8 +71,10 @@ def perturb_frame(
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
             raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
         noise["seed"] = plan.seed
-    counted = unused(schema.names())
-    frame, index = frame.with_row_index(counted), pl.col(counted)
+    index = row_index()
+    if _is_column(noise.get("id")) and _is_column(noise.get("row_id")):  # (the number is none of "all columns")
+        counted = unused(schema.names())
+        frame, index = frame.with_row_index(counted), pl.col(counted)
     reports = [
         perturb_column(cs.by_name(name), mechanism, packed=packed, typed=typed, noise=noise, column=name, index=index)
         for name, mechanism in plan.columns.items()
@@ -93,6 +95,15 @@ def perturb_frame(
         for name, m in plan.columns.items()
     ]
     return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*columns, *kept)
+
+
+def _is_column(ids: pl.Expr | str | None) -> bool:
+    """Whether ids are one column by its name, or none."""
+    if ids is None:
+        return True
+    expr = as_expr(ids)
+    name = expr.meta.output_name(raise_if_undetermined=False)
+    return name is not None and not expr.meta.has_multiple_outputs() and expr.meta == pl.col(name)
 
 
 def unused(names: Iterable[str]) -> str:

@@ -149,6 +149,17 @@ def test_plans(run):
     assert not df.ldp.perturb(plan, key=SECRET, id="user", tag="day 2")["flag"].equals(first["flag"])
 
 
+@pytest.mark.parametrize("mechanism", ["alone", "sampled"])
+def test_ids_are_of_the_columns_that_are_there(mechanism, run):
+    """A plan numbers the rows of the frame; the numbers must not be among the ids."""
+    columns = {name: UnaryEncoding(["a", "b"], epsilon=0.1) for name in ("x", "y")}
+    plan = PrivacyPlan(columns) if mechanism == "alone" else PrivacyPlan.sampled(columns, epsilon=0.1)
+    df = pl.DataFrame({"x": ["a"] * 400, "y": ["b"] * 400})
+    for ids in (cs.first(), pl.nth(0), cs.by_dtype(pl.String) - cs.last(), "x", pl.col("x")):
+        reports = run(df, lambda f, ids=ids: f.ldp.perturb(plan, key=SECRET, id=ids, typed=False))
+        assert reports.n_unique() == 1
+
+
 def test_row_positions_as_ids():
     df = people()
     m = MECHANISMS["bits"]
