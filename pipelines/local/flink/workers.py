@@ -21,6 +21,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import numpy as np
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
@@ -99,12 +100,15 @@ def fork(logs: Path) -> None:
 
 
 def _compile() -> None:
-    """Have numba, where it is installed, compile what randomized response and unary encoding need.
+    """Have numba, where it is installed, compile what randomized response, unary encoding and windows need.
 
     Otherwise each worker of each job does so, for two seconds.
     """
+    from ldp_beam.elements.windows import group, slots  # noqa: PLC0415
+
     codes = np.zeros(2 * MANY, np.uint8)
     groups = np.arange(len(codes)) % 2
+    group(slots(FixedWindows(1), groups, groups).number, groups, 2)
     for mechanism in (
         RandomizedResponse(range(16), epsilon=1.0),
         *(UnaryEncoding(range(d), epsilon=1.0) for d in (8, 16, 32, 64)),
