@@ -28,6 +28,11 @@ TRIALS = 1_000_000
 
 SEEN = {"dBitFlipPM": 0.7}
 """Which share of the exact epsilon is seen, of those whose worst reports are rare; of all others 0.9."""
+SEEN_IN_FOUR = {"dBitFlipPM": 0.5}
+"""Which share of epsilon is seen in four reports, of all others all of it.
+
+Of dBitFlipPM the event is sometimes a poor one: in 367 runs between 0.6 and 0.85, in 14 of these below 0.7.
+"""
 
 
 def of_polars(m, keyed, *rounds):
@@ -108,7 +113,7 @@ def test_reports_of_an_unchanged_value(name, engine, record_property):
     box = partial(WAYS[engine], m, True)
     found = audit(m, box, inputs=[(v,) * 4 for v in inputs_of(m)[:3]], trials=TRIALS, false_alarm=FALSE_ALARM)
     assert found.claimed == m.epsilon_of(4)
-    check(found, record_property, f"{name}, 4 reports", f"{engine}, keyed", SEEN.get(name, 1) * m.epsilon)
+    check(found, record_property, f"{name}, 4 reports", f"{engine}, keyed", SEEN_IN_FOUR.get(name, 1) * m.epsilon)
 
 
 @pytest.mark.parametrize("engine", WAYS)
