@@ -47,13 +47,13 @@ This run had the extra `fast` (numba). [The run without it](benchmarks_numpy.md)
   the file is 1.8 to 2.0 times as fast. One core means that the process is held to it: with `POLARS_MAX_THREADS=1`
   Polars uses more than one.
 
-**The peers.** A tally of SHE (d=128) is so near its bar that a run may reach it or not.
-All of their clients and servers take one value and one report a call, in Python or numba. Ours take
-columns. Their sketches and PEM need a shim for numpy 2, and their local hashing needs xxhash below 4. We compare only
-speed: their longitudinal mechanisms draw the "permanent" answer anew at each call, their RAPPOR has no second round,
-and their RS+FD spends more than it says. At 10^6 reports the costs of FLH, HR, BHR, PGR and HCMS servers hardly grow
-with d. A tally of CMS is 256 sums of 256 bits for every d. (The cost of FLH has a constant part, which is not small
-at a large epsilon. For d = 16,384 it is 5.7 s at epsilon 3 and 11 s at 4, where PGR takes 14 ns a report.)
+**The peers.** A tally of SHE (d=128) is so near its bar that a run may reach it or not. All of their clients and
+servers take one value and one report a call, in Python or numba. Ours take columns. Their sketches and PEM need a shim
+for numpy 2, and their local hashing needs xxhash below 4. We compare only speed: their longitudinal mechanisms draw the
+"permanent" answer anew at each call, their RAPPOR has no second round, and their RS+FD spends more than it says. At
+10^6 reports the costs of FLH, HR, BHR, PGR and HCMS servers hardly grow with d. A tally of CMS is 256 sums of 256 bits
+for every d. (The cost of FLH has a constant part, which is not small at a large epsilon. For d = 16,384 it is 5.7 s at
+epsilon 3 and 11 s at 4, where PGR takes 14 ns a report.)
 
 **Cost against the number of rows.** From 10^6 rows (Polars) or 10^7 rows (Beam) on, the cost of a row is flat or
 falling. With fewer rows, most of the cost is the start of a query (10 ms) or of a pipeline (150 ms).
@@ -66,7 +66,7 @@ less. Python takes the lock 12 times a call, and waits for it when the other thr
 loop of its own takes 560 to 720 there.
 
 **Memory.** Of the 369 MB for 2 * 10^8 rows, importing numba takes 54 MB and compiling one loop 90. An expression in
-place of a plan took 566 MB in another run: Polars keeps the values that it has read ahead. See
+place of a plan takes more: Polars keeps the values that it has read ahead. See
 [Polars](polars.md#more-than-memory-more-than-one-core).
 
 **Where Beam's time goes** (k-ary, d=128; 10 ns a row beside reading). Drawing takes 2 to 4 ns a row, times and windows

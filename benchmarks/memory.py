@@ -56,7 +56,9 @@ def run(
         write_events(source, d, n)
     reports = scratch / f"reports-{d}-{n}.parquet"
     target = reports if keep else scratch / "made.parquet"
-    command = [sys.executable, "-m", "benchmarks.memory", str(reports if how == "reports" else source), str(target)]
+    if how == "reports":
+        source, how = reports, "copy"
+    command = [sys.executable, "-m", "benchmarks.memory", str(source), str(target)]
     held = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))]
     done = subprocess.run([*held, *command, str(d), str(repeats), how], check=True, capture_output=True, text=True)
     out: dict[str, Any] = json.loads(done.stdout)
@@ -93,7 +95,6 @@ def main(source: str, target: str, d: str, repeats: str, how: str) -> None:
         "file": lambda: scan.ldp.perturb(plan, packed=True).sink_parquet(target),
         "expression": lambda: scan.select(encode).sink_parquet(target),
         "copy": lambda: scan.sink_parquet(target),
-        "reports": lambda: scan.sink_parquet(target),
     }
     seconds = []
     for _ in range(int(repeats)):

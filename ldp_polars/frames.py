@@ -72,7 +72,7 @@ def perturb_frame(
             raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
         noise["seed"] = plan.seed
     index = row_index()
-    if _is_column(noise.get("id")) and _is_column(noise.get("row_id")):  # (the number is none of "all columns")
+    if _is_column(noise.get("id")) and _is_column(noise.get("row_id")):  # ids by position would find the row numbers
         counted = unused(schema.names())
         frame, index = frame.with_row_index(counted), pl.col(counted)
     reports = [

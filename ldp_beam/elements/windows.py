@@ -133,6 +133,7 @@ def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
 _EXACT = 1 << 52
 """Microseconds (142 years): the kernel counts those below."""
 _EARLIEST = 1 << 62
+"""Microseconds before the epoch: a window that begins there has a beginning of 64 bits."""
 
 
 def _session_anchors(gap: int, micros: I64, keys: I64) -> Slots:

@@ -111,11 +111,10 @@ class Keyed(Randomness):
         """The noise of these codes (one a record, see `Randomness.bind`) under the mechanism with this digest."""
         if len(codes) != len(self):
             raise ParameterError(f"{len(self)} ids for {len(codes)} records")
-        noise, value, second = (
-            self._secret.derive(purpose, digest, *self._name) for purpose in ("noise", "value", "instantaneous")
-        )
+        noise, value = (self._secret.derive(purpose, digest, *self._name) for purpose in ("noise", "value"))
         again = None
         if self._records is not None or self._secret.seeded:
+            second = self._secret.derive("instantaneous", digest, *self._name)
             again = KeyedRows(Ciphers(second, value), None, *(self._records or (self._high, self._low)), codes)
         return KeyedRows(Ciphers(noise, value), again, self._high, self._low, codes)
 

@@ -308,8 +308,9 @@ class SummationHistogramEncoding(FrequencyOracle):
         """As of any mechanism, but checks and adds up block by block, which reads the reports from memory once."""
         rows = self.reports.rows(self._reports_as_arrow(reports, column), column)
         sums = np.zeros(self.domain.size, np.int64)
-        if not len(rows) or not kernels.entry_sums(rows.reshape(-1), *self.entries, sums):
-            step, sums[:] = max(_TALLIED // self.domain.size, 1), 0
+        if not kernels.entry_sums(rows.reshape(-1), *self.entries, sums):
+            sums[:] = 0  # what the kernel has added before it saw that an entry is out of range
+            step = max(_TALLIED // self.domain.size, 1)
             for start in range(0, len(rows), step):
                 block = rows[start : start + step]
                 sums += _sums(block, self.reports.greatest(block, column))
