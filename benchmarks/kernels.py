@@ -24,7 +24,8 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_core.exact import aes, compiled, threads
+from ldp_core.compute import compiled, threads
+from ldp_core.exact import aes
 
 
 def rows(scale: float) -> Iterator[Row]:

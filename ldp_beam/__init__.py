@@ -23,7 +23,6 @@ from ldp_beam.elements.rows import (
     MeanRow,
     text_row,
 )
-from ldp_beam.elements.triggers import AfterTallies
 from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
 from ldp_beam.estimates.transforms import (
     Distribution,
@@ -38,6 +37,7 @@ from ldp_beam.estimates.transforms import (
 )
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
+from ldp_beam.time.triggers import AfterTallies
 
 __all__ = [
     "AfterTallies",

@@ -14,7 +14,6 @@ from typing_extensions import override
 
 import ldp_core
 from ldp_beam.elements.batches import Batch, Lot, Part, find_lacking
-from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
@@ -25,8 +24,9 @@ from ldp_beam.elements.records import (
     RecordsTransform,
     refuse_sliding,
 )
-from ldp_beam.elements.stable import Stable
-from ldp_beam.elements.upstream import EndsValues, refuse_perturbed
+from ldp_beam.graph.charged import refuse_uncharged
+from ldp_beam.graph.stable import Stable
+from ldp_beam.graph.upstream import EndsValues, refuse_perturbed
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant

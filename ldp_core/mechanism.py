@@ -26,13 +26,12 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels, amplified
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, is_of_pandas, plain
+from ldp_core.arrays.types import I64, Bools, Codes
+from ldp_core.compute.threads import in_threads
 from ldp_core.errors import LARGE_EPSILON, MechanismMismatchError, ParameterError, ReportError, warn_large
-from ldp_core.exact.arrays import I64, Bools, Codes
-from ldp_core.exact.arrow import CONVERSION_ERRORS, column_of, is_of_pandas, plain
 from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
 from ldp_core.exact.probability import float_above, log_above
-from ldp_core.exact.simulation import Generator, generator_of
-from ldp_core.exact.threads import in_threads
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.base import Inputs
 from ldp_core.limits import check_nesting
@@ -43,6 +42,7 @@ from ldp_core.noise.secret import Secret
 from ldp_core.parameters import Declared, check_integer, check_open
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, ReportFormat
+from ldp_core.simulated_counts import Generator, generator_of
 from ldp_core.tables import html
 from ldp_core.tally import MOST, Counts, Tally
 
@@ -445,7 +445,7 @@ class Mechanism(Declared, ABC):
         """The counters that the reports of so many people might have; not private.
 
         Here the reports are made, a block of people at a time: right for every mechanism, and as slow as that is. One
-        that knows how its counters are distributed draws them; see `ldp_core.exact.simulation`.
+        that knows how its counters are distributed draws them; see `ldp_core.simulated_counts`.
 
         Args:
             codes: of values, as `inputs` encodes them; not necessarily distinct.

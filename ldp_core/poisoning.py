@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp_core.accounting.binomials import divergence, pmf
-from ldp_core.exact.arrays import F64, I64, Bools
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.parameters import check_integer
 from ldp_core.reports import Native
 

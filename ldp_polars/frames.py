@@ -17,12 +17,12 @@ from polars import selectors as cs
 from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.estimates.base import OFFERS, Estimate
 from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
-from ldp_core.exact.simulation import generator_of
 from ldp_core.limits import open_parquet
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
 from ldp_core.plans.simulation import Simulation, apportioned, simulated, usual_estimate
+from ldp_core.simulated_counts import generator_of
 from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate

@@ -20,9 +20,9 @@ from apache_beam.transforms.window import FixedWindows
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
 from ldp_beam.elements.rows import value_type
-from ldp_beam.elements.times import TimeUnit
-from ldp_beam.elements.windows import window_fn
 from ldp_beam.io import HistogramBatches, ReadEvents, WriteReports, histogram_line, histogram_schema
+from ldp_beam.time.times import TimeUnit
+from ldp_beam.time.windows import window_fn
 from ldp_core import (
     FrequencyOracle,
     HeavyHitters,
@@ -38,8 +38,8 @@ from ldp_core import (
     Secret,
     estimates_metadata,
 )
+from ldp_core.arrays.arrow import as_arrow
 from ldp_core.estimates.base import Estimate
-from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.hashing import id_words
 from ldp_report import RESULTS
 from ldp_report.results import DEAD_LETTERS

@@ -22,8 +22,8 @@ from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
-from ldp_beam.elements.windows import seconds
 from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam.time.windows import seconds
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from ldp_core.parameters import check_probability
 from ldp_report import RESULTS, about

@@ -1,1 +1,1 @@
-"""What comes in and goes out: batches and single records, windows, ids, rows, coders, faults."""
+"""What goes from step to step: batches and single records, ids, rows of estimates, coders, faults."""

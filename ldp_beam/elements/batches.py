@@ -15,10 +15,10 @@ from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
-from ldp_beam.elements.times import PER_SECOND, EventTime, TimeUnit
+from ldp_beam.time.times import PER_SECOND, EventTime, TimeUnit
 from ldp_core import DtypeError, InputError, PlanError, ReportError
-from ldp_core.exact.arrays import I64, Bools
-from ldp_core.exact.arrow import chosen, plain, taken
+from ldp_core.arrays.arrow import chosen, plain, taken
+from ldp_core.arrays.types import I64, Bools
 from ldp_core.reports import ReportFormat
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros

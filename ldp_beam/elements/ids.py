@@ -12,8 +12,8 @@ import pyarrow as pa
 from ldp_beam.elements.batches import Batch, Part, find_lacking
 from ldp_beam.elements.faults import NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
+from ldp_core.arrays.types import U64, Bools
 from ldp_core.exact.aes import aes, encrypt
-from ldp_core.exact.arrays import U64, Bools
 from ldp_core.exact.hashing import id_words
 
 KeyLike: TypeAlias = Secret | Callable[[], Secret]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldp_core import InputError, LimitError
-from ldp_core.exact.arrow import stored
+from ldp_core.arrays.arrow import stored
 from ldp_core.limits import Limits, over
 
 # What Arrow and numpy raise for bytes that are no stream. Messages of these errors may quote the bytes.

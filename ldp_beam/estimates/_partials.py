@@ -18,11 +18,11 @@ from ldp_beam.elements.batches import Lot, Part, as_reports, find_lacking, find_
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
-from ldp_beam.elements.times import EventTime, OddTimes
-from ldp_beam.elements.upstream import check_reports_of
-from ldp_beam.elements.windows import Groups, group, slots
+from ldp_beam.graph.upstream import check_reports_of
+from ldp_beam.time.times import EventTime, OddTimes
+from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, Mechanism, ReportError, Tally
-from ldp_core.exact.arrays import I64
+from ldp_core.arrays.types import I64
 from ldp_core.exact.transforms import some_groups
 from ldp_core.plans.plan import plan_of, refuse_reports
 from ldp_core.plans.provenance import check_made_by

@@ -23,18 +23,18 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
 import ldp_core
-from ldp_beam.elements.charged import refuse_uncharged
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import HISTOGRAM_ROWS, DistributionRow, HistogramRow, MeanRow
-from ldp_beam.elements.stable import OnceStable, knows_stable_input
-from ldp_beam.elements.times import EventTime, TimeUnit
-from ldp_beam.elements.triggers import refuse_counts
-from ldp_beam.elements.upstream import EndsValues, refuse_other_reports, refuse_perturbed
-from ldp_beam.elements.windows import WindowLike, seconds, window_fn
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
+from ldp_beam.graph.charged import refuse_uncharged
+from ldp_beam.graph.stable import OnceStable, knows_stable_input
+from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_perturbed
+from ldp_beam.time.times import EventTime, TimeUnit
+from ldp_beam.time.triggers import refuse_counts
+from ldp_beam.time.windows import WindowLike, seconds, window_fn
 from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError
 from ldp_core.estimates import base
 from ldp_core.estimates.consistency import Consistency

@@ -20,7 +20,7 @@ from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import number_stream
 from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError
-from ldp_core.exact.arrays import I64
+from ldp_core.arrays.types import I64
 from ldp_core.limits import DEFAULT, Limits, open_parquet
 from ldp_core.plans.plan import METADATA_KEY
 

@@ -27,12 +27,12 @@ from ldp_beam.elements.batches import event_times
 from ldp_beam.elements.faults import NO_TIME, NO_YEAR, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.elements.times import EventTime, TimeUnit
 from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
+from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, LdpWarning, ParameterError, PlanError, PrivacyPlan
-from ldp_core.exact.arrow import ARROW_TYPES
+from ldp_core.arrays.arrow import ARROW_TYPES
 from ldp_core.limits import DEFAULT, Limits, open_parquet
 from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
 

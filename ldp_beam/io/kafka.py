@@ -12,10 +12,10 @@ from apache_beam.pvalue import PBegin, PCollection
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.elements.stable import Stable
-from ldp_beam.elements.windows import seconds
+from ldp_beam.graph.stable import Stable
 from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
+from ldp_beam.time.windows import seconds
 from ldp_core import LdpError, ParameterError
 from ldp_core.extras import need
 from ldp_core.limits import DEFAULT, Limits

@@ -14,7 +14,7 @@ import pyarrow.json
 
 from ldp_beam.elements.faults import NOT_A_RECORD, Fault
 from ldp_beam.io._sieve import Sieve
-from ldp_core.exact.arrays import I64, Bools
+from ldp_core.arrays.types import I64, Bools
 from ldp_core.limits import DEFAULT, Limits
 
 _READ_BYTES = 1 << 23

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from ldp_beam.elements.batches import Lot, Record
 from ldp_beam.elements.records import LOT_SIZE, FlushedAtOnce, RecordsTransform
-from ldp_beam.elements.upstream import EndsValues, made_by
+from ldp_beam.graph.upstream import EndsValues, made_by
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan

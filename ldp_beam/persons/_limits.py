@@ -35,11 +35,11 @@ from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, CoarseTimes, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.elements.times import EventTime, OddTimes, TimeUnit
-from ldp_beam.elements.windows import WindowLike, group, seconds, slots, window_fn
 from ldp_beam.persons._seen import Seen
+from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
+from ldp_beam.time.windows import WindowLike, group, seconds, slots, window_fn
 from ldp_core import ParameterError, Secret
-from ldp_core.exact.arrays import I64, U64
+from ldp_core.arrays.types import I64, U64
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16

@@ -17,7 +17,7 @@ from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Duration
 
-from ldp_beam.elements.windows import WindowLike, seconds
+from ldp_beam.time.windows import WindowLike, seconds
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 
 

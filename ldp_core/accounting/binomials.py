@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ldp_core.exact.arrays import F64
+from ldp_core.arrays.types import F64
 
 ERROR = 1e-11
 """The relative error of `pmf` is below this wherever the probability is above 1e-300.

@@ -56,7 +56,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_core.accounting.binomials import ERROR, pmf, spread
-from ldp_core.exact.arrays import F64
+from ldp_core.arrays.types import F64
 
 NONE = 50.0
 """From this epsilon on no amplification is claimed: fewer than one of 10^21 reports is a clone."""

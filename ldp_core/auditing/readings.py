@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ldp_core.arrays.arrow import CONVERSION_ERRORS
+from ldp_core.arrays.types import U64
 from ldp_core.auditing.columns import Part
 from ldp_core.errors import ReportError
-from ldp_core.exact.arrays import U64
-from ldp_core.exact.arrow import CONVERSION_ERRORS
 from ldp_core.exact.projective import PointsAndZero
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters

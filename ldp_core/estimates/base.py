@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from ldp_core.arrays.types import I64
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared
 from ldp_core.tables import preformatted

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, get_
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.arrays.types import F64
 from ldp_core.errors import MechanismMismatchError, ParameterError
-from ldp_core.exact.arrays import F64
 from ldp_core.inputs.domain import Domain
 from ldp_core.parameters import check_open, shown
 

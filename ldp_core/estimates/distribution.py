@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64
 from ldp_core.charts.drawing import draw_distribution, row_of
 from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables, z_score
-from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter, shown
 from ldp_core.tables import aligned, html, preformatted

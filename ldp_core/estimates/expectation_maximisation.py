@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import F64
+from ldp_core.arrays.types import F64
 
 _Linear: TypeAlias = Callable[[F64], F64]
 

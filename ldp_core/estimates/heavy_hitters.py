@@ -9,13 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64
 from ldp_core.charts.drawing import draw_histogram, row_of
 from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Estimate, refuse_mechanism, tables
 from ldp_core.estimates.histogram import Counted, entries_schema
 from ldp_core.estimates.plausibility import watch
-from ldp_core.exact.arrays import F64, I64
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, parameter, shown
 from ldp_core.tally import Tally

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64
 from ldp_core.charts.drawing import draw_histogram, row_of
 from ldp_core.charts.themes import Chart, Theme
 from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
-from ldp_core.exact.arrays import F64, I64
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter

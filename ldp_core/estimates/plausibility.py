@@ -35,8 +35,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ldp_core.accounting.binomials import divergence
+from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import warn_user
-from ldp_core.exact.arrays import F64, I64
 
 FALSE_ALARMS = 1e-9
 """At most so likely is a warning of a call, of however many groups, about reports that are what they should be."""

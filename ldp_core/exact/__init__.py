@@ -1,1 +1,1 @@
-"""Exact arithmetic and fast arrays: probabilities, sampling, bits, hashes, Arrow columns."""
+"""Exact arithmetic: probabilities, composition, sampling, bits, hashes, transforms."""

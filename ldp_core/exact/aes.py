@@ -26,8 +26,8 @@ import numpy as np
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
+from ldp_core.arrays.types import U8, U64
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import U8, U64
 
 BLOCK = 16
 """Bytes."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact import kernels
-from ldp_core.exact.arrays import I64, U8
+from ldp_core.arrays.types import I64, U8
+from ldp_core.compute import kernels
 
 
 def column_sums(rows: U8, d: int) -> I64:

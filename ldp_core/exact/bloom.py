@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.arrays.types import F64, U8, U32, Codes
 from ldp_core.exact.aes import aes, encrypt
-from ldp_core.exact.arrays import F64, U8, U32, Codes
 
 _PUBLIC_KEY = b"ldp: bits of Bloom filters      "
 """Not a secret: clients and server must agree on the bits."""

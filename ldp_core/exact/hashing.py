@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import CipherContext
 
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, combine, plain, stored
+from ldp_core.arrays.types import U64
 from ldp_core.errors import DtypeError, InputError
 from ldp_core.exact.aes import BLOCK, aes, encrypt
-from ldp_core.exact.arrays import U64
-from ldp_core.exact.arrow import CONVERSION_ERRORS, combine, plain, stored
 
 
 def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import F64
+from ldp_core.arrays.types import F64
 
 _STACK = 64 << 20  # bytes of address space; no memory until it is used
 _STACK_SIZE = threading.Lock()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_core.exact.arrays import F64, I64, U64
+from ldp_core.arrays.types import F64, I64, U64
 
 
 class MultiplyShift:

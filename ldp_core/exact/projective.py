@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import I64, U8, U16, U32, Codes, select
+from ldp_core.arrays.types import I64, U8, U16, U32, Codes, select
 
 
 class ProjectiveSpace:

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.arrays.types import I64, U16, U64, Codes
 from ldp_core.exact.aes import aes, encrypt
-from ldp_core.exact.arrays import I64, U16, U64, Codes
 
 MOST_BUCKETS = 1 << 16
 _PER_BLOCK = 8  # functions of 16 bits from one block of AES

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact import kernels
-from ldp_core.exact.arrays import U8, U64, WORDS, Codes, select
+from ldp_core.arrays.types import U8, U64, WORDS, Codes, select
+from ldp_core.compute import kernels
 
 BITS = 64
 ONE = 1 << BITS

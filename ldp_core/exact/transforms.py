@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact import kernels
-from ldp_core.exact.arrays import I64, Codes
+from ldp_core.arrays.types import I64, Codes
+from ldp_core.compute import kernels
 
 
 def count_numbers(numbers: Codes, groups: I64, n_groups: int, k: int) -> I64:

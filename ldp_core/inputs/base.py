@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import Codes
+from ldp_core.arrays.types import Codes
 
 
 class Inputs(ABC):

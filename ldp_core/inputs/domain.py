@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ldp_core.arrays.arrow import ARROW_TYPES, as_arrow, column_of, filled_indices, null_count
+from ldp_core.arrays.types import Codes
 from ldp_core.errors import DomainError, DtypeError, LdpWarning, ParameterError, ReportError
-from ldp_core.exact.arrays import Codes
-from ldp_core.exact.arrow import ARROW_TYPES, as_arrow, column_of, filled_indices, null_count
 from ldp_core.inputs.base import Inputs
 from ldp_core.parameters import Declared, shown
 

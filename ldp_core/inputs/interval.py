@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.arrays.arrow import as_floats
+from ldp_core.arrays.types import Codes
 from ldp_core.errors import DomainError
-from ldp_core.exact.arrays import Codes
-from ldp_core.exact.arrow import as_floats
 from ldp_core.inputs.base import Inputs
 from ldp_core.parameters import Declared
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from ldp_core.arrays.arrow import as_arrow, filled_indices, is_text, null_count
+from ldp_core.arrays.types import Codes
 from ldp_core.errors import DomainError
-from ldp_core.exact.arrays import Codes
-from ldp_core.exact.arrow import as_arrow, filled_indices, is_text, null_count
 from ldp_core.exact.hashing import id_words
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import uint64_as_int64

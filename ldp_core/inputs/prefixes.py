@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from ldp_core.arrays.arrow import as_arrow, filled_indices, stored
+from ldp_core.arrays.types import U64, Bools, Codes
 from ldp_core.errors import DomainError
-from ldp_core.exact.arrays import U64, Bools, Codes
-from ldp_core.exact.arrow import as_arrow, filled_indices, stored
 from ldp_core.inputs.base import Inputs
 
 Outside: TypeAlias = Literal["error", "cut"]

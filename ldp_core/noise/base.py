@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.exact.arrays import U8, Codes, select
+from ldp_core.arrays.types import U8, Codes, select
 
 
 class Noise(Protocol):

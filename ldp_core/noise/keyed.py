@@ -47,10 +47,10 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.arrays.types import U8, U64
+from ldp_core.compute import kernels
 from ldp_core.errors import ParameterError
-from ldp_core.exact import kernels
 from ldp_core.exact.aes import BLOCK, SPARE, aes, encrypt
-from ldp_core.exact.arrays import U8, U64
 from ldp_core.exact.hashing import id_words
 from ldp_core.noise.base import Noise, Randomness, kept_or_drawn
 from ldp_core.noise.fresh import Keystream

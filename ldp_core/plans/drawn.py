@@ -33,8 +33,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, Bools, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain

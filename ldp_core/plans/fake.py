@@ -47,17 +47,17 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, Bools, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, dealt
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_epsilon, check_integer, shown
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.reports import Native
+from ldp_core.simulated_counts import Generator, dealt
 
 Fake = Literal["uniform", "none"]
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ldp_core.arrays.arrow import table_of
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
-from ldp_core.exact.arrow import table_of
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml

@@ -24,17 +24,17 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
-from ldp_core.exact.simulation import Generator
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, Nullable
+from ldp_core.simulated_counts import Generator
 from ldp_core.tally import Tally
 
 

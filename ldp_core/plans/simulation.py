@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ldp_core.arrays.arrow import as_arrow, table_of
+from ldp_core.arrays.types import I64
 from ldp_core.charts.drawing import stacked
 from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError, PlanError
@@ -18,12 +20,10 @@ from ldp_core.estimates.distribution import Distributing, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
 from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
-from ldp_core.exact.arrays import I64
-from ldp_core.exact.arrow import as_arrow, table_of
-from ldp_core.exact.simulation import generator_of
 from ldp_core.mechanism import Mechanism, check_people
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_integer
+from ldp_core.simulated_counts import generator_of
 from ldp_core.tables import preformatted
 from ldp_core.tally import Tally
 

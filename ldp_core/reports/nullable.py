@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.arrow import stored
+from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import ReportError
-from ldp_core.exact.arrays import I64, Bools
-from ldp_core.exact.arrow import stored
 from ldp_core.reports.base import Native, ReportFormat
 
 

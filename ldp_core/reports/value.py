@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.exact.arrays import Codes
+from ldp_core.arrays.types import Codes
 from ldp_core.inputs.domain import Domain
 from ldp_core.reports.base import ReportFormat
 

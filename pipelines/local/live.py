@@ -29,8 +29,8 @@ from apache_beam.transforms.window import FixedWindows
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
-from ldp_beam.elements.windows import window_fn
 from ldp_beam.io.histograms import histogram_dict
+from ldp_beam.time.windows import window_fn
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_report import LivePage
 from pipelines.local.engines import EngineName, make_engine

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core.exact import compiled
+from ldp_core.compute import compiled
 from ldp_core.exact.sampling import ONE
 
 FALSE_ALARM = 1e-8

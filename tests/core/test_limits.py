@@ -23,7 +23,7 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core.exact.arrow import chosen, taken
+from ldp_core.arrays.arrow import chosen, taken
 from ldp_core.limits import DEPTH, check_row_groups, read_json, read_toml
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, described

@@ -85,4 +85,4 @@ def test_the_walk_names_the_files_that_a_value_goes_through(monkeypatch):
     named = [f"/{name}" for name in re.findall(r"`([a-z_/]+\.py)`", steps)]
     assert {path for path in went if not f"/{path}".endswith(tuple(named))} == set()
     missed = {name for name in named if not any(f"/{path}".endswith(name) for path in went)}
-    assert missed <= {"/exact/kernels.py", "/exact/threads.py"}  # which two rows are not worth
+    assert missed <= {"/compute/kernels.py", "/compute/threads.py"}  # which two rows are not worth

@@ -29,7 +29,6 @@ import ldp_polars
 from ldp_beam.elements.batches import Batch
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_beam.elements.ids import IdHash, NoiseKey
-from ldp_beam.elements.times import EventTime
 from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io import ReadReports
@@ -41,6 +40,7 @@ from ldp_beam.persons._limits import AdmitFirst, SplitByPerson
 from ldp_beam.persons._seen import Seen
 from ldp_beam.persons.transforms import BoundContributions
 from ldp_beam.perturb import _PerturbDoFn
+from ldp_beam.time.times import EventTime
 from ldp_core import (
     Keyed,
     LdpError,

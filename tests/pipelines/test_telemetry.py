@@ -25,7 +25,7 @@ from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.metrics.execution import MetricResult
 from apache_beam.pipeline import PipelineVisitor
 
-from ldp_beam.elements.times import PER_SECOND
+from ldp_beam.time.times import PER_SECOND
 from ldp_core import (
     DBitFlip,
     Domain,

@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ldp_core.arrays.types import F64, I64, U64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.heavy_hitters import MOST_CANDIDATES
-from ldp_core.exact.arrays import F64, I64, U64
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.projective import PointsAndZero
 from ldp_core.inputs.prefixes import Prefixes

@@ -33,16 +33,15 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.heavy_hitters import Found, HeavyHittersEstimate
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, best_symbols, check_resolved, fraction
 from ldp_core.exact.projective import PointsAndZero
-from ldp_core.exact.simulation import Generator, inner_products, spread
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -51,6 +50,7 @@ from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability, converted, parameter
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Word
+from ldp_core.simulated_counts import Generator, inner_products, spread
 from ldp_core.tally import Tally
 
 

@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ReportError
 from ldp_core.estimates.consistency import Rates
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent, memoryless
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code, subset_sums
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
@@ -43,6 +42,7 @@ from ldp_core.parameters import check_epsilon, check_integer, converted, paramet
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native, Row
 from ldp_core.reports.bits import row_bytes
+from ldp_core.simulated_counts import Generator, by_code, subset_sums
 
 
 @dataclass(frozen=True, init=False)

@@ -26,11 +26,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, U64, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below
-from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.base import TwoRounds, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
@@ -48,6 +47,7 @@ from ldp_core.mechanisms.oracles.hash_families import (
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, converted, parameter, shown
 from ldp_core.reports import Native
+from ldp_core.simulated_counts import Generator, by_code
 
 
 def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:

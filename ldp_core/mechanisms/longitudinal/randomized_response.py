@@ -12,16 +12,16 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import I64, Codes
+from ldp_core.arrays.types import I64, Codes
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below, log_above
-from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.base import Chain, below_infinity
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, converted, parameter
 from ldp_core.reports import Native
+from ldp_core.simulated_counts import Generator
 
 _STEP = Fraction(1, 1 << 53)
 

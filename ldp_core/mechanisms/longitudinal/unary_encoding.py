@@ -11,8 +11,8 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import Codes
 from ldp_core.exact.composition import Bits
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label, Unmatched

@@ -25,12 +25,11 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
-from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import Mechanism, Outlook
@@ -38,6 +37,7 @@ from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Number, Symbol
+from ldp_core.simulated_counts import Generator, by_code, dealt
 from ldp_core.tally import Tally
 
 LANE_ROUND, LANE_FIRST = 15, 14

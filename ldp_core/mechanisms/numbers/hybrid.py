@@ -21,15 +21,15 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, I64, Codes, select
+from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers.base import LANE_ROUND, Symbols, raised
 from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
 from ldp_core.mechanisms.numbers.piecewise import Piecewise
 from ldp_core.noise.base import Noise, coins
+from ldp_core.simulated_counts import Generator
 
 _TURN = 0.61098
 """Eps*, cut to five digits: ln((-5 + 2 (6353 - 405 sqrt(241))^(1/3) + 2 (6353 + 405 sqrt(241))^(1/3)) / 27)."""

@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.estimates.base import z_score
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points

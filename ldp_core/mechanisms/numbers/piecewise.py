@@ -21,12 +21,12 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.exact.arrays import F64, I64, Codes, select
+from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.exact.probability import check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, dealt, spread
 from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points, simulate_points
 from ldp_core.noise.base import Noise, coins
+from ldp_core.simulated_counts import Generator, dealt, spread
 
 
 class Window(Symbols):

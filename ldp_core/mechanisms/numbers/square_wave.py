@@ -22,16 +22,16 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
 from ldp_core.estimates.plausibility import watch
-from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import exp_below
-from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanisms.numbers.piecewise import Window
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_integer, check_open, parameter
+from ldp_core.simulated_counts import Generator, by_code
 from ldp_core.tally import Tally
 
 Method: TypeAlias = Literal["ems", "em"]

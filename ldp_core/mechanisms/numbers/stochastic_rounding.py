@@ -19,11 +19,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.plausibility import Sums, watch
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
-from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
@@ -32,6 +31,7 @@ from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, derived, parameter
 from ldp_core.reports import Native, ReportFormat
+from ldp_core.simulated_counts import Generator
 from ldp_core.tally import Tally
 
 Maker: TypeAlias = Callable[..., FrequencyOracle]

@@ -24,8 +24,8 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.estimates.consistency import Rates
-from ldp_core.exact.arrays import F64, I64, Bools
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_open

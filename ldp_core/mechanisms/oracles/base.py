@@ -24,12 +24,12 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, Bools
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism, Outlook
 from ldp_core.parameters import check_integer, check_open

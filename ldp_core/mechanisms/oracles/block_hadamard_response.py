@@ -30,17 +30,17 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, U64, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code, dealt, inner_products
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native
+from ldp_core.simulated_counts import Generator, by_code, dealt, inner_products
 
 
 @dataclass(frozen=True, init=False)

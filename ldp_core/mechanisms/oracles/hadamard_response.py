@@ -24,16 +24,16 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
-from ldp_core.exact.arrays import F64, I64, U64, Codes
+from ldp_core.arrays.types import F64, I64, U64, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code, inner_products
 from ldp_core.exact.transforms import cell_counts, walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, converted, parameter
 from ldp_core.reports import Native, Word
+from ldp_core.simulated_counts import Generator, by_code, inner_products
 
 
 @dataclass(frozen=True, init=False)

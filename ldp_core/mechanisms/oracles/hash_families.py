@@ -13,14 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, U32, U64, Bools, Codes
+from ldp_core.compute import kernels
 from ldp_core.errors import ReportError
-from ldp_core.exact import bits, kernels
-from ldp_core.exact.arrays import I64, U32, U64, Bools, Codes
+from ldp_core.exact import bits
 from ldp_core.exact.primes import primes_to
-from ldp_core.exact.simulation import Generator, dealt, inner_products
 from ldp_core.noise.base import Noise
 from ldp_core.reports import Word
 from ldp_core.reports.bits import row_bytes
+from ldp_core.simulated_counts import Generator, dealt, inner_products
 
 BUCKET_SHIFT = np.uint64(48)
 """A report is bucket << 48 | function."""

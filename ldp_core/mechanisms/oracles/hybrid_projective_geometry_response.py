@@ -21,11 +21,10 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, U64, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace
-from ldp_core.exact.simulation import Generator, by_code, dealt, spread
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
@@ -37,6 +36,7 @@ from ldp_core.mechanisms.oracles.projective_geometry_response import (
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native
+from ldp_core.simulated_counts import Generator, by_code, dealt, spread
 
 
 @dataclass(frozen=True, init=False)

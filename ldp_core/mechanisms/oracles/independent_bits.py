@@ -12,11 +12,10 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.estimates.plausibility import Part
 from ldp_core.exact import bits
-from ldp_core.exact.arrays import F64, I64, Codes
 from ldp_core.exact.probability import fraction
-from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
@@ -24,6 +23,7 @@ from ldp_core.noise.keyed import KeyedRows
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Bits, Native
 from ldp_core.reports.bits import clear_padding, row_bytes
+from ldp_core.simulated_counts import Generator, by_code
 
 
 class BitVectors(CountsOnes, FrequencyOracle):

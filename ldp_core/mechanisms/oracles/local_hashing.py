@@ -24,11 +24,10 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import I64, U64, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.mechanisms.oracles.hash_families import (
@@ -44,6 +43,7 @@ from ldp_core.mechanisms.oracles.hash_families import (
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
 from ldp_core.reports import Native
+from ldp_core.simulated_counts import Generator, by_code
 
 Variant: TypeAlias = Literal["optimal", "binary", "fast"]
 

@@ -25,18 +25,18 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import I64, U64, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.arrays import I64, U64, Codes
 from ldp_core.exact.primes import primes_to
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace
-from ldp_core.exact.simulation import Generator, by_code, dealt, spread
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, converted, parameter, shown
 from ldp_core.reports import Native, Word
+from ldp_core.simulated_counts import Generator, by_code, dealt, spread
 
 _MOST_ELEMENTS = 1 << 15
 

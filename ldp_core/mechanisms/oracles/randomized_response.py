@@ -18,8 +18,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.errors import DomainError, ParameterError
-from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import (
     agreement,
     ceil_threshold,
@@ -30,7 +30,6 @@ from ldp_core.exact.probability import (
     log_above,
 )
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
@@ -38,6 +37,7 @@ from ldp_core.noise.base import Noise, Randomness, coins
 from ldp_core.noise.keyed import KeyedRows
 from ldp_core.parameters import check_epsilon, check_probability, parameter
 from ldp_core.reports import Native, Value
+from ldp_core.simulated_counts import Generator, by_code, dealt
 
 
 @dataclass(frozen=True, init=False)

@@ -24,16 +24,16 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.exact import bits
-from ldp_core.exact.arrays import F64, I64, Codes, select
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
-from ldp_core.exact.simulation import Generator, by_code, subset_sums
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
 from ldp_core.reports.bits import clear_padding, row_bytes
+from ldp_core.simulated_counts import Generator, by_code, subset_sums
 
 
 @dataclass(frozen=True, init=False)

@@ -34,14 +34,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
+from ldp_core.compute import kernels
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Part
-from ldp_core.exact import kernels
-from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code, dealt
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
@@ -49,6 +48,7 @@ from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row
+from ldp_core.simulated_counts import Generator, by_code, dealt
 from ldp_core.tally import Tally
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, U8, U64
+from ldp_core.compute import kernels
 from ldp_core.errors import ReportError
 from ldp_core.exact import bits as packing
-from ldp_core.exact import kernels
-from ldp_core.exact.arrays import I64, U8, U64
 from ldp_core.reports import Native, Row
 from ldp_core.reports.bits import clear_padding, row_bytes, row_words
 

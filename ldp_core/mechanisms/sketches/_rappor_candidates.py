@@ -12,11 +12,11 @@ from typing import Any, ClassVar, NoReturn, get_args
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import watch
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant

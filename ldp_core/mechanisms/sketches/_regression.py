@@ -23,8 +23,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.exact import linear_algebra
-from ldp_core.exact.arrays import F64, I64, Bools
 
 Correction = Literal["bonferroni", "fdr"]
 

@@ -18,13 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums
-from ldp_core.exact.arrays import F64, I64, Bools, Codes
 from ldp_core.exact.composition import History, Spent
-from ldp_core.exact.simulation import Generator
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
@@ -34,6 +33,7 @@ from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_integer, parameter
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, ReportFormat
+from ldp_core.simulated_counts import Generator
 from ldp_core.tally import Tally
 
 

@@ -31,12 +31,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
-from ldp_core.exact.simulation import Generator, spread
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Outlook
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
@@ -48,6 +47,7 @@ from ldp_core.parameters import check_epsilon, check_integer, converted, paramet
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
+from ldp_core.simulated_counts import Generator, spread
 
 _MOST_CELLS = 1 << 26
 """Of a sketch: half a GiB of counts."""

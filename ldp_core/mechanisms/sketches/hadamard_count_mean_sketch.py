@@ -23,17 +23,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.arrays import F64, I64, U64, Bools, Codes
 from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, inner_products
 from ldp_core.exact.transforms import count_numbers, walsh_hadamard
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanisms.sketches.count_mean_sketch import MOST_SALT, CountMean, check_width
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Word
+from ldp_core.simulated_counts import Generator, inner_products
 
 
 @dataclass(frozen=True, init=False)

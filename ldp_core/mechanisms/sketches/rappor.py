@@ -30,15 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from ldp_core.arrays.arrow import as_arrow
+from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact import bloom
-from ldp_core.exact.arrays import F64, I64, U8, U64, Bools, Codes
-from ldp_core.exact.arrow import as_arrow
 from ldp_core.exact.composition import Bits, History, Spent, memoised, memoryless
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.simulation import Generator, by_code, spread
 from ldp_core.inputs.domain import Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
@@ -49,6 +48,7 @@ from ldp_core.parameters import check_choice, check_integer, check_share, conver
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
+from ldp_core.simulated_counts import Generator, by_code, spread
 from ldp_core.tally import Tally
 
 Hashing = Literal["aes", "md5"]

@@ -25,7 +25,7 @@ from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
-from ldp_core.exact.compiled import MANY
+from ldp_core.compute.compiled import MANY
 
 HOST = "127.0.0.1"
 _STARTED = "started"
@@ -104,7 +104,7 @@ def _compile() -> None:
 
     Otherwise each worker of each job does so, for two seconds.
     """
-    from ldp_beam.elements.windows import group, slots  # noqa: PLC0415
+    from ldp_beam.time.windows import group, slots  # noqa: PLC0415
 
     codes = np.zeros(2 * MANY, np.uint8)
     groups = np.arange(len(codes)) % 2

@@ -29,7 +29,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam import PrivateHistogram
 from ldp_core import InputError, LdpError, ParameterError, UnaryEncoding
-from ldp_core.exact.compiled import MANY
+from ldp_core.compute.compiled import MANY
 from pipelines.local.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
 from pipelines.local.flink.__main__ import main
 from pipelines.local.flink.cluster import free_ports, listens

@@ -1,4 +1,4 @@
-"""The loops that are worth compiling; see `ldp_core.exact.compiled`. What each does says the numpy code that calls it.
+"""The loops that are worth compiling; see `ldp_core.compute.compiled`. The numpy code that calls each says what it does.
 
 They are written for a vectorising compiler: no branch in an inner loop; results of a piece in a small array of the
 kernel's own, so that there are few arrays that might overlap; and unsigned indices, which cannot count from the end.
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ldp_core.exact.arrays import I64, U8, U32, U64, Codes
-from ldp_core.exact.compiled import Kernel, inlined
+from ldp_core.arrays.types import I64, U8, U32, U64, Codes
+from ldp_core.compute.compiled import Kernel, inlined
 
 _U = np.uint64
 _ZERO, _ONE = np.uint64(0), np.uint64(1)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ldp_core.exact.arrays import F64, I64, Codes
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.parameters import check_integer
 
 Generator: TypeAlias = np.random.Generator

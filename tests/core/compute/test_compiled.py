@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from ldp_core import UnaryEncoding
+from ldp_core.compute import compiled, kernels
+from ldp_core.compute.compiled import MANY, Kernel
 from ldp_core.errors import LdpWarning, ParameterError
-from ldp_core.exact import compiled, kernels
-from ldp_core.exact.compiled import MANY, Kernel
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ldp_core.exact import simulation
-from ldp_core.exact.simulation import dealt, inner_products, spread, subset_sums
+from ldp_core import simulated_counts as simulation
+from ldp_core.simulated_counts import dealt, inner_products, spread, subset_sums
 
-from ..checks import check_binomial, fails
+from .checks import check_binomial, fails
 
 
 def generator():

@@ -11,7 +11,7 @@ import pytest
 
 import ldp_beam
 from ldp_beam.elements.batches import Batch, Lot, Record, times_of
-from ldp_beam.elements.times import EventTime
+from ldp_beam.time.times import EventTime
 from ldp_core import ParameterError
 
 from ..helpers import SURE_BOOL, Collector, counters

@@ -19,7 +19,7 @@ from ldp_core import (
     Secret,
     SummationHistogramEncoding,
 )
-from ldp_core.exact import compiled, kernels
+from ldp_core.compute import compiled, kernels
 from ldp_core.exact.bits import grouped_column_sums
 from ldp_core.exact.sampling import ONE, bernoulli_bits, kept_or_drawn, one_hot_rows
 from ldp_core.exact.transforms import count_numbers

@@ -7,7 +7,7 @@ from typing import Any
 
 from apache_beam.pvalue import PCollection
 
-from ldp_beam.elements.upstream import transforms_before
+from ldp_beam.graph.upstream import transforms_before
 from ldp_core import ParameterError
 
 

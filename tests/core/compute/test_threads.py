@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ldp_core import Keystream, ParameterError, UnaryEncoding
-from ldp_core.exact import threads
-from ldp_core.exact.threads import FEW, in_threads
+from ldp_core.compute import threads
+from ldp_core.compute.threads import FEW, in_threads
 
 
 @pytest.fixture

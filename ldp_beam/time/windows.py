@@ -18,8 +18,8 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ldp_core import ParameterError
-from ldp_core.exact import kernels
-from ldp_core.exact.arrays import I64
+from ldp_core.arrays.types import I64
+from ldp_core.compute import kernels
 from ldp_core.exact.transforms import count_numbers
 
 WindowLike: TypeAlias = WindowFn | float | str | None

@@ -1,0 +1,1 @@
+"""Event time: times of records, windows, triggers."""

@@ -1,0 +1,1 @@
+"""Arrow columns to numpy arrays and back, and the types of arrays."""

@@ -1,0 +1,1 @@
+"""How loops run: compiled or by numpy, on one core or on all."""
