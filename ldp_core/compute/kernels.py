@@ -1,4 +1,4 @@
-"""The loops that are worth compiling; see `ldp_core.compute.compiled`. The numpy code that calls each says what it does.
+"""The loops that are worth compiling; see `ldp_core.compute.compiled`. The numpy code that calls each says what it is.
 
 They are written for a vectorising compiler: no branch in an inner loop; results of a piece in a small array of the
 kernel's own, so that there are few arrays that might overlap; and unsigned indices, which cannot count from the end.
