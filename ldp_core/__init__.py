@@ -24,12 +24,13 @@ from ldp_core.errors import (
     PlanError,
     ReportError,
 )
-from ldp_core.estimates.base import estimates_metadata
+from ldp_core.estimates.base import Question, Result, estimates_metadata
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
+from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -121,9 +122,11 @@ __all__ = [
     "Prefixes",
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
+    "Question",
     "RandomizedResponse",
     "Rappor",
     "ReportError",
+    "Result",
     "Secret",
     "Sketch",
     "SquareWave",
@@ -140,10 +143,12 @@ __all__ = [
     "estimates_metadata",
     "expected_error",
     "parallel_epsilon",
+    "question_of",
     "recommend",
     "required_epsilon",
     "required_n",
     "sampled_epsilon",
     "shuffled_epsilon",
     "total_epsilon",
+    "usual_question",
 ]

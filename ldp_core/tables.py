@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
@@ -17,6 +17,31 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 WIDTH = 80
 """Columns of a terminal."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Which columns of the rows of an answer people look at, in tables, pictures and reports.
+
+    The ends of the interval are always the columns ``low`` and ``high``, and the number of reports is ``n``.
+
+    Attributes:
+        estimate: the column with the estimate.
+        labels: the columns that say what a row is about: none (a single number), a value, or the ends of a bucket.
+        unit: of the estimate, as an axis says it.
+        counts: whether the estimate is a number of records, of which there are shares of ``n``.
+        ranked: whether the largest estimate comes first.
+    """
+
+    estimate: str
+    labels: tuple[str, ...] = ()
+    unit: str = "records"
+    counts: bool = False
+    ranked: bool = False
+
+    def fits(self, columns: Collection[str]) -> bool:
+        """Whether rows with these columns can be looked at so."""
+        return {self.estimate, *self.labels, "low", "high"} <= set(columns)
 
 
 def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> list[str]:

@@ -1,4 +1,4 @@
-"""Estimates as aggregations of reports, and of tallies: one function does all of it, for every kind of estimate."""
+"""Answers as aggregations of reports, and of tallies: one function does all of it, for every kind of question."""
 
 from __future__ import annotations
 
@@ -13,18 +13,58 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import FrequencyOracle, HeavyHitters, LdpWarning, Mechanism, Numeric
-from ldp_core.estimates.base import Estimate
-from ldp_core.estimates.distribution import Distributing, DistributionEstimate
+from ldp_core.estimates.base import Question
+from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.plausibility import listening
+from ldp_core.estimates.registry import Ask, question_of, usual_question
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
-from ldp_polars.tallying import counts, tally
+from ldp_polars.planned import at_plan_time
+from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
     from ldp_core.estimates.consistency import Consistency
     from ldp_core.mechanisms.numbers.square_wave import Method
+
+
+def estimate(
+    expr: pl.Expr | str, question: Ask | None = None, mechanism: Mechanism | None = None, *, confidence: float = 0.95
+) -> pl.Expr:
+    """Aggregate reports to the answer to a question, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
+
+    `histogram`, `mean`, `distribution` and `heavy_hitters` are this function with a question of their own.
+
+    Args:
+        expr: a column of reports (or its name). Or of tallies, as `tally` and `merge` make them, which are answered
+            each by itself; a null tally gives a null.
+        question: a `ldp_core.Question`, as `ldp_core.MeanEstimate`, or what stands for one
+            (`ldp_core.question_of`); default: what tells the most (`ldp_core.usual_question`).
+        mechanism: that made the reports; not needed for typed reports, as `perturb` makes them.
+        confidence: of the intervals, where ``question`` does not say it.
+
+    Returns:
+        A Struct of the answer's columns a group, if there is always one row of them, as of a mean; else a List of such
+        Structs: ``.explode(name).unnest(name)`` makes it a table.
+
+    Raises:
+        ParameterError: bad options, or a question that the mechanism cannot answer.
+        DtypeError: when planned: no mechanism, and no typed reports.
+        ReportError: when run: nulls, or not this mechanism's reports.
+        MechanismMismatchError: when run: reports or tallies of another mechanism.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import Hybrid, MeanEstimate
+    >>> m = Hybrid((0, 100), epsilon=1.0)
+    >>> tallies = pl.DataFrame({"age": m.perturb([20.0, 30.0])}).select(ldp_polars.tally("age", m))
+    >>> tallies.select(ldp_polars.estimate("age", MeanEstimate(0.9), m)).unnest("age")["n"].to_list()
+    [2]
+    """
+    if mechanism is None:
+        return of_typed(expr, partial(_of_reports, question=question, confidence=confidence))
+    asked = _asked(check_mechanism(mechanism), question, confidence)
+    return at_plan_time(as_expr(expr), partial(_of_either, mechanism=mechanism, question=asked))
 
 
 def histogram(
@@ -38,7 +78,7 @@ def histogram(
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
-        expr: a column of reports (or its name).
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them; not needed for typed reports, as `perturb` makes them.
         confidence: of the intervals.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
@@ -63,44 +103,14 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    return aggregate(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
-
-
-def estimate(
-    expr: pl.Expr | str,
-    mechanism: FrequencyOracle,
-    *,
-    confidence: float = 0.95,
-    simultaneous: bool = False,
-    consistency: Consistency | None = None,
-) -> pl.Expr:
-    """Debias a column of tallies, each by itself; a null tally gives a null.
-
-    Args:
-        expr: a column of tallies (or its name), as `tally` and `merge` make them.
-        mechanism: the one that made the reports.
-        confidence: of the intervals, in (0, 1).
-        simultaneous, consistency: see `histogram`, as for what comes out.
-
-    Raises:
-        ParameterError: confidence outside (0, 1), or a method of consistency that the domain does not allow.
-        MechanismMismatchError: when run: a tally is another mechanism's.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import RandomizedResponse
-    >>> m = RandomizedResponse(epsilon=1.0)
-    >>> tallies = pl.DataFrame({"reports": [True, False]}).select(ldp_polars.tally("reports", m))
-    >>> [round(row["count"], 3) for row in tallies.select(ldp_polars.estimate("reports", m)).item()]
-    [1.0, 1.0]
-    """
-    return _of_tallies(expr, mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+    return estimate(expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism)
 
 
 def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
-        expr: a column of reports (or its name), as `perturb` makes them.
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
         confidence: of the interval, in (0, 1).
 
@@ -119,33 +129,12 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return aggregate(expr, mechanism, MeanEstimate(confidence))
-
-
-def estimate_mean(expr: pl.Expr | str, mechanism: Numeric, *, confidence: float = 0.95) -> pl.Expr:
-    """`mean` of a column of tallies, each by itself; a null tally gives a null.
-
-    Args:
-        expr: a column of tallies (or its name), as `tally` and `merge` make them.
-        mechanism: the one that made the reports.
-        confidence: of the interval, in (0, 1).
-
-    Raises:
-        MechanismMismatchError: when run: a tally is another mechanism's.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import Hybrid
-    >>> m = Hybrid((0, 100), epsilon=1.0)
-    >>> tallies = pl.DataFrame({"age": m.perturb([20.0, 30.0])}).select(ldp_polars.tally("age", m))
-    >>> tallies.select(ldp_polars.estimate_mean("age", m)).unnest("age")["n"].to_list()
-    [2]
-    """
-    return _of_tallies(expr, mechanism, MeanEstimate(confidence))
+    return estimate(expr, MeanEstimate(confidence), mechanism)
 
 
 def distribution(
     expr: pl.Expr | str,
-    mechanism: Distributing | None = None,
+    mechanism: Mechanism | None = None,
     *,
     confidence: float = 0.95,
     buckets: int | None = None,
@@ -154,7 +143,7 @@ def distribution(
     """Aggregate reports to the distribution of the numbers over buckets.
 
     Args:
-        expr: a column of reports (or its name), as `perturb` makes them.
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
             reports.
         confidence: of the intervals, in (0, 1).
@@ -178,36 +167,7 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return aggregate(expr, mechanism, DistributionEstimate(confidence, buckets, method))
-
-
-def estimate_distribution(
-    expr: pl.Expr | str,
-    mechanism: Distributing,
-    *,
-    confidence: float = 0.95,
-    buckets: int | None = None,
-    method: Method | None = None,
-) -> pl.Expr:
-    """`distribution` of a column of tallies, each by itself; a null tally gives a null.
-
-    Args:
-        expr: a column of tallies (or its name), as `tally` and `merge` make them.
-        mechanism: the one that made the reports.
-        confidence, buckets, method: see `distribution`.
-
-    Raises:
-        MechanismMismatchError: when run: a tally is another mechanism's.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import StochasticRounding
-    >>> m = StochasticRounding((0, 10), epsilon=1.0, buckets=3)
-    >>> tallies = pl.DataFrame({"age": m.perturb([2.5, 7.5])}).select(ldp_polars.tally("age", m))
-    >>> buckets = tallies.select(ldp_polars.estimate_distribution("age", m)).explode("age").unnest("age")
-    >>> buckets["bucket_end"].to_list()
-    [2.5, 7.5, 10.0]
-    """
-    return _of_tallies(expr, mechanism, DistributionEstimate(confidence, buckets, method))
+    return estimate(expr, DistributionEstimate(confidence, buckets, method), mechanism)
 
 
 def heavy_hitters(
@@ -221,7 +181,7 @@ def heavy_hitters(
     """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
 
     Args:
-        expr: a column of reports (or its name), as `perturb` makes them.
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them; not needed for typed reports, ``heavy_hitters("word", k=10)``.
         k: the most values to return.
         confidence, threshold: see `HeavyHitters.find`.
@@ -241,61 +201,44 @@ def heavy_hitters(
     >>> df.select(ldp_polars.heavy_hitters("word", m, k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    return aggregate(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+    return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism)
 
 
-def find_heavy_hitters(
-    expr: pl.Expr | str,
-    mechanism: HeavyHitters,
-    k: int = 20,
-    *,
-    confidence: float = 0.95,
-    threshold: float | None = None,
-) -> pl.Expr:
-    """`heavy_hitters` of a column of tallies, each by itself; a null tally gives a null.
-
-    Args:
-        expr: a column of tallies (or its name), as `tally` and `merge` make them.
-        mechanism: the one that made the reports.
-        k, confidence, threshold: see `heavy_hitters`.
-
-    Raises:
-        MechanismMismatchError: when run: a tally is another mechanism's.
-
-    >>> import polars as pl, ldp_polars
-    >>> from ldp_core import HeavyHitters, Prefixes
-    >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
-    >>> df = pl.DataFrame({"word": m.perturb(["rome"] * 5000 + ["oslo"] * 3000), "day": [1, 2] * 4000})
-    >>> daily = df.group_by("day").agg(ldp_polars.tally("word", m))
-    >>> whole = daily.select(ldp_polars.merge("word", m)).select(ldp_polars.find_heavy_hitters("word", m, k=2))
-    >>> whole.explode("word").unnest("word")["value"].to_list()
-    ['rome', 'oslo']
-    """
-    return _of_tallies(expr, mechanism, HeavyHittersEstimate(k, confidence, threshold))
+def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+    """`estimate` of a column that is known to hold reports, and not tallies."""
+    question.check(check_mechanism(mechanism))
+    return _of_tallies(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
-def aggregate(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
-    """Aggregate reports to an estimate; without a mechanism, of typed reports, which carry theirs."""
-    if mechanism is None:
-        return of_typed(expr, partial(aggregate, estimate=estimate))
-    return _of_tallies(tally(expr, mechanism), mechanism, estimate)
+def _asked(mechanism: Mechanism, question: Ask | None, confidence: float) -> Question[Any]:
+    if question is None:
+        return usual_question(mechanism, confidence)
+    asked = question_of(question, confidence=confidence)
+    asked.check(mechanism)
+    return asked
 
 
-def _of_tallies(expr: pl.Expr | str, mechanism: Any, estimate: Estimate[Any]) -> pl.Expr:
-    """Estimate from a column of tallies, each by itself; a null tally gives a null."""
-    estimate.check(check_mechanism(mechanism))
+def _of_reports(expr: pl.Expr, mechanism: Mechanism, *, question: Ask | None, confidence: float) -> pl.Expr:
+    return aggregate(expr, mechanism, _asked(mechanism, question, confidence))
+
+
+def _of_either(expr: pl.Expr, dtype: Any, *, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+    """What the dtype asks for: no reports are Structs with a fingerprint."""
+    if is_tally(dtype):
+        return _of_tallies(expr, mechanism, question)
+    return aggregate(expr, mechanism, question)
+
+
+def _of_tallies(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
     return pl.map_batches(
-        [as_expr(expr)],
-        _EstimateTallies(mechanism, estimate),
-        return_dtype=_dtype(estimate, mechanism),
-        is_elementwise=True,
+        [expr], _EstimateTallies(mechanism, question), return_dtype=_dtype(question, mechanism), is_elementwise=True
     )
 
 
-def _dtype(estimate: Estimate[Any], mechanism: Mechanism) -> pl.DataType:
-    """Dtype of an estimate: a Struct of its columns, or a List of such Structs."""
-    row = dtype_of(pa.struct(list(estimate.schema(mechanism))))
-    return row if estimate.single else pl.List(row)
+def _dtype(question: Question[Any], mechanism: Mechanism) -> pl.DataType:
+    """Dtype of an answer: a Struct of its columns, or a List of such Structs."""
+    row = dtype_of(pa.struct(list(question.schema(mechanism))))
+    return row if question.single else pl.List(row)
 
 
 @dataclass(frozen=True)
@@ -303,17 +246,18 @@ class _EstimateTallies:
     """What Polars calls back."""
 
     mechanism: Mechanism
-    estimate: Estimate[Any]
+    question: Question[Any]
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
         """Tallies -> estimates, row by row but all at once; null -> null."""
         [tallies] = inputs
+        tallier = self.question.tallier(self.mechanism)
         with listening() as doubts:
-            table, lengths = self.estimate.table(self.mechanism, *counts(tallies.drop_nulls(), self.mechanism))
+            table, lengths = self.question.rows(self.mechanism, *counts(tallies.drop_nulls(), tallier))
         if doubts:  # once a call
             warnings.warn(f"column {tallies.name!r}: {doubts[0]}", LdpWarning, 2)
         rows = table.to_struct_array().combine_chunks()
-        if not self.estimate.single:
+        if not self.question.single:
             offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
             rows = pa.LargeListArray.from_arrays(offsets, rows)
         return spread(pl.Series(tallies.name, rows).cast(return_dtype), tallies.is_not_null())

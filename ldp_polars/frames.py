@@ -15,13 +15,14 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
-from ldp_core.estimates.base import OFFERS, Estimate
+from ldp_core.estimates.base import OFFERS, Question
 from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
+from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.limits import open_parquet
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
-from ldp_core.plans.simulation import Simulation, apportioned, simulated, usual_estimate
+from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.simulated_counts import generator_of
 from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
 from ldp_polars.drawn import perturb_drawn
@@ -181,7 +182,7 @@ def estimates(
     window: str | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
-    ask: Mapping[str, Estimate[Any]] | None = None,
+    ask: Mapping[str, Ask] | None = None,
 ) -> dict[str, Frame]:
     """Estimate every column of a frame of reports, each in a table of its own.
 
@@ -190,9 +191,8 @@ def estimates(
         plan: the plan that made them.
         by, window, event_time: see `histograms`.
         confidence: of the intervals, in (0, 1).
-        ask: by column, what to ask other than the usual. The usual is the first of these that the mechanism offers: 10
-            heavy hitters (`ldp_core.HeavyHittersEstimate`), a `DistributionEstimate`, a `MeanEstimate`, a
-            `HistogramEstimate`.
+        ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
+            stands for one (`ldp_core.question_of`).
 
     Returns:
         By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -210,18 +210,7 @@ def estimates(
     >>> found["level"]["value"].to_list(), found["age"].columns
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
-    asked = dict(ask or {})
-    unknown = sorted(asked.keys() - checked_plan(plan).columns.keys())
-    if unknown:
-        raise PlanError(f"ask names columns {unknown}; the plan has {list(plan.columns)}")
-    for name, mechanism in plan.columns.items():
-        if name in asked:
-            asked[name].check(mechanism)
-        else:
-            usual = usual_estimate(mechanism, confidence)
-            if usual is None:
-                raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
-            asked[name] = usual
+    asked = questions_of(checked_plan(plan).columns, ask, confidence)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
     groups = _groups(reports, plan, by, window, event_time, {"entry", *names})
     made: dict[str, Any] = {}
@@ -250,7 +239,7 @@ class _Groups:
         """What tells the groups apart in a table."""
         return self.keys if self.window is None else (*self.keys, _WINDOW_END)
 
-    def entries(self, name: str, mechanism: Mechanism, how: Estimate[Any]) -> pl.LazyFrame:
+    def entries(self, name: str, mechanism: Mechanism, how: Question[Any]) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
         entry = aggregate(cs.by_name(name), mechanism, how).alias("entry")
         lazy, keys = self.reports, self.keys
@@ -388,6 +377,7 @@ def simulate(
     n: int | None = None,
     seed: int | None = None,
     confidence: float = 0.95,
+    ask: Mapping[str, Ask] | None = None,
 ) -> Simulation:
     """What the estimates of a plan would look like for these data, without making reports; see `PrivacyPlan.simulate`.
 
@@ -396,7 +386,7 @@ def simulate(
         plan: mechanisms by column.
         n: people, with the shares of the data; default: as many as there are records.
         seed: for the same again.
-        confidence: of the intervals.
+        confidence, ask: see `estimates`.
 
     Raises:
         PlanError: a planned column is missing.
@@ -419,7 +409,7 @@ def simulate(
         values, numbers = counted.get_columns()
         weights = numbers.cast(pl.Int64).to_numpy()
         people[name] = to_arrow(values), weights if n is None else apportioned(name, weights, n)
-    return simulated(plan.columns, people, generator, confidence)
+    return simulated(plan.columns, people, generator, confidence, ask)
 
 
 def sink_parquet(

@@ -68,15 +68,11 @@ class LdpExpr(_Namespace[pl.Expr]):
     merge = _Method(tallying.merge)
     suspicious = _Method(checking.suspicious)
 
+    estimate = _Method(estimating.estimate)
     histogram = _Method(estimating.histogram)
     mean = _Method(estimating.mean)
     distribution = _Method(estimating.distribution)
     heavy_hitters = _Method(estimating.heavy_hitters)
-
-    estimate = _Method(estimating.estimate)
-    estimate_mean = _Method(estimating.estimate_mean)
-    estimate_distribution = _Method(estimating.estimate_distribution)
-    find_heavy_hitters = _Method(estimating.find_heavy_hitters)
 
 
 class _LdpFrame(_Namespace[Frame]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,7 @@ from ldp_polars.columns import Report, as_expr, check_mechanism, of_typed, polar
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
-    """Aggregate reports to a tally, which `merge` adds and `estimate` debiases.
+    """Aggregate reports to a tally, which `merge` adds and `histogram`, `mean` and others estimate from.
 
     Args:
         expr: a column of reports (or its name).
@@ -37,7 +38,12 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     """
     if mechanism is None:
         return of_typed(expr, tally)
-    return _aggregated(expr, _TallyReports(check_mechanism(mechanism)))
+    return tally_for(expr, check_mechanism(mechanism), mechanism)
+
+
+def tally_for(expr: pl.Expr | str, mechanism: Mechanism, tallier: Any) -> pl.Expr:
+    """`tally` of reports of a mechanism by what a question counts them with; see `Question.tallier`."""
+    return _aggregated(expr, _TallyReports(mechanism, tallier), tallier)
 
 
 def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
@@ -60,16 +66,21 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
     [1, 2]
     """
-    return _aggregated(expr, _MergeTallies(check_mechanism(mechanism)))
+    return _aggregated(expr, _MergeTallies(check_mechanism(mechanism)), mechanism)
 
 
-def _aggregated(expr: pl.Expr | str, function: _TallyReports | _MergeTallies) -> pl.Expr:
-    return pl.map_batches([as_expr(expr)], function, return_dtype=tally_dtype(function.mechanism), returns_scalar=True)
+def _aggregated(expr: pl.Expr | str, function: _TallyReports | _MergeTallies, tallier: Any) -> pl.Expr:
+    return pl.map_batches([as_expr(expr)], function, return_dtype=tally_dtype(tallier), returns_scalar=True)
 
 
-def tally_dtype(mechanism: Mechanism) -> pl.Struct:
-    """Struct{n, counters, fingerprint}."""
-    counters = pl.Array(pl.Int64, mechanism.counters)
+def is_tally(dtype: Any) -> bool:
+    """Whether a dtype is that of tallies, of whatever mechanism."""
+    return isinstance(dtype, pl.Struct) and [field.name for field in dtype.fields] == ["n", "counters", "fingerprint"]
+
+
+def tally_dtype(tallier: Any) -> pl.Struct:
+    """Struct{n, counters, fingerprint}, of a mechanism's tallies or of a question's own."""
+    counters = pl.Array(pl.Int64, tallier.counters)
     return pl.Struct({"n": pl.Int64, "counters": counters, "fingerprint": pl.String})
 
 
@@ -78,15 +89,16 @@ class _TallyReports:
     """What Polars calls back for `tally`."""
 
     mechanism: Mechanism
+    tallier: Any
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
         """Reports -> one tally."""
         [reports] = inputs
         plain = untyped(reports, self.mechanism)
         arrow = to_arrow(plain)
-        form = self.mechanism.reports
+        form = self.tallier.reports
         with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
-            return _series(reports.name, self.mechanism.tally(arrow, column=reports.name))
+            return _series(reports.name, self.tallier.tally(arrow, column=reports.name))
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ def _series(name: str, tally: Tally) -> pl.Series:
     return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))
 
 
-def counts(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
+def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
     """N, int64[k], and the counters, int64[k, counters], of k tallies.
 
     Raises:

@@ -1,7 +1,7 @@
 """Drawings of estimates: rows of numbers in, Altair charts out.
 
 The numbers of a chart are those of the estimate, as they are. `FIELDS` is the one place that knows how an estimate's
-columns are called, in the core, in Polars and in Beam.
+columns are called, in the core, in Polars and in Beam; a `View` says which of them an answer of one kind has.
 """
 
 from __future__ import annotations
@@ -13,14 +13,9 @@ from typing import Any, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
+from ldp_core.tables import View
 
 FIELDS = {
-    "value": "value",
-    "count": "count",
-    "share": "frequency",
-    "mean": "mean",
-    "left": "bucket_start",
-    "right": "bucket_end",
     "error": "standard_error",
     "low": "low",
     "high": "high",
@@ -30,10 +25,13 @@ FIELDS = {
     "end": "window_end",
     "confidence": "confidence",
 }
-"""What a chart calls it -> the column of an estimate."""
+"""What a chart calls it -> the column of an estimate, of whatever kind."""
+
+_OWN = (("mean",), ("value", "count"), ("left", "right", "share"))
+"""What a chart calls labels and estimate, by the number of labels."""
 
 Row: TypeAlias = Mapping[str, Any]
-"""One row of an estimate: `FIELDS` to values."""
+"""One row of an estimate: the names that charts use to values."""
 
 WIDTH = 420
 _STEP = 24  # pixels a value
@@ -41,13 +39,54 @@ _PERCENT: dict[str, Any] = {"format": "~%"}
 _NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, '~s')"}  # (as a format, it writes 0k beside 5k)
 
 
-def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
     """The fields that an estimate's record has, under the names that charts use.
 
-    >>> row_of({"value": "ios", "count": 2.0, "os": "x"})
+    >>> row_of({"value": "ios", "count": 2.0, "os": "x"}, View("count", ("value",)))
     {'value': 'ios', 'count': 2.0}
     """
-    return {ours: record[theirs] for ours, theirs in FIELDS.items() if theirs in record}
+    own = dict(zip(_OWN[len(view.labels)], (*view.labels, view.estimate), strict=True))
+    return {ours: record[theirs] for ours, theirs in (own | FIELDS).items() if theirs in record}
+
+
+def draw(
+    records: Sequence[Mapping[str, Any]],
+    view: View,
+    *,
+    n: int | None = None,
+    confidence: float | None = None,
+    truth: Mapping[Any, float] | float | None = None,
+    shares: bool = False,
+    top: int = 20,
+    least: float | None = None,
+    title: str = "",
+    theme: Theme | None = "light",
+) -> Chart:
+    """Rows of an answer as its view says: bars of values, areas of buckets, points of single numbers.
+
+    Args:
+        records: rows of one answer, with the columns of the view.
+        view: which columns to draw.
+        n, confidence, truth, shares, top, title, theme: see `Result.plot`.
+        least: an estimate to mark: what is below it is taken for noise.
+
+    Raises:
+        ParameterError: an option that rows of this kind do not have.
+    """
+    rows = [row_of(record, view) for record in records]
+    about: dict[str, Any] = {"confidence": confidence, "title": title, "theme": theme}
+    if shares and not view.counts:
+        raise ParameterError("shares=True is for counts of records: these estimates are none")
+    if len(view.labels) == 1:
+        if truth is not None and not isinstance(truth, Mapping):
+            raise ParameterError("truth= of several values is a mapping from value to true number")
+        bars: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "ranked": view.ranked, "least": least}
+        return draw_histogram(rows, n=n, **bars, **about)
+    if view.labels:
+        if truth is not None:
+            raise ParameterError("truth= is for values and for single numbers: a picture of buckets has none")
+        return draw_distribution(rows, n=n, **about)
+    return draw_means([{"group": "", "n": n, **row} for row in rows], truth=truth, unit=view.unit, **about)
 
 
 def draw_histogram(
@@ -63,7 +102,7 @@ def draw_histogram(
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
-    """Bars of counts, or shares, with their intervals; see `Histogram.plot`.
+    """Bars of counts, or shares, with their intervals; see `Result.plot`.
 
     Args:
         rows: value, count, low, high.
@@ -148,15 +187,17 @@ def draw_means(
     *,
     confidence: float | None = None,
     truth: Mapping[str, float] | float | None = None,
+    unit: str = "mean, in the numbers' own unit",
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
-    """Means with their intervals, one a line; see `Mean.plot`.
+    """Single numbers with their intervals, one per line; see `Result.plot`.
 
     Args:
         rows: group (a name, perhaps empty), mean, low, high, n.
         confidence: of the intervals.
-        truth: the true mean; of several groups, by group.
+        truth: the true number; of several groups, by group.
+        unit: of the numbers.
         title: what is shown above.
         theme: see `themed`.
     """
@@ -175,7 +216,7 @@ def draw_means(
         y=alt.Y("group:N", sort=groups, title=None, axis=alt.Axis(labels=len(groups) > 1, grid=False))
     )
     axis = alt.Axis(tickCount=6)
-    x = alt.X("mean:Q", title="mean, in the numbers' own unit", scale=alt.Scale(zero=False), axis=axis)
+    x = alt.X("mean:Q", title=unit, scale=alt.Scale(zero=False), axis=axis)
     points = base.mark_point(filled=True, size=80).encode(
         x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
     )
@@ -197,7 +238,7 @@ def draw_distribution(
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
-    """Buckets with their shares and intervals; see `Distribution.plot`.
+    """Buckets with their shares and intervals; see `Result.plot`.
 
     Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
 

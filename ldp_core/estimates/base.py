@@ -1,7 +1,8 @@
-"""What is asked of tallies, and what comes back: an `Estimate` is the question, a `Result` the answer to it.
+"""What is asked of tallies, and what comes back: a `Question`, and a `Result`, the answer to it.
 
-A kind of estimate is one file in this room: its result, what a mechanism must offer to be asked for it (a protocol),
-and the frozen question with its options, which the core, Polars and Beam pass on as one thing.
+A kind of question is one file in this room: its result, what a mechanism must offer to be asked it (a protocol), and
+the frozen question with its options, which the core, Polars, Beam, the command, pictures and reports pass on as one
+thing and know nothing more of.
 """
 
 from __future__ import annotations
@@ -20,27 +21,56 @@ from ldp_core.arrays.types import I64
 from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared
-from ldp_core.tables import preformatted
+from ldp_core.tables import View, preformatted
 from ldp_core.tally import Tally
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from ldp_core.charts.themes import Chart, Theme
+
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Estimate(Declared, ABC, Generic[R_co]):
-    """Base of a dataclass (``frozen=True, init=False``) whose fields are the options of one kind of estimate."""
+class Question(Declared, ABC, Generic[R_co]):
+    """Base of a dataclass (``frozen=True, init=False``) whose fields are the options of one kind of question.
+
+    A subclass is known by its `name` from the moment that its module is imported. `ldp_core.estimates.registry` says
+    which question is asked of a mechanism if nothing is said.
+    """
+
+    name: ClassVar[str]
+    """In plans, YAML, files and on the command line."""
+
+    view: ClassVar[View]
+    """Which columns of `rows` people look at."""
+
+    single: ClassVar[bool] = False
+    """Whether each tally gives exactly one row of `rows`; otherwise any number of them."""
 
     confidence: float
     """Of the intervals, in (0, 1)."""
 
-    single: ClassVar[bool] = False
-    """Whether each tally gives exactly one row of `table`; otherwise any number of them."""
+    _named: ClassVar[dict[str, type[Question[Any]]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            Question._named[cls.name] = cls
 
     @abstractmethod
     def check(self, mechanism: Mechanism) -> None:
         """Raise `ParameterError` now for what `result` would refuse later: another kind of mechanism, bad options."""
+
+    def tallier(self, mechanism: Any) -> Any:
+        """What makes the tallies that this question is asked of: the mechanism, as long as its own tally is enough.
+
+        A question that needs other counts (of pairs of values of two columns, of products) returns an object of its
+        own. It has what Polars and Beam ask a mechanism for when they count: ``fingerprint``, ``counters``, ``reports``
+        (the format, which for several columns reads a struct of them), ``count_reports``, ``tally``, ``empty_tally``
+        and the checks of tallies. These tallies add up as all others.
+        """
+        return mechanism
 
     @abstractmethod
     def schema(self, mechanism: Mechanism) -> pa.Schema:
@@ -55,15 +85,32 @@ class Estimate(Declared, ABC, Generic[R_co]):
             ParameterError: see `check`.
         """
 
-    @abstractmethod
-    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k tallies as rows of one table, of columns as in `schema`, and how many rows each tally has.
+
+        A question that can answer many tallies at once does it here; by default they are answered one by one.
 
         Args:
             mechanism: that made the reports; checked.
             n: int64[k], numbers of reports.
-            counters: int64[k, counters], of tallies that are the mechanism's.
+            counters: int64[k, counters], of tallies that are the tallier's.
         """
+        schema, fingerprint = self.schema(mechanism), self.tallier(mechanism).fingerprint
+        results: list[Any] = [
+            self.result(mechanism, Tally(int(a), b, fingerprint)) for a, b in zip(n, counters, strict=True)
+        ]
+        tables = [one.to_arrow().cast(schema) for one in results]
+        return pa.concat_tables([schema.empty_table(), *tables]), np.array([len(table) for table in tables], np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form, as YAML has it: the name under ``question``, and the options that are not None.
+
+        >>> from ldp_core import HistogramEstimate
+        >>> HistogramEstimate(confidence=0.9).to_dict()
+        {'question': 'histogram', 'confidence': 0.9, 'simultaneous': False}
+        """
+        options = {name: value for name, value in self._parameters().items() if value is not None}
+        return {"question": self.name, **options}
 
 
 ESTIMATES_KEY = "ldp.estimates"
@@ -74,23 +121,26 @@ def _how(asked: object, mechanism: Mechanism) -> dict[str, Any]:
     """How an estimate was made: its options, and the mechanism.
 
     Args:
-        asked: an `Estimate`, or a result that has its options.
+        asked: a `Question`, or a result that has its options.
         mechanism: that made the reports.
     """
-    names = ("confidence", "simultaneous", "consistency", "method", "threshold")
-    options = {name: value for name in names if (value := getattr(asked, name, None)) is not None}
+    if isinstance(asked, Question):
+        options = asked.to_dict()
+    else:
+        names = dict.fromkeys(name for kind in Question._named.values() for name in kind.__annotations__)
+        options = {name: value for name in names if isinstance(value := getattr(asked, name, None), (int, float, str))}
     return {**options, "epsilon": mechanism.epsilon, "mechanism": mechanism.to_dict()}
 
 
-def estimates_metadata(asked: Mapping[str, tuple[Estimate[Any], Mechanism]]) -> dict[str, str]:
+def estimates_metadata(asked: Mapping[str, tuple[Question[Any], Mechanism]]) -> dict[str, str]:
     """Metadata for a Parquet file of estimates: the confidence of the intervals, and each column's mechanism.
 
     Args:
         asked: by column of the reports, what was estimated and which mechanism made them.
 
     Returns:
-        One key, `ESTIMATES_KEY`: a JSON list with an object for each column: ``column_name``, the options of the
-        estimate (``confidence`` and others), ``epsilon``, and ``mechanism`` as `Mechanism.to_dict` has it. For
+        One key, `ESTIMATES_KEY`: a JSON list with an object for each column: ``column_name``, the question as
+        `Question.to_dict` has it, ``epsilon``, and ``mechanism`` as `Mechanism.to_dict` has it. For
         ``pl.DataFrame.write_parquet(..., metadata=)``; in Arrow for ``table.replace_schema_metadata``.
 
     >>> from ldp_core import HistogramEstimate, RandomizedResponse
@@ -105,12 +155,19 @@ def estimates_metadata(asked: Mapping[str, tuple[Estimate[Any], Mechanism]]) -> 
 class Result(ABC):
     """Base of a dataclass (``frozen=True, eq=False``) of which some fields are numpy arrays; they become read-only.
 
-    Frozen, compared by value, picklable, and a table.
+    Frozen, compared by value, picklable, a table and a picture.
 
     Attributes:
+        view: which columns of the table people look at.
+        n: number of reports.
+        confidence: of the intervals.
         mechanism: that made the reports; None if it is not known.
     """
 
+    view: ClassVar[View]
+
+    n: int
+    confidence: float
     mechanism: Mechanism | None
 
     def __post_init__(self) -> None:
@@ -143,6 +200,44 @@ class Result(ABC):
     def to_arrow(self) -> pa.Table:
         """As a table."""
 
+    def plot(
+        self,
+        *,
+        truth: Mapping[Any, float] | float | None = None,
+        shares: bool = False,
+        top: int = 20,
+        title: str = "",
+        theme: Theme | None = "light",
+    ) -> Chart:
+        """The estimates with their intervals, as an Altair chart; needs the extra ``plot``.
+
+        Values have bars, buckets have areas, a single number has a point. Where buckets have different widths, the
+        height is the share divided by the width, so that the area is the share.
+
+        Args:
+            truth: the true number, or value to true count, if it is known; intervals that do not hold it are drawn in
+                another color.
+            shares: of counts: shares of the n records in their place.
+            top: draw at most so many values; if there are more, those of the largest counts.
+            title: what is shown above.
+            theme: ``"light"``, ``"dark"``, or None for a chart without colors of its own.
+
+        Raises:
+            MissingExtraError: Altair is not installed.
+            ParameterError: bad options.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(["ios", "android"], epsilon=2.0)
+        >>> chart = m.estimate(m.simulate([700, 300], seed=1)).plot(title="systems")
+        >>> chart.to_dict()["title"]["subtitle"]
+        ['1,000 reports, 95 % intervals']
+        """
+        from ldp_core.charts.drawing import draw  # noqa: PLC0415 (only who draws needs it)
+
+        options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}
+        about: dict[str, Any] = {"n": self.n, "confidence": self.confidence, "least": getattr(self, "threshold", None)}
+        return draw(self.to_arrow().to_pylist(), self.view, **about, **options)
+
     def _told(self, table: pa.Table) -> pa.Table:
         """The table, with how it was made in the metadata of its schema, as `estimates_metadata`."""
         if self.mechanism is None:
@@ -154,16 +249,6 @@ class Result(ABC):
         import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
 
         return pl.DataFrame(self.to_arrow())
-
-
-def tables(estimate: Estimate[Result], mechanism: Mechanism, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-    """`Estimate.table` of estimates that are made one tally at a time."""
-    schema = estimate.schema(mechanism)
-    made = [
-        estimate.result(mechanism, Tally(int(a), b, mechanism.fingerprint)).to_arrow().cast(schema)
-        for a, b in zip(n, counters, strict=True)
-    ]
-    return pa.concat_tables([schema.empty_table(), *made]), np.array([len(table) for table in made], np.int64)
 
 
 OFFERS = (

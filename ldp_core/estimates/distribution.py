@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64
-from ldp_core.charts.drawing import draw_distribution, row_of
-from ldp_core.charts.themes import Chart, Theme
+from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Estimate, Result, refuse_mechanism, tables, z_score
+from ldp_core.estimates.base import Question, Result, refuse_mechanism, z_score
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter, shown
-from ldp_core.tables import aligned, html, preformatted
+from ldp_core.tables import View, aligned, html, preformatted
 from ldp_core.tally import Tally
 
 
@@ -46,6 +44,8 @@ class Distribution(Result):
     >>> found.edges.tolist(), found.frequencies.round(6).tolist(), round(found.mean, 6)
     ([0.0, 2.0, 6.0, 8.0], [0.25, 0.5, 0.25], 4.0)
     """
+
+    view: ClassVar[View] = View("frequency", ("bucket_start", "bucket_end"), unit="share of the records")
 
     edges: F64
     centres: F64
@@ -131,23 +131,6 @@ class Distribution(Result):
         inside = (share - rising[at - 1]) / (rising[at] - rising[at - 1])
         return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
 
-    def plot(self, *, title: str = "", theme: Theme | None = "light") -> Chart:
-        """The shares of the buckets with their intervals, as an Altair chart; needs the extra ``plot``.
-
-        Where buckets have different widths, the height is the share divided by the width: the area is the share.
-
-        Args:
-            title, theme: see `Histogram.plot`.
-
-        >>> from ldp_core import StochasticRounding
-        >>> m = StochasticRounding((0, 8), epsilon=2.0, buckets=3)
-        >>> chart = m.distribution(m.tally(m.perturb([0.0, 4.0, 4.0, 8.0] * 100))).plot()
-        >>> chart.to_dict()["layer"][0]["encoding"]["y"]["title"]
-        'share, for each unit of the number'
-        """
-        rows = [row_of(record) for record in self.to_arrow().to_pylist()]
-        return draw_distribution(rows, n=self.n, confidence=self.confidence, title=title, theme=theme)
-
     def to_arrow(self) -> pa.Table:
         """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row a bucket."""
         numbers = (self.frequencies, self.standard_errors, self.low, self.high)
@@ -202,7 +185,7 @@ class Distributing(Protocol):
 
 
 @dataclass(frozen=True, init=False)
-class DistributionEstimate(Estimate[Distribution]):
+class DistributionEstimate(Question[Distribution]):
     """Which share of the numbers lies in each bucket.
 
     Args:
@@ -219,6 +202,9 @@ class DistributionEstimate(Estimate[Distribution]):
     >>> DistributionEstimate(buckets=2).result(m, m.tally(m.perturb([20.0, 30.0]))).edges.tolist()
     [0.0, 50.0, 100.0]
     """
+
+    name: ClassVar[str] = "distribution"
+    view: ClassVar[View] = Distribution.view
 
     confidence: float = parameter(check_open)
     buckets: int | None = parameter()
@@ -249,10 +235,6 @@ class DistributionEstimate(Estimate[Distribution]):
             )
         made: Distribution = mechanism.distribution(tally, confidence=self.confidence, **given)
         return made
-
-    @override
-    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        return tables(self, mechanism, n, counters)
 
 
 def _checked(share: float) -> float:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64
-from ldp_core.charts.drawing import draw_histogram, row_of
-from ldp_core.charts.themes import Chart, Theme
+from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Estimate, refuse_mechanism, tables
+from ldp_core.estimates.base import Question, refuse_mechanism
 from ldp_core.estimates.histogram import Counted, entries_schema
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, parameter, shown
+from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 MOST_CANDIDATES = 5 << 18
@@ -41,6 +40,8 @@ class Found(Counted):
         mechanism: that made the reports; None if it is not known.
     """
 
+    view: ClassVar[View] = View("count", ("value",), counts=True, ranked=True)
+
     values: tuple[str | int, ...]
     n: int
     counts: F64
@@ -58,25 +59,6 @@ class Found(Counted):
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
             f"reports, {self.confidence:.0%} intervals"
         )
-
-    def plot(
-        self,
-        *,
-        truth: Mapping[str | int, float] | None = None,
-        shares: bool = False,
-        top: int = 20,
-        title: str = "",
-        theme: Theme | None = "light",
-    ) -> Chart:
-        """Bars of the counts with their intervals, the largest first, and the threshold; an Altair chart.
-
-        Args:
-            truth, shares, top, title, theme: see `Histogram.plot`.
-        """
-        rows = [row_of(record) for record in self.to_arrow().to_pylist()]
-        options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}
-        about: dict[str, Any] = {"n": self.n, "confidence": self.confidence, "least": self.threshold}
-        return draw_histogram(rows, ranked=True, **about, **options)
 
     @override
     def _texts(self) -> Sequence[str]:
@@ -105,7 +87,7 @@ class Searching(Protocol):
 
 
 @dataclass(frozen=True, init=False)
-class HeavyHittersEstimate(Estimate[Found]):
+class HeavyHittersEstimate(Question[Found]):
     """The most frequent values, ranked by estimated count.
 
     Args:
@@ -121,11 +103,14 @@ class HeavyHittersEstimate(Estimate[Found]):
     HeavyHittersEstimate(k=10, confidence=0.95, threshold=None)
     """
 
+    name: ClassVar[str] = "heavy_hitters"
+    view: ClassVar[View] = Found.view
+
     k: int = parameter(check_integer, low=1, high=MOST_CANDIDATES)
     confidence: float = parameter(check_open)
     threshold: float | None = parameter(_check_threshold)
 
-    def __init__(self, k: int, confidence: float = 0.95, threshold: float | None = None) -> None:
+    def __init__(self, k: int = 20, confidence: float = 0.95, threshold: float | None = None) -> None:
         self._declare(k=k, confidence=confidence, threshold=threshold)
 
     @override
@@ -144,7 +129,3 @@ class HeavyHittersEstimate(Estimate[Found]):
         watch(mechanism, tally.n, tally.counters)
         found: Found = mechanism.search(tally, self)
         return found
-
-    @override
-    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        return tables(self, mechanism, n, counters)

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.charts.drawing import draw_histogram, row_of
-from ldp_core.charts.themes import Chart, Theme
-from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
+from ldp_core.estimates.base import Question, Result, refuse_mechanism
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
-from ldp_core.tables import aligned, html
+from ldp_core.tables import View, aligned, html
 from ldp_core.tally import Tally
 
 
 class Counted(Result):
     """Values with estimated counts, and the same as shares of the ``n`` records, which is a known number."""
+
+    view: ClassVar[View] = View("count", ("value",), counts=True)
 
     n: int
     counts: F64
@@ -154,38 +154,6 @@ class Histogram(Counted):
         """
         return self._entries(self.domain.arrow_values)
 
-    def plot(
-        self,
-        *,
-        truth: Mapping[Label, float] | None = None,
-        shares: bool = False,
-        top: int = 20,
-        title: str = "",
-        theme: Theme | None = "light",
-    ) -> Chart:
-        """Bars of the counts with their intervals, as an Altair chart; needs the extra ``plot``.
-
-        Args:
-            truth: value to true count, if it is known; intervals that do not hold it are drawn in another colour.
-            shares: shares of the n records in place of counts.
-            top: draw at most so many values; if there are more, those of the largest counts.
-            title: what is shown above.
-            theme: ``"light"``, ``"dark"``, or None for a chart without colours of its own.
-
-        Raises:
-            MissingExtraError: Altair is not installed.
-            ParameterError: bad options.
-
-        >>> from ldp_core import RandomizedResponse
-        >>> m = RandomizedResponse(["ios", "android"], epsilon=2.0)
-        >>> chart = m.estimate(m.simulate([700, 300], seed=1)).plot(title="systems")
-        >>> chart.to_dict()["title"]["subtitle"]
-        ['1,000 reports, 95 % intervals']
-        """
-        rows = [row_of(record) for record in self.to_arrow().to_pylist()]
-        options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}
-        return draw_histogram(rows, n=self.n, confidence=self.confidence, **options)
-
     @override
     def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
@@ -211,7 +179,7 @@ class Counting(Noisy, Protocol):
 
 
 @dataclass(frozen=True, init=False)
-class HistogramEstimate(Estimate[Histogram]):
+class HistogramEstimate(Question[Histogram]):
     """How many records hold each value of the domain.
 
     Args:
@@ -228,6 +196,9 @@ class HistogramEstimate(Estimate[Histogram]):
     >>> HistogramEstimate(consistency="norm-sub").result(m, m.tally([True, True])).counts.tolist()
     [0.0, 2.0]
     """
+
+    name: ClassVar[str] = "histogram"
+    view: ClassVar[View] = Histogram.view
 
     confidence: float = parameter(check_open)
     simultaneous: bool = parameter()
@@ -260,7 +231,7 @@ class HistogramEstimate(Estimate[Histogram]):
         return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism)
 
     @override
-    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         domain: Domain = mechanism.domain
         numbers = self._arrays(mechanism, n[:, None], counters)
         values = domain.arrow_values.take(pa.array(np.tile(np.arange(domain.size), len(n))))

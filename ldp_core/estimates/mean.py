@@ -10,12 +10,11 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.charts.drawing import draw_means, row_of
-from ldp_core.charts.themes import Chart, Theme
-from ldp_core.estimates.base import Estimate, Result, refuse_mechanism
+from ldp_core.estimates.base import Question, Result, refuse_mechanism
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
+from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 
@@ -36,6 +35,8 @@ class Mean(Result):
     Mean of 10,000 reports: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
     """
 
+    view: ClassVar[View] = View("mean", unit="mean, in the numbers' own unit")
+
     mean: float
     standard_error: float
     low: float
@@ -49,19 +50,6 @@ class Mean(Result):
         return (
             f"Mean of {self.n:,} reports: {numbers}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}"
         )
-
-    def plot(self, *, truth: float | None = None, title: str = "", theme: Theme | None = "light") -> Chart:
-        """The mean and its interval, as an Altair chart; needs the extra ``plot``.
-
-        Args:
-            truth: the true mean, if it is known.
-            title, theme: see `Histogram.plot`.
-
-        >>> Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95).plot().to_dict()["title"]["text"]
-        '10,000 reports, 95 % intervals'
-        """
-        rows = [{"group": "", **row_of(record)} for record in self.to_arrow().to_pylist()]
-        return draw_means(rows, confidence=self.confidence, truth=truth, title=title, theme=theme)
 
     @override
     def to_arrow(self) -> pa.Table:
@@ -82,7 +70,7 @@ class Averaging(Protocol):
 
 
 @dataclass(frozen=True, init=False)
-class MeanEstimate(Estimate[Mean]):
+class MeanEstimate(Question[Mean]):
     """The mean of numbers, in their own unit.
 
     Args:
@@ -96,6 +84,8 @@ class MeanEstimate(Estimate[Mean]):
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
 
+    name: ClassVar[str] = "mean"
+    view: ClassVar[View] = Mean.view
     single: ClassVar[bool] = True
 
     confidence: float = parameter(check_open)
@@ -121,7 +111,7 @@ class MeanEstimate(Estimate[Mean]):
         return Mean(float(mean), float(error), float(low), float(high), tally.n, self.confidence, mechanism)
 
     @override
-    def table(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         watch(mechanism, n[:, None], counters)
         columns = (*mechanism.means(n, counters, confidence=self.confidence), n)
         return pa.table([pa.array(column) for column in columns], _SCHEMA), np.ones(len(n), np.int64)

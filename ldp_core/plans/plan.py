@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ldp_core.arrays.arrow import table_of
 from ldp_core.errors import LdpError, MechanismMismatchError, ParameterError, PlanError, warn_large
+from ldp_core.estimates.registry import Ask
 from ldp_core.exact.composition import ChangeTimes, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
@@ -362,6 +363,7 @@ class PrivacyPlan(Declared):
         n: int | None = None,
         seed: int | np.random.Generator | None = None,
         confidence: float = 0.95,
+        ask: Mapping[str, Ask] | None = None,
     ) -> Simulation:
         """What the estimates would look like for such data, without making reports: see `Mechanism.simulate`.
 
@@ -374,11 +376,10 @@ class PrivacyPlan(Declared):
             n: people; they have the shares of the data, as near as whole numbers can be. Default: as many as there are.
             seed: for the same again; default: the operating system's randomness.
             confidence: of the intervals.
+            ask: by column, what to ask other than the usual (`usual_question`).
 
         Returns:
-            A mapping from each column to a histogram; of numbers to a distribution where there is one, else to a mean;
-            of a sketch to a histogram of the 100 most frequent values of the data; of heavy hitters to what is found
-            of the first 10.
+            A mapping from each column to the answer. A sketch is asked about the 100 most frequent values of the data.
 
         Raises:
             PlanError: a column is missing.
@@ -395,7 +396,7 @@ class PrivacyPlan(Declared):
         <BLANKLINE>
         minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
         """
-        return simulate(self.columns, data, n, seed, confidence)
+        return simulate(self.columns, data, n, seed, confidence, ask)
 
     def _of_a_person(self, reports: Iterable[int], keyed: bool) -> list[str]:
         """What several reports of one person spend, as lines."""

@@ -15,11 +15,7 @@ from ldp_core.arrays.types import I64
 from ldp_core.charts.drawing import stacked
 from ldp_core.charts.themes import Chart, Theme
 from ldp_core.errors import ParameterError, PlanError
-from ldp_core.estimates.base import Estimate
-from ldp_core.estimates.distribution import Distributing, DistributionEstimate
-from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
-from ldp_core.estimates.histogram import Counting, HistogramEstimate
-from ldp_core.estimates.mean import Averaging, MeanEstimate
+from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.mechanism import Mechanism, check_people
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_integer
@@ -64,7 +60,7 @@ class Simulation(Mapping[str, Any]):
         """What one would see of each column, beside the people that were simulated, as an Altair chart.
 
         Args:
-            shares, top, title, theme: see `Histogram.plot`.
+            shares, top, title, theme: see `Result.plot`.
 
         >>> from ldp_core import PrivacyPlan, RandomizedResponse
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
@@ -75,7 +71,7 @@ class Simulation(Mapping[str, Any]):
         charts = []
         for name, found in self.estimates.items():
             options: dict[str, Any] = {"title": name, "theme": None}
-            if hasattr(found, "counts"):
+            if found.view.counts:
                 options |= {"truth": dict(self.people[name]), "top": top, "shares": shares}
             charts.append(found.plot(**options))
         return stacked(charts, title, theme)
@@ -90,11 +86,12 @@ def simulate(
     n: int | None,
     seed: int | np.random.Generator | None,
     confidence: float,
+    ask: Mapping[str, Ask] | None = None,
 ) -> Simulation:
     """See `PrivacyPlan.simulate`."""
     generator, data = generator_of(seed), data if isinstance(data, Mapping) else table_of(data)
     people = {name: _people(name, m, _column(data, name), n) for name, m in columns.items()}
-    return simulated(columns, people, generator, confidence)
+    return simulated(columns, people, generator, confidence, ask)
 
 
 def simulated(
@@ -102,43 +99,30 @@ def simulated(
     people: Mapping[str, tuple[pa.Array, I64]],
     generator: np.random.Generator,
     confidence: float,
+    ask: Mapping[str, Ask] | None = None,
 ) -> Simulation:
     """Of each column the values, and how many people have each."""
+    answering = {name: _answering(m, *people[name]) for name, m in columns.items()}
+    questions = questions_of(answering, ask, confidence)
     estimates, tallies, pairs = {}, {}, {}
     for name, m in columns.items():
         values, numbers = people[name]
         m.check_total(sum(numbers.tolist()))
         tallies[name] = m.simulate_values(values, numbers, generator)
-        asked, how = _question(m, values, numbers, confidence)
-        estimates[name] = how.result(asked, tallies[name])
+        estimates[name] = questions[name].result(answering[name], tallies[name])
         pairs[name] = tuple(zip(values.to_pylist(), numbers.tolist(), strict=True))
     return Simulation(estimates, tallies, pairs)
 
 
-def _question(m: Mechanism, values: pa.Array, people: I64, confidence: float) -> tuple[Mechanism, Estimate[Any]]:
-    """What to ask of a mechanism; of a sketch, of its most frequent values."""
-    if isinstance(m, Sketch):
-        order = np.argsort(-people, kind="stable")[:_CANDIDATES]
-        m = m.over(values.take(pa.array(order)).to_pylist())
-    return m, usual_estimate(m, confidence) or HistogramEstimate(confidence)
-
-
-def usual_estimate(m: Mechanism, confidence: float) -> Estimate[Any] | None:
-    """What tells the most of a mechanism's reports; None if there is nothing to ask, as of a sketch without candidates.
-
-    Heavy hitters, a distribution, a mean, or a histogram: the first of these that it offers.
-    """
-    kinds: list[tuple[type, Estimate[Any]]] = [
-        (Searching, HeavyHittersEstimate(_FOUND, confidence)),
-        (Distributing, DistributionEstimate(confidence)),
-        (Averaging, MeanEstimate(confidence)),
-        (Counting, HistogramEstimate(confidence)),
-    ]
-    return next((how for kind, how in kinds if isinstance(m, kind)), None)
+def _answering(m: Mechanism, values: pa.Array, people: I64) -> Mechanism:
+    """What is asked: the mechanism; of a sketch, its most frequent values."""
+    if not isinstance(m, Sketch):
+        return m
+    order = np.argsort(-people, kind="stable")[:_CANDIDATES]
+    return m.over(values.take(pa.array(order)).to_pylist())
 
 
 _CANDIDATES = 100
-_FOUND = 10
 
 
 def _column(data: Data, name: str) -> Any:

@@ -100,7 +100,7 @@ def test_values_perturbed_and_tallied_in_one_step():
 MAKERS = {
     "core": lambda m, how: m.estimate(m.empty_tally(), consistency=how),
     "Polars histogram": lambda m, how: pl.col("x").ldp.histogram(m, consistency=how),
-    "Polars estimate": lambda m, how: pl.col("x").ldp.estimate(m, consistency=how),
+    "Polars estimate": lambda m, how: pl.col("x").ldp.histogram(m, consistency=how),
     "Beam": lambda m, how: ldp_beam.Histogram("x", m, consistency=how),
     "Beam in one step": lambda m, how: ldp_beam.PrivateHistogram("x", m, consistency=how),
     "Beam combine": lambda m, how: ldp_beam.HistogramCombineFn(m, consistency=how),

@@ -71,9 +71,9 @@ def test_polars(name, engine):
     # in groups, before anybody names candidates, and merged
     grouped = check_groups_merge(reports, m)
     merged = grouped.select(pl.col("x").ldp.merge(m))
-    later = merged.select(pl.col("x").ldp.estimate(over(m))).explode("x").unnest("x")
+    later = merged.select(pl.col("x").ldp.histogram(over(m))).explode("x").unnest("x")
     assert later["count"].to_list() == found["count"].to_list()
-    each_group = grouped.select(pl.col("x").ldp.estimate(over(m)))["x"].to_list()
+    each_group = grouped.select(pl.col("x").ldp.histogram(over(m)))["x"].to_list()
     assert len(each_group) == 3
     assert sum(row["count"] for rows in each_group for row in rows) == pytest.approx(
         sum(found["count"]), abs=6 * np.sqrt(3) * np.linalg.norm(found["standard_error"])

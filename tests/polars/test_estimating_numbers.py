@@ -74,9 +74,9 @@ def test_tallies_merge_and_null_stays_null(name):
     reports = frame().select(ldp_polars.perturb("x", m, typed=False), "k")
     whole = reports.select(pl.col("x").ldp.mean(m)).item()
     daily = reports.group_by("k").agg(pl.col("x").ldp.tally(m))
-    merged = daily.select(pl.col("x").ldp.merge(m)).select(ldp_polars.estimate_mean("x", m)).item()
+    merged = daily.select(pl.col("x").ldp.merge(m)).select(ldp_polars.mean("x", m)).item()
     assert merged == whole
-    holes = daily.with_columns(pl.when(pl.col("k") > 0).then("x")).select("k", ldp_polars.estimate_mean("x", m))
+    holes = daily.with_columns(pl.when(pl.col("k") > 0).then("x")).select("k", ldp_polars.mean("x", m))
     assert holes.sort("k")["x"].is_null().to_list() == [True, False, False]
     empty = reports.clear().select(pl.col("x").ldp.mean(m)).item()
     assert empty["n"] == 0
@@ -96,7 +96,7 @@ def test_distributions_are_those_of_the_core(name):
         np.testing.assert_allclose(got.to_numpy(), expected.to_numpy(), rtol=1e-9, atol=1e-12)
     daily = reports.group_by("k").agg(pl.col("x").ldp.tally(m))
     holes = daily.with_columns(pl.when(pl.col("k") > 0).then("x"))
-    lists = holes.select("k", ldp_polars.estimate_distribution("x", m, **options)).sort("k")["x"]
+    lists = holes.select("k", ldp_polars.distribution("x", m, **options)).sort("k")["x"]
     assert lists.is_null().to_list() == [True, False, False]
     assert len(reports.clear().select(pl.col("x").ldp.distribution(m, **options)).item()) == len(expected)
 

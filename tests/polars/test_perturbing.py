@@ -151,7 +151,7 @@ def test_names_are_kept_and_can_be_changed():
         X.ldp.perturb(RR, typed=False),
         X.ldp.tally(RR),
         X.ldp.merge(RR),
-        X.ldp.estimate(RR),
+        X.ldp.histogram(RR),
         X.ldp.histogram(RR),
     ):
         assert expr.meta.output_name() == "x"

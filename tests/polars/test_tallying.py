@@ -82,7 +82,7 @@ def test_merge_per_group(mechanism, run):
 def test_estimate_of_a_tally_is_the_histogram(mechanism, run):
     df = reports(mechanism)
     split = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g"))
-    later = run(split, lambda f: f.with_columns(pl.col("r").ldp.estimate(mechanism)))
+    later = run(split, lambda f: f.with_columns(pl.col("r").ldp.histogram(mechanism)))
     once = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.histogram(mechanism)).sort("g"))
     assert later.equals(once)
     assert later.schema["r"] == histogram_dtype(mechanism)
@@ -151,11 +151,11 @@ def test_null_and_missing_tallies(mechanism, run):
     assert holes["r"].null_count() == 3
     merged = run(holes, lambda f: f.select(pl.col("r").ldp.merge(mechanism))).item()
     assert merged == tallies.select(pl.col("r").ldp.merge(mechanism)).item()
-    out = run(holes, lambda f: f.with_columns(pl.col("r").ldp.estimate(mechanism)))
-    whole = dict(tallies.with_columns(pl.col("r").ldp.estimate(mechanism)).iter_rows())
+    out = run(holes, lambda f: f.with_columns(pl.col("r").ldp.histogram(mechanism)))
+    whole = dict(tallies.with_columns(pl.col("r").ldp.histogram(mechanism)).iter_rows())
     assert out.rows() == [(g, whole.get(g)) for g in holes["g"]]
     only = holes.filter(pl.col("r").is_null())
-    assert run(only, lambda f: f.select(pl.col("r").ldp.estimate(mechanism)))["r"].to_list() == [None] * 3
+    assert run(only, lambda f: f.select(pl.col("r").ldp.histogram(mechanism)))["r"].to_list() == [None] * 3
     empty = {"n": 0, "counters": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
     assert run(only, lambda f: f.select(pl.col("r").ldp.merge(mechanism))).item() == empty
 
@@ -167,7 +167,7 @@ def test_nothing(mechanism, run):
     assert run(df, lambda f: f.select(tally)).item() == empty
     assert run(df, lambda f: f.group_by("g").agg(tally)).is_empty()
     assert run(df, lambda f: f.group_by("g").agg(tally).select(merge)).item() == empty
-    none = run(df, lambda f: f.group_by("g").agg(tally).select(pl.col("r").ldp.estimate(mechanism)))
+    none = run(df, lambda f: f.group_by("g").agg(tally).select(pl.col("r").ldp.histogram(mechanism)))
     assert none.is_empty()
     assert none.schema["r"] == histogram_dtype(mechanism)
     h = run(df, lambda f: f.select(pl.col("r").ldp.histogram(mechanism)).explode("r").unnest("r"))
@@ -234,7 +234,7 @@ def test_one_forged_tally_does_not_hide_behind_the_others(n, counters):
     honest = {"n": 10, "counters": [7, 6, 3], "fingerprint": m.fingerprint}
     row = {"n": n, "counters": counters, "fingerprint": m.fingerprint}
     df = pl.DataFrame({"r": pl.Series([honest, row, honest, None], dtype=tally_dtype(m))})
-    for expr in (pl.col("r").ldp.merge(m), pl.col("r").ldp.estimate(m)):
+    for expr in (pl.col("r").ldp.merge(m), pl.col("r").ldp.histogram(m)):
         with pytest.raises(ReportError, match="column 'r': 1 of 3 tallies"):
             df.select(expr)
 

@@ -89,14 +89,14 @@ def check_shares(table, m, n, share):
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
 def test_the_interval_of_a_share_holds_it_as_often_as_it_says(share):
     m, n = RandomizedResponse(epsilon=1.0), 3000
-    table, _ = HistogramEstimate().table(m, *all_supports(m, n))
+    table, _ = HistogramEstimate().rows(m, *all_supports(m, n))
     check_shares(table, m, n, share)
 
 
 @pytest.mark.filterwarnings("ignore:implausible")
 def test_check_shares_has_power():
     m, n = RandomizedResponse(epsilon=1.0), 3000
-    table, _ = HistogramEstimate().table(m, *all_supports(m, n))
+    table, _ = HistogramEstimate().rows(m, *all_supports(m, n))
     for name, factor in (("frequency", 1.001), ("frequency_standard_error", 1.02), ("frequency_low", 1.03)):
         wrong = pa.array(table[name].to_numpy() * factor)
         at = table.column_names.index(name)

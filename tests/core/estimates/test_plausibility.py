@@ -312,11 +312,11 @@ def test_it_is_said_once_a_call_with_the_place_of_the_call():
     n, counters = np.full(50, N), np.tile(RR.tally(RAW_FLAGS).counters, (50, 1))
     counters[:20] = N // 2
     with pytest.warns(LdpWarning, match="so it is in 30 of 50 estimates") as caught:
-        HistogramEstimate().table(RR, n, counters)
+        HistogramEstimate().rows(RR, n, counters)
     assert len(caught) == 1
     m = OneBitMean((0, 10), epsilon=1.0)
     with pytest.warns(LdpWarning, match="so it is in 30 of 50 estimates"):
-        MeanEstimate().table(m, n, counters)
+        MeanEstimate().rows(m, n, counters)
 
 
 def test_the_warning_is_no_error_of_ours_and_can_be_made_one():

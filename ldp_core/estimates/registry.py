@@ -1,0 +1,132 @@
+"""All questions: the one place that says what is asked if nothing is said, and how a question is written as text."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
+
+from ldp_core.errors import ParameterError, PlanError
+from ldp_core.estimates.base import OFFERS, Question
+from ldp_core.estimates.distribution import DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
+from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import shown
+from ldp_core.tables import View
+
+Ask: TypeAlias = Question[Any] | Mapping[str, Any] | str
+"""A question, or what stands for one: see `question_of`."""
+
+QUESTIONS: tuple[type[Question[Any]], ...] = (
+    HeavyHittersEstimate,
+    DistributionEstimate,
+    MeanEstimate,
+    HistogramEstimate,
+)
+"""What tells the most comes first."""
+
+
+def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[Any]:
+    """What is asked of a mechanism's reports if nothing is said: the first of `QUESTIONS` that it can answer.
+
+    Raises:
+        ParameterError: it can answer none, as a sketch without candidates.
+
+    >>> from ldp_core import RandomizedResponse, SquareWave
+    >>> usual_question(RandomizedResponse(epsilon=1.0)).name, usual_question(SquareWave((0, 9), epsilon=1.0)).name
+    ('histogram', 'distribution')
+    """
+    for kind in QUESTIONS:
+        question = kind(confidence=confidence)  # type: ignore[call-arg]
+        try:
+            question.check(mechanism)
+        except ParameterError:
+            continue
+        return question
+    raise ParameterError(f"{type(mechanism).__name__} has no estimate: {OFFERS}")
+
+
+def questions_of(
+    columns: Mapping[str, Mechanism], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95
+) -> dict[str, Question[Any]]:
+    """What is asked of each column: what ``ask`` says, else the usual; checked.
+
+    Args:
+        columns: the mechanisms.
+        ask: by column, a question or what stands for one (`question_of`).
+        confidence: of the intervals, where ``ask`` does not say it.
+
+    Raises:
+        PlanError: ``ask`` names a column that is not there, or a column can answer no question.
+        ParameterError: a mechanism does not have what it is asked for.
+    """
+    unknown = sorted((ask or {}).keys() - columns.keys())
+    if unknown:
+        raise PlanError(f"ask names columns {unknown}; the plan has {list(columns)}")
+    found = {}
+    for name, mechanism in columns.items():
+        if ask and name in ask:
+            found[name] = question_of(ask[name], confidence=confidence)
+            found[name].check(mechanism)
+            continue
+        try:
+            found[name] = usual_question(mechanism, confidence)
+        except ParameterError as error:
+            raise PlanError(f"column {name!r}: {error}") from None
+    return found
+
+
+def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
+    """A question from what stands for one in plans, YAML and on the command line.
+
+    Args:
+        asked: a question; or ``{"question": NAME, OPTION: VALUE, ...}``, as `Question.to_dict` has it; or text,
+            ``"NAME"`` or ``"NAME:OPTION=VALUE,OPTION=VALUE"``.
+        defaults: options that it has unless ``asked`` says others; those that its kind does not have are left out.
+
+    Raises:
+        ParameterError: there is no such question, or it has no such option.
+
+    >>> question_of("heavy_hitters:k=5")
+    HeavyHittersEstimate(k=5, confidence=0.95, threshold=None)
+    >>> question_of({"question": "mean"}, confidence=0.9)
+    MeanEstimate(confidence=0.9)
+    """
+    if isinstance(asked, Question):
+        return asked
+    if isinstance(asked, str):
+        name, _, options = asked.partition(":")
+        pairs = [option.partition("=") for option in options.split(",") if option]
+        asked = {"question": name.strip(), **{key.strip(): _value(text.strip()) for key, _, text in pairs}}
+    if not isinstance(asked, Mapping):
+        raise ParameterError(f"a question is its name, or a mapping with its options, got {type(asked).__name__}")
+    given: dict[str, Any] = {str(key): value for key, value in asked.items()}
+    name = given.pop("question", None)
+    kind = Question._named.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ParameterError(f"question must be one of {sorted(Question._named)}, got {shown(name)}")
+    known = inspect.signature(kind).parameters
+    unknown = sorted(given.keys() - known.keys())
+    if unknown:
+        raise ParameterError(f"the question {name} has no option {unknown[0]!r}: it has {list(known)}")
+    return kind(**{key: value for key, value in defaults.items() if key in known}, **given)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def view_of(columns: Collection[str]) -> View | None:
+    """How people look at rows with these columns, whoever has made them; None if no question gives such rows.
+
+    >>> view_of(["mean", "standard_error", "low", "high", "n"]).estimate
+    'mean'
+    """
+    kinds = dict.fromkeys([*reversed(QUESTIONS), *Question._named.values()])
+    return next((kind.view for kind in kinds if kind.view.fits(columns)), None)
