@@ -20,6 +20,7 @@ from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.plausibility import listening
 from ldp_core.estimates.registry import Ask, question_of, usual_question
+from ldp_core.parameters import check_open
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
 from ldp_polars.planned import at_plan_time
 from ldp_polars.tallying import counts, is_tally, tally_for
@@ -61,9 +62,13 @@ def estimate(
     >>> tallies.select(ldp_polars.estimate("age", MeanEstimate(0.9), m)).unnest("age")["n"].to_list()
     [2]
     """
+    check_open("confidence", confidence)
+    if question is not None:  # now, and not when the query is planned
+        question = question_of(question, confidence=confidence)
     if mechanism is None:
         return of_typed(expr, partial(_of_reports, question=question, confidence=confidence))
-    asked = _asked(check_mechanism(mechanism), question, confidence)
+    asked = question or usual_question(check_mechanism(mechanism), confidence)
+    asked.check(check_mechanism(mechanism))
     return at_plan_time(as_expr(expr), partial(_of_either, mechanism=mechanism, question=asked))
 
 
@@ -210,16 +215,8 @@ def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]
     return _of_tallies(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
-def _asked(mechanism: Mechanism, question: Ask | None, confidence: float) -> Question[Any]:
-    if question is None:
-        return usual_question(mechanism, confidence)
-    asked = question_of(question, confidence=confidence)
-    asked.check(mechanism)
-    return asked
-
-
-def _of_reports(expr: pl.Expr, mechanism: Mechanism, *, question: Ask | None, confidence: float) -> pl.Expr:
-    return aggregate(expr, mechanism, _asked(mechanism, question, confidence))
+def _of_reports(expr: pl.Expr, mechanism: Mechanism, *, question: Question[Any] | None, confidence: float) -> pl.Expr:
+    return aggregate(expr, mechanism, question or usual_question(mechanism, confidence))
 
 
 def _of_either(expr: pl.Expr, dtype: Any, *, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:

@@ -74,8 +74,8 @@ def questions_of(
             continue
         try:
             found[name] = usual_question(mechanism, confidence)
-        except ParameterError as error:
-            raise PlanError(f"column {name!r}: {error}") from None
+        except ParameterError:
+            raise PlanError(f"column {name!r} has no estimate: {OFFERS}") from None
     return found
 
 
@@ -101,6 +101,8 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
         name, _, options = asked.partition(":")
         pairs = [option.partition("=") for option in options.split(",") if option]
         asked = {"question": name.strip(), **{key.strip(): _value(text.strip()) for key, _, text in pairs}}
+    if isinstance(asked, Mechanism):
+        raise ParameterError("expected a question, got a mechanism: name it, as estimate(mechanism=m)")
     if not isinstance(asked, Mapping):
         raise ParameterError(f"a question is its name, or a mapping with its options, got {type(asked).__name__}")
     given: dict[str, Any] = {str(key): value for key, value in asked.items()}

@@ -25,8 +25,8 @@ from ldp_core import (
     StochasticRounding,
     UnaryEncoding,
     estimates_metadata,
+    usual_question,
 )
-from ldp_core.plans.simulation import usual_estimate
 from pipelines.telemetry import main
 
 MECHANISMS = {
@@ -46,7 +46,7 @@ def told(metadata, key="ldp.estimates"):
 @pytest.mark.parametrize("n", [0, 2])
 def test_results_of_the_core_say_it_in_arrow_and_parquet(name, n, tmp_path):
     m, values = MECHANISMS[name]
-    result = usual_estimate(m, 0.9).result(m, m.tally(m.perturb(values[:n])))
+    result = usual_question(m, 0.9).result(m, m.tally(m.perturb(values[:n])))
     assert result.mechanism == m
     assert pickle.loads(pickle.dumps(result)).mechanism == m
     pq.write_table(result.to_arrow(), tmp_path / "estimate.parquet")

@@ -21,8 +21,8 @@ from ldp_core import (
     Secret,
 )
 from ldp_core.estimates.histogram import ENTRY
-from ldp_polars import find_heavy_hitters as find
 from ldp_polars import heavy_hitters
+from ldp_polars import heavy_hitters as find
 
 from ..beam.helpers import run
 from .checks import by_key, check_dead_letter

@@ -22,8 +22,8 @@ from ldp_core import (
     RandomizedResponse,
     SquareWave,
     UnaryEncoding,
+    usual_question,
 )
-from ldp_core.plans.simulation import usual_estimate
 from pipelines.means import MEAN_SCHEMA
 
 from ..beam.helpers import run
@@ -68,7 +68,7 @@ def reports():
 @pytest.mark.parametrize("name", FIELDS)
 def test_one_vocabulary_in_core_arrow_polars_and_beam(name, reports):
     m = PLAN[name]
-    how = usual_estimate(m, 0.95)
+    how = usual_question(m, 0.95)
     column = reports[name].ext.storage().to_arrow()
     result = how.result(m, m.tally(column))
     core = result.to_arrow()

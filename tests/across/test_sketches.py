@@ -68,7 +68,7 @@ def test_polars(name, engine):
     check_counts(histogram["count"], histogram["standard_error"], frame["code"].to_numpy())
     # tallies know no candidates; in groups, merged, and asked later
     merged = check_groups_merge(reports, m).select(pl.col("x").ldp.merge(m))
-    later = merged.select(ldp_polars.estimate("x", candidates(m))).explode("x").unnest("x")
+    later = merged.select(ldp_polars.histogram("x", candidates(m))).explode("x").unnest("x")
     assert later.equals(histogram)
 
 

@@ -504,7 +504,7 @@ def a_tally_column(rng: random.Random) -> pl.Series:
 def tally_columns_of_polars(tallies: pl.Series) -> None:
     frame = pl.DataFrame({"r": tallies})
     quiet(lambda: frame.select(ldp_polars.merge("r", RR)))
-    quiet(lambda: frame.select(ldp_polars.estimate("r", RR)))
+    quiet(lambda: frame.select(ldp_polars.histogram("r", RR)))
 
 
 SEEN = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ from ldp_core import (
     DtypeError,
     HadamardCountMeanSketch,
     HeavyHitters,
+    HistogramEstimate,
     Hybrid,
     LdpWarning,
     OneBitMean,
@@ -49,14 +51,19 @@ def frame() -> pl.DataFrame:
 @pytest.mark.parametrize("name", ["estimate", "histogram"])
 def test_confidence(name, confidence):
     with pytest.raises(ParameterError, match=r"\(0, 1\)"):
-        getattr(X.ldp, name)(RR, confidence=confidence)
+        getattr(X.ldp, name)(mechanism=RR, confidence=confidence)
 
 
 @pytest.mark.parametrize("column", NO_HISTOGRAM)
 def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
-    for make in (pl.col(column).ldp.histogram, pl.col(column).ldp.estimate):
+    for make in (pl.col(column).ldp.histogram, partial(pl.col(column).ldp.estimate, HistogramEstimate())):
         with pytest.raises(ParameterError, match=r"numbers have a mean.*HeavyHitters has heavy hitters.*sketch\.over"):
             make(NO_HISTOGRAM[column])
+
+
+def test_a_mechanism_is_no_question():
+    with pytest.raises(ParameterError, match=r"got a mechanism: name it, as estimate\(mechanism=m\)"):
+        X.ldp.estimate(RR)
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])

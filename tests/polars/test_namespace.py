@@ -129,7 +129,7 @@ column.unary_encode(m, variant="best")  # wrong: no such variant
 column.histogram(confidence="high")  # wrong: not a number
 column.perturb("os")  # wrong: not a mechanism
 column.distribution(wave, method="best")  # wrong: no such method
-column.estimate_mean()  # wrong: no mechanism
+column.estimate(m)  # wrong: no question
 column.unary_decode(m)  # wrong: no such function
 lazy = frame.perturb(plan)  # wrong: a DataFrame
 query.perturb(m)  # wrong: not a plan

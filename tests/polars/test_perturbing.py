@@ -101,7 +101,7 @@ def test_wrong_mechanism():
             build()
 
 
-@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "estimate", "histogram"])
+@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "histogram"])
 @pytest.mark.parametrize("wrong", [None, 1.0, "oue", LABELS, Domain(LABELS), UnaryEncoding, RR.to_dict()], ids=str)
 def test_what_is_no_mechanism(name, wrong):
     if wrong is None and name in ("tally", "histogram"):  # there None is for typed reports
@@ -110,7 +110,7 @@ def test_what_is_no_mechanism(name, wrong):
         getattr(X.ldp, name)(wrong)
 
 
-@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "estimate", "histogram"])
+@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "histogram"])
 @pytest.mark.parametrize("wrong", [None, 1, pl.Series([True]), ["x"], np.array([1])], ids=str)
 def test_what_is_no_expression(name, wrong):
     with pytest.raises(ParameterError, match="expected an expression"):

@@ -44,7 +44,9 @@ def queries(lazy, **noise):
         "declared": lazy.select(e.unary_encode(epsilon=1.0, **noise)),
         "boolean": lazy.select(pl.col("b").ldp.randomized_response(epsilon=1.0, **noise, typed=False)),
         "typed": lazy.select(typed),
-        "estimates": lazy.select(typed).select(e.histogram(), tally=e.tally(), again=e.tally().ldp.histogram(MECHANISM)),
+        "estimates": lazy.select(typed).select(
+            e.histogram(), tally=e.tally(), again=e.tally().ldp.histogram(MECHANISM)
+        ),
         "plan": lazy.ldp.perturb(PrivacyPlan({"e": MECHANISM}, keep=["i"]), packed=True, **noise),
         "drawn": lazy.ldp.perturb(drawn, **noise, typed=False),
     }
@@ -92,7 +94,7 @@ def test_every_expression_serialises_without_cloudpickle(no_cloudpickle):
             ldp_polars.perturb("x", m, typed=False),
             ldp_polars.tally("x", m),
             ldp_polars.merge("x", m),
-            ldp_polars.estimate("x", m),
+            ldp_polars.histogram("x", m),
             ldp_polars.histogram("x", m),
         ):
             for copy in (pickle.loads(pickle.dumps(e)), pl.Expr.deserialize(io.BytesIO(e.meta.serialize()))):

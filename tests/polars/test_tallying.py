@@ -105,7 +105,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("what", ["merge", "estimate"])
+@pytest.mark.parametrize("what", ["merge", "histogram"])
 def test_tallies_of_another_mechanism_are_refused(mechanism, other, what, run):
     another = OTHERS[other](mechanism)
     if another.fingerprint == mechanism.fingerprint:  # one that cannot vary in this: then in epsilon
@@ -116,7 +116,7 @@ def test_tallies_of_another_mechanism_are_refused(mechanism, other, what, run):
         run(tallies, lambda f: f.select(expr))
 
 
-@pytest.mark.parametrize("what", ["merge", "estimate"])
+@pytest.mark.parametrize("what", ["merge", "histogram"])
 def test_one_foreign_tally_among_many_is_refused(what, run):
     m, other = UnaryEncoding(LABELS, epsilon=1.0), UnaryEncoding(LABELS, epsilon=1.1)
     tallies = reports(m).group_by("g").agg(pl.col("r").ldp.tally(m))
@@ -127,7 +127,7 @@ def test_one_foreign_tally_among_many_is_refused(what, run):
 
 
 @pytest.mark.parametrize("field", ["n", "counters", "fingerprint", "inner"])
-@pytest.mark.parametrize("what", ["merge", "estimate"])
+@pytest.mark.parametrize("what", ["merge", "histogram"])
 def test_tallies_with_holes_are_refused(field, what):
     m = UnaryEncoding(LABELS, epsilon=1.0)
     row = reports(m).select(pl.col("r").ldp.tally(m)).item()
@@ -138,14 +138,16 @@ def test_tallies_with_holes_are_refused(field, what):
 
 
 @pytest.mark.parametrize("series", [pl.Series([1]), pl.Series(["a"]), pl.Series([True]), pl.Series([{"n": 1}])])
-@pytest.mark.parametrize("what", ["merge", "estimate"])
-def test_what_is_no_tally_is_refused(series, what):
+def test_what_is_no_tally_is_refused(series):
+    frame, m = series.alias("r").to_frame(), UnaryEncoding(LABELS, epsilon=1.0)
     with pytest.raises(MechanismMismatchError, match="column 'r': tallies of this mechanism are"):
-        series.alias("r").to_frame().select(getattr(ldp_polars, what)("r", UnaryEncoding(LABELS, epsilon=1.0)))
+        frame.select(ldp_polars.merge("r", m))
+    with pytest.raises(ReportError, match="column 'r'"):
+        frame.select(ldp_polars.histogram("r", m))
 
 
 def test_null_and_missing_tallies(mechanism, run):
-    """A window without data (a left join): merge passes over it, estimate gives null."""
+    """A window without data (a left join): merge passes over it, histogram gives null."""
     tallies = reports(mechanism).group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g")
     holes = pl.DataFrame({"g": [9, 0, 8, 3, 1, 7, 2]}).join(tallies, on="g", how="left", maintain_order="left")
     assert holes["r"].null_count() == 3
