@@ -26,7 +26,7 @@ from ldp_cli.printing import (
     show,
     working,
 )
-from ldp_cli.values import check_length, labels, lines, named, share
+from ldp_cli.values import labels, lines, named, share
 from ldp_core import (
     DistributionEstimate,
     HeavyHitters,
@@ -42,6 +42,7 @@ from ldp_core import (
     estimates_metadata,
 )
 from ldp_core.charts.drawing import FIELDS, is_cut
+from ldp_core.windows import Window
 from ldp_report import RESULTS, about
 
 if TYPE_CHECKING:
@@ -132,7 +133,9 @@ def _periods(per: list[str]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for text in per:
         name, mark, length = text.partition("=")
-        found[name] = check_length(length) if mark else None
+        found[name] = length if mark else None
+        if mark:
+            Window.of(length)
     return found
 
 
@@ -141,7 +144,7 @@ def _in(name: str, length: str | None) -> Any:
     from polars import selectors  # noqa: PLC0415 (only here)
 
     column = selectors.by_name(name)  # (pl.col reads patterns)
-    return column if length is None else column.dt.truncate(length)
+    return column if length is None else files.our_polars().window_start(column, length)
 
 
 def _of_a_person(
@@ -217,7 +220,7 @@ def estimate(
     if (window is None) != (event_time is None):
         raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
     if window is not None:
-        check_length(window)
+        Window.of(window)
     if (value or at) and (plot is None or (at and window is None)):
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -172,20 +171,6 @@ def share(text: Any) -> float:
         return _number(str(text))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no share: write 0.01 or 1%") from None
-
-
-def check_length(text: str) -> str:
-    """A length of time, as Polars reads it.
-
-    Raises:
-        ParameterError: it is none.
-
-    >>> check_length("1d12h")
-    '1d12h'
-    """
-    if not re.fullmatch(r"([1-9]\d*(ns|us|ms|mo|[smhdwqy]))+", text):
-        raise ParameterError(f"expected a length of time, as 15m, 1h, 7d, 1w or 1mo, got {text!r}")
-    return text
 
 
 def _number(text: str) -> float:

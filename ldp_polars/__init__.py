@@ -15,7 +15,16 @@ from ldp_polars.estimating import (
     histogram,
     mean,
 )
-from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, simulate, sink_parquet
+from ldp_polars.frames import (
+    estimates,
+    explain,
+    histograms,
+    perturb_frame,
+    read_plan,
+    simulate,
+    sink_parquet,
+    window_start,
+)
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
@@ -45,4 +54,5 @@ __all__ = [
     "suspicious",
     "tally",
     "unary_encode",
+    "window_start",
 ]

@@ -24,6 +24,7 @@ from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.simulated_counts import generator_of
+from ldp_core.windows import Window
 from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate
@@ -134,9 +135,9 @@ def histograms(
         reports: made by ``plan``, eager or lazy.
         plan: the plan that made them.
         by: columns to estimate by.
-        window: length of windows of ``event_time``, as in ``dt.truncate``: ``"1w"``, ``"1h"``. Windows of weeks begin
-            on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The first
-            and the last may be partial: compare their ``n``.
+        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``. Windows of weeks begin on Mondays,
+            those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The first and the
+            last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
         confidence: see `histogram`.
         simultaneous: see `histogram`.
@@ -245,7 +246,7 @@ class _Groups:
         lazy, keys = self.reports, self.keys
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = pl.col(_WINDOW_START).dt.offset_by(_length(self.window)[0]).alias(_WINDOW_END)
+            end = pl.col(_WINDOW_START).dt.offset_by(_duration(Window.of(self.window))).alias(_WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
@@ -278,23 +279,41 @@ def _groups(
     lazy = reports.lazy()
     if window is not None and event_time is not None:
         _check_window(reports.collect_schema()[event_time], window, event_time)
-        lazy = lazy.with_columns(_start(cs.by_name(event_time), window).alias(_WINDOW_START))
+        lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(_WINDOW_START))
         keys.append(_WINDOW_START)
     return _Groups(lazy, tuple(keys), window)
 
 
-def _length(window: str) -> tuple[str, str]:
-    """Length of the windows, and how much later they begin than `dt.truncate` has them, or nothing."""
-    length, _, later = window.partition("+")
-    return length.strip(), later.strip()
+def window_start(time: pl.Expr, window: str) -> pl.Expr:
+    """The start of the window of each time.
 
+    Args:
+        time: of dtype Datetime or Date; days and longer are those of its time zone.
+        window: a length of windows, see `histograms`.
 
-def _start(time: pl.Expr, window: str) -> pl.Expr:
-    """The start of the window of each time."""
-    length, later = _length(window)
-    if not later:
+    >>> import datetime as dt, polars as pl
+    >>> days = pl.DataFrame({"day": [dt.date(2024, 1, 7), dt.date(2024, 1, 8)]})
+    >>> days.select(window_start(pl.col("day"), "1w"))["day"].to_list()
+    [datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)]
+    """
+    fixed = Window.of(window)
+    length, later = _duration(fixed), _in_units(fixed.offset)
+    if not fixed.offset:
         return time.dt.truncate(length)
     return time.dt.offset_by(f"-{later}").dt.truncate(length).dt.offset_by(later)
+
+
+def _duration(fixed: Window) -> str:
+    """The length of windows, as Polars writes it."""
+    return f"{fixed.months}mo" if fixed.months else _in_units(fixed.micros)
+
+
+def _in_units(micros: int) -> str:
+    """A length in whole days if it can be, as a Date takes no other, and as days follow the clock of a time zone."""
+    return f"{micros // _DAY}d" if micros % _DAY == 0 else f"{micros}us"
+
+
+_DAY = 86_400_000_000
 
 
 def _check_window(dtype: pl.DataType, window: str, event_time: str) -> None:
@@ -304,11 +323,9 @@ def _check_window(dtype: pl.DataType, window: str, event_time: str) -> None:
             f"event_time must be a Datetime or Date column, {event_time!r} is {dtype}; of seconds since the epoch "
             "pl.from_epoch(column) makes one"
         )
-    length = None
-    with suppress(pl.exceptions.PolarsError, TypeError, ValueError):
-        length = pl.Series("", [0]).cast(dtype).to_frame().select(_start(pl.col(""), window))
-    if length is None:
-        raise ParameterError(f'window must be like "1w", "7d", "1h" or "15m", as in dt.truncate, got {window!r}')
+    fixed = Window.of(window)
+    if isinstance(dtype, pl.Date) and (fixed.micros % _DAY or fixed.offset % _DAY):
+        raise ParameterError(f"{event_time!r} has dates: window must be of whole days, got {window!r}")
 
 
 _WINDOW_START, _WINDOW_END = "window_start", "window_end"

@@ -23,9 +23,9 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
 from ldp_beam.io import HISTOGRAM_SCHEMA
-from ldp_beam.time.windows import seconds
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from ldp_core.parameters import check_probability
+from ldp_core.windows import seconds
 from ldp_report import RESULTS, about
 from ldp_report.results import DEAD_LETTERS
 from pipelines import demo

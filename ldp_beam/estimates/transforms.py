@@ -34,7 +34,7 @@ from ldp_beam.graph.stable import OnceStable, knows_stable_input
 from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
-from ldp_beam.time.windows import WindowLike, seconds, window_fn
+from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError
 from ldp_core.estimates import base
 from ldp_core.estimates.consistency import Consistency
@@ -43,6 +43,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.plausibility import listening
+from ldp_core.windows import seconds
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.stable import Stable
 from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
-from ldp_beam.time.windows import seconds
 from ldp_core import LdpError, ParameterError
 from ldp_core.extras import need
 from ldp_core.limits import DEFAULT, Limits
+from ldp_core.windows import seconds
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
 _BUNDLE_POLLS = 100

@@ -37,9 +37,10 @@ from ldp_beam.elements.records import NAMESPACE, CoarseTimes, RecordsDoFn, Recor
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.persons._seen import Seen
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
-from ldp_beam.time.windows import WindowLike, group, seconds, slots, window_fn
+from ldp_beam.time.windows import WindowLike, group, slots, window_fn
 from ldp_core import ParameterError, Secret
 from ldp_core.arrays.types import I64, U64
+from ldp_core.windows import seconds
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16

@@ -15,10 +15,11 @@ from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
 from ldp_beam.graph.charged import ChargesForNoise
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
-from ldp_beam.time.windows import WindowLike, seconds
+from ldp_beam.time.windows import WindowLike
 from ldp_core import ParameterError, PrivacyPlan
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.parameters import check_integer
+from ldp_core.windows import seconds
 
 Epsilon: TypeAlias = "float | Fraction | Decimal | str"
 

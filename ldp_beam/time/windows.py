@@ -8,8 +8,6 @@ timestamped inside it, is put by Beam's own WindowFn into the very windows its r
 from __future__ import annotations
 
 import math
-import re
-import sys
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -21,40 +19,12 @@ from ldp_core import ParameterError
 from ldp_core.arrays.types import I64
 from ldp_core.compute import kernels
 from ldp_core.exact.transforms import count_numbers
+from ldp_core.windows import Window
 
 WindowLike: TypeAlias = WindowFn | float | str | None
-"""A Beam WindowFn; or the length of fixed windows, in seconds or as text like ``"15m"``; or None.
+"""A Beam WindowFn; or fixed windows by their length, in seconds or as text like ``"15m"`` (`Window`); or None."""
 
-Windows begin at multiples of their length since 1970-01-01 in UTC, a Thursday: those of ``"7d"`` on Thursdays. Those of
-weeks, ``"1w"`` and ``"2w"``, begin on Mondays, as in Polars. ``"7d+3d"`` are those of ``"7d"``, each 3 days later.
-"""
-
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_MONDAY = 4 * 86400
-"""Seconds from the beginning of 1970 to its first Monday."""
-_TEXT = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _SLOTTED = (FixedWindows, SlidingWindows, Sessions, GlobalWindows)
-
-
-def seconds(length: float | str | Duration, *, name: str = "window") -> float:
-    """A length of time in seconds, at least 0: a number of seconds, or text like ``"30d"``, ``"1h"``, ``"500ms"``.
-
-    Raises:
-        ParameterError: anything else.
-
-    >>> seconds("1.5h")
-    5400.0
-    """
-    if isinstance(length, Duration):
-        length = length.micros / 1e6
-    if isinstance(length, str):
-        match = _TEXT.fullmatch(length.strip())
-        if match is None:
-            raise ParameterError(f'{name} must be like "2w", "30d", "1h", "15m", "10s" or "500ms", got {length!r}')
-        length = float(match[1]) * _UNITS[match[2]]
-    if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length <= sys.float_info.max:
-        raise ParameterError(f"{name} must be a finite number of seconds, at least 0, got {length!r}")
-    return float(length)
 
 
 def window_fn(window: WindowLike) -> WindowFn | None:
@@ -70,14 +40,10 @@ def window_fn(window: WindowLike) -> WindowFn | None:
     if window is None:
         return None
     if not isinstance(window, WindowFn):
-        length, plus, offset = window.partition("+") if isinstance(window, str) else (window, "", "")
-        size = seconds(length)
-        if not size:
-            raise ParameterError(f"window must be longer than 0 seconds, got {window!r}")
-        later = seconds(offset, name="what comes after + in window") if plus else 0.0
-        if isinstance(length, str) and length.strip().endswith("w"):
-            later += _MONDAY
-        window = FixedWindows(Duration(micros=round(size * 1e6)), Timestamp(micros=round(later * 1e6)))
+        fixed = Window.of(window)
+        if fixed.months:
+            raise ParameterError(f"Beam has no windows of months, got {window!r}: take days or weeks")
+        window = FixedWindows(Duration(micros=fixed.micros), Timestamp(micros=fixed.offset))
     if type(window) not in _SLOTTED:
         raise ParameterError(
             f"window must be fixed, sliding, session or global windows, or a length; got {type(window).__name__}. "

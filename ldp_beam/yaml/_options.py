@@ -17,8 +17,9 @@ from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Duration
 
-from ldp_beam.time.windows import WindowLike, seconds
+from ldp_beam.time.windows import WindowLike
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core.windows import seconds
 
 
 def read_plan(plan: Any) -> PrivacyPlan:

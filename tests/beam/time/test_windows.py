@@ -13,8 +13,9 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 import ldp_beam
-from ldp_beam.time.windows import group, seconds, slots, window_fn
+from ldp_beam.time.windows import group, slots, window_fn
 from ldp_core import ParameterError
+from ldp_core.windows import seconds
 
 from ..helpers import SURE, name
 
