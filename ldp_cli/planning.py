@@ -27,7 +27,6 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
-from ldp_core.charts.drawing import FIELDS
 from ldp_core.plans.recommend import KINDS
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
@@ -328,8 +327,7 @@ def simulate(
 def _rows_beside(result: Any, people: dict[Any, int]) -> list[dict[str, Any]]:
     """The estimate, and for each value how many people have it."""
     rows: list[dict[str, Any]] = result.to_arrow().to_pylist()
-    value = FIELDS["value"]
-    return [{**row, "people": people.get(row[value], 0)} if value in row else row for row in rows]
+    return [{**row, "people": people.get(row["value"], 0)} if "value" in row else row for row in rows]
 
 
 def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], top: int) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -28,11 +29,8 @@ from ldp_cli.printing import (
 )
 from ldp_cli.values import labels, lines, named, share
 from ldp_core import (
-    DistributionEstimate,
     HeavyHitters,
     HeavyHittersEstimate,
-    HistogramEstimate,
-    MeanEstimate,
     Mechanism,
     ParameterError,
     PlanError,
@@ -41,7 +39,10 @@ from ldp_core import (
     Sketch,
     estimates_metadata,
 )
+from ldp_core.charts import drawing
 from ldp_core.charts.drawing import FIELDS, is_cut
+from ldp_core.estimates.registry import questions_of, view_of
+from ldp_core.tables import View
 from ldp_core.windows import Window
 from ldp_report import RESULTS, about
 
@@ -195,6 +196,10 @@ def estimate(
         list[str] | None,
         typer.Option("--candidates", metavar="NAME=FILE", help="Of a sketch: the values to look for, one a line."),
     ] = None,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option("--ask", metavar="NAME=QUESTION", help="Of a column: age=mean, age=distribution:buckets=10."),
+    ] = None,
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
     top: Annotated[int, typer.Option(min=1, help="At most so many values: printed, drawn, found.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="Where the files have none: the plan that made them.")] = None,
@@ -226,17 +231,17 @@ def estimate(
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
     wanted = _wanted(made, column, candidates)
-    ask = {name: _ask(m, confidence, top) for name, m in wanted.items()}
+    told = dict(named(pair, example="age=mean") for pair in ask or ())
+    top_of = {name: HeavyHittersEstimate(top, confidence) for name, m in wanted.items() if isinstance(m, HeavyHitters)}
+    questions = questions_of(wanted, {**top_of, **told}, confidence)
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
     with working("counting the reports"), files.polars_work("estimate"):
-        found = ldp_polars.estimates(
-            reports, asked, by=by or (), window=window, event_time=event_time, confidence=confidence, ask=ask
-        )
+        found = ldp_polars.estimates(reports, asked, by=by or (), window=window, event_time=event_time, ask=questions)
         frames = {name: frame.collect() for name, frame in found.items()}
         covered = None if event_time is None else _ends(reports, event_time)
     view = _View(wanted, by or [], covered, confidence, top)
     if output is not None:
-        asked_of = {name: (ask[name], m) for name, m in wanted.items()}
+        asked_of = {name: (questions[name], m) for name, m in wanted.items()}
         written = _write(frames, view, output, asked_of, about(made, confidence), csv=csv, overwrite=overwrite)
     if plot is not None:
         _draw(*_chosen(frames, view, value or [], at), plot, theme)
@@ -258,7 +263,7 @@ def _chosen(
 ) -> tuple[dict[str, pl.DataFrame], _View]:
     """What is to be drawn: of all only these values, and only the window that begins then."""
     if values:
-        frames = {name: _some(frame, FIELDS["value"], values, "--value") for name, frame in frames.items()}
+        frames = {name: _some(frame, "value", values, "--value") for name, frame in frames.items()}
     if at is not None:
         frames = {name: _some(frame, FIELDS["window"], [at], "--at") for name, frame in frames.items()}
         view = replace(view, covered=None)
@@ -322,7 +327,7 @@ class _View:
     def words(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> str:
         """What the numbers mean."""
         more = "" if len(plan.columns) == 1 else f" over its {len(plan.columns)} columns"
-        of_noise = [FIELDS["count"] in frame.columns for frame in frames.values()]
+        of_noise = [_look(frame).counts for frame in frames.values()]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
@@ -379,19 +384,6 @@ def _wanted(plan: PrivacyPlan, column: list[str] | None, candidates: list[str] |
     return wanted
 
 
-def _ask(m: Mechanism, confidence: float, top: int) -> Any:
-    """What to ask: the most that the mechanism offers."""
-    if isinstance(m, HeavyHitters):
-        return HeavyHittersEstimate(top, confidence)
-    for question in (DistributionEstimate(confidence), MeanEstimate(confidence), HistogramEstimate(confidence)):
-        try:
-            question.check(m)
-        except ParameterError:
-            continue
-        return question
-    raise PlanError(f"{m.title} has no estimate")
-
-
 def _show(name: str, frame: pl.DataFrame, view: _View, most: int | None) -> None:
     """The table of a column, of at most so many rows."""
     m, keys, top = view.mechanisms[name], view.keys, view.top
@@ -400,18 +392,19 @@ def _show(name: str, frame: pl.DataFrame, view: _View, most: int | None) -> None
         of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
     n = sum(group[0][FIELDS["n"]] for group in of_group.values())
     title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
-    ranked = FIELDS["count"] in frame.columns
+    look = _look(frame)
+    ranked = look.counts
     rows: list[dict[str, str]] = []
     hidden, cut = 0, False
     for key, group in of_group.items():
-        shown = sorted(group, key=lambda r: -_or_less(r[FIELDS["count"]])) if ranked and len(group) > top else group
+        shown = sorted(group, key=lambda r: -_or_less(r[look.estimate])) if ranked and len(group) > top else group
         hidden += max(len(group) - top, 0) if ranked else 0
         for record in shown[:top] if ranked else shown:
             head = {name: _word(value) for name, value in zip(keys, key, strict=True)}
             if view.is_cut(record) and (most is None or len(rows) < most):
                 head[FIELDS["window"]] += " *"
                 cut = True
-            rows.append({**head, **_cells(record, view.confidence)})
+            rows.append({**head, **_cells(record, look, view.confidence)})
     notes = ["* the records fill this window only in part"] if cut else []
     if hidden:
         notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
@@ -425,29 +418,27 @@ def _or_less(x: float | None) -> float:
     return -math.inf if x is None or math.isnan(x) else x
 
 
-def _cells(record: dict[str, Any], confidence: float) -> dict[str, str]:
+def _look(frame: pl.DataFrame) -> View:
+    """Which columns of an answer are shown."""
+    found = view_of(frame.columns)
+    assert found is not None, frame.columns  # noqa: S101 (each question has such columns)
+    return found
+
+
+def _cells(record: dict[str, Any], look: View, confidence: float) -> dict[str, str]:
     """One row of an estimate, for people."""
-    low, high = (record[FIELDS[end]] for end in ("low", "high"))
-    start = f"{100 * confidence:g}% from"
-    if FIELDS["value"] in record:
-        n = record[FIELDS["n"]]
-        count = record[FIELDS["count"]]
-        return {
-            "value": _word(record[FIELDS["value"]]),
-            "estimate": number(count, 0),
-            "share": percent(count / n if n and count is not None else None),
-            start: number(low, 0),
-            "to": number(high, 0),
-        }
-    if FIELDS["mean"] in record:
-        ends = {start: number(low, 3), "to": number(high, 3), "reports": f"{record[FIELDS['n']]:,}"}
-        return {"mean": number(record[FIELDS["mean"]], 3), **ends}
-    edges = {end: f"{record[FIELDS[end]]:g}" for end in ("left", "right")}
-    return {**edges, "share": percent(record[FIELDS["share"]]), start: percent(low), "to": percent(high)}
+    as_text = percent if look.shares else partial(number, digits=0 if look.counts else 3)
+    about = {label.replace("_", " "): _word(record[label]) for label in look.labels}
+    found, n = record[look.estimate], record[FIELDS["n"]]
+    about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
+    if look.counts:
+        about["share"] = percent(found / n if n and found is not None else None)
+    about |= {f"{100 * confidence:g}% from": as_text(record[FIELDS["low"]]), "to": as_text(record[FIELDS["high"]])}
+    return about if look.labels else {**about, "reports": f"{n:,}"}
 
 
 def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else drawing.text(value)
 
 
 def _write(
@@ -495,12 +486,8 @@ def _draw(frames: dict[str, pl.DataFrame], view: _View, path: Path, theme: Any) 
     rows = [{**about, **record} for record in frame.to_dicts()]
     if view.covered is not None:
         chart = plots.windows(rows, by=by, top=min(top, _LINES), covered=view.covered, theme=theme)
-    elif FIELDS["count"] in frame.columns:
-        chart = plots.histogram(rows, by=by, top=top, theme=theme)
-    elif FIELDS["mean"] in frame.columns:
-        chart = plots.mean(rows, by=by, theme=theme)
     else:
-        chart = plots.distribution(rows, by=by, theme=theme)
+        chart = plots.estimate(rows, by=by, top=top, theme=theme)
     save(chart, path)
 
 

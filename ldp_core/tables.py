@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 WIDTH = 80
 """Columns of a terminal."""
+RECORDS, SHARE = "records", "share of the records"
+"""What estimates are numbers of, for a `View`."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +30,24 @@ class View:
     Attributes:
         estimate: the column with the estimate.
         labels: the columns that say what a row is about: none (a single number), a value, or the ends of a bucket.
-        unit: of the estimate, as an axis says it.
-        counts: whether the estimate is a number of records, of which there are shares of ``n``.
+        unit: of the estimate, as an axis says it: `RECORDS`, `SHARE`, or of a number in words.
         ranked: whether the largest estimate comes first.
     """
 
     estimate: str
     labels: tuple[str, ...] = ()
-    unit: str = "records"
-    counts: bool = False
+    unit: str = RECORDS
     ranked: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether the estimate is a number of records, of which there are shares of ``n``."""
+        return self.unit == RECORDS
+
+    @property
+    def shares(self) -> bool:
+        """Whether the estimate is a share of the records."""
+        return self.unit == SHARE
 
     def fits(self, columns: Collection[str]) -> bool:
         """Whether rows with these columns can be looked at so."""

@@ -4,15 +4,12 @@ Results of the core draw themselves, too: ``histogram.plot()``. Everything here 
 """
 
 from ldp_core.charts.themes import themed
-from ldp_plots.estimates import distribution, heavy_hitters, histogram, mean, windows
+from ldp_plots.estimates import estimate, windows
 from ldp_plots.planning import error, mechanisms
 
 __all__ = [
-    "distribution",
     "error",
-    "heavy_hitters",
-    "histogram",
-    "mean",
+    "estimate",
     "mechanisms",
     "themed",
     "windows",

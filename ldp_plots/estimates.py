@@ -1,213 +1,100 @@
-"""Pictures of estimates: one function for each kind, whatever has made the estimates."""
+"""Pictures of estimates, of whatever kind and whoever has made them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ldp_core import ParameterError
-from ldp_core.charts.drawing import (
-    Row,
-    check_top,
-    draw_distribution,
-    draw_histogram,
-    draw_means,
-    draw_windows,
-    is_cut,
-    stacked,
-    text,
-)
+from ldp_core.charts.drawing import FIELDS, Row, check_top, draw, draw_means, draw_windows, is_cut, stacked, text
 from ldp_core.charts.themes import Chart, Theme, themed
+from ldp_core.tables import RECORDS, SHARE
 from ldp_plots.records import Panel, panels
 
-_COUNTED = ("value", "count", "low", "high")
 
-
-def histogram(
+def estimate(
     data: Any,
     *,
     column: str | None = None,
     by: str | Iterable[str] = (),
-    truth: Mapping[Any, float] | None = None,
+    truth: Mapping[Any, float] | float | None = None,
     shares: bool = False,
     top: int = 20,
+    ranked: bool = False,
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
-    """Bars of estimated counts with their intervals, one picture a column and group.
+    """Estimates of any kind with their intervals, one picture per column and group.
+
+    Values have bars, buckets have areas, and single numbers, as means, have points: those of groups one below the
+    other, in one picture.
 
     Args:
-        data: a `ldp_core.Histogram`; a frame or an Arrow table with a row a value, as ``df.ldp.histograms(plan)`` gives
-            it, or with columns of histograms, as ``select(pl.col("os").ldp.histogram())``; or Beam's `HistogramRow` s.
+        data: a result of the core, as a `ldp_core.Histogram`; a frame or an Arrow table with a row per entry, as
+            ``df.ldp.histograms(plan)`` gives it, or with columns of answers, as
+            ``select(pl.col("os").ldp.histogram())``; or Beam's rows.
         column: only this one, of several.
-        by: columns of the frame, or names in Beam's ``key``, that tell groups apart: one picture each.
-        truth: value to true count, if it is known; intervals that do not hold it are drawn in another colour.
-        shares: shares of the n records in place of counts.
+        by: columns of the frame, or names in Beam's ``key``, that tell groups apart.
+        truth: value to true count, if it is known; of single numbers the number, or that of each group by its name.
+            Intervals that do not hold it are drawn in another color.
+        shares: of counts: shares of the n records in their place.
         top: draw at most so many values; if there are more, those of the largest counts.
+        ranked: the largest first, in any case; of a result that has ranks, as heavy hitters, it is so without this.
         title: what is shown above, with the group; default: the column.
-        theme: ``"light"``, ``"dark"``, or None for a chart without colours of its own, see `themed`.
+        theme: ``"light"``, ``"dark"``, or None for a chart without colors of its own, see `themed`.
 
     Returns:
         An Altair chart, whose data are the numbers of the estimate.
 
     Raises:
-        ParameterError: no histogram; several rows for one value, which ``by`` or `windows` would tell apart.
+        ParameterError: no estimates; several rows for one value, which ``by`` or `windows` would tell apart.
         MissingExtraError: Altair is not installed.
 
-    >>> from ldp_core import RandomizedResponse
+    >>> from ldp_core import Mean, RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=2.0)
-    >>> chart = histogram(m.estimate(m.simulate([700, 300], seed=1)), truth={"ios": 700, "android": 300})
+    >>> chart = estimate(m.estimate(m.simulate([700, 300], seed=1)), truth={"ios": 700, "android": 300})
     >>> chart.to_dict()["title"]["subtitle"]
     ['2 of 2 intervals hold the truth (diamonds)']
-    """
-
-    def draw(panel: Panel) -> Chart:
-        values = [text(row["value"]) for row in panel.rows]
-        if len(set(values)) < len(values):
-            raise ParameterError(
-                "there are several rows for one value: by= names the columns that tell them apart, column= one of "
-                "several columns, and windows() draws them over time"
-            )
-        return draw_histogram(
-            panel.rows,
-            n=panel.one("n"),
-            confidence=panel.one("confidence"),
-            truth=truth,
-            shares=shares,
-            top=top,
-            title=panel.titled(title),
-            theme=None,
-        )
-
-    found = panels(data, needs=_COUNTED, column=column, by=by, called="histogram")
-    return _together(found, draw, theme)
-
-
-def heavy_hitters(
-    data: Any,
-    *,
-    column: str | None = None,
-    by: str | Iterable[str] = (),
-    truth: Mapping[Any, float] | None = None,
-    shares: bool = False,
-    top: int = 20,
-    title: str = "",
-    theme: Theme | None = "light",
-) -> Chart:
-    """Bars of the most frequent values with their intervals, the most frequent first.
-
-    Args:
-        data: what `ldp_core.HeavyHitters.find` gives; a frame or an Arrow table of such values, as
-            ``pl.col("word").ldp.heavy_hitters()`` gives them; or Beam's rows.
-        column, by, truth, shares, top, title, theme: see `histogram`.
-
-    Raises:
-        ParameterError: see `histogram`; or nothing was found.
-        MissingExtraError: Altair is not installed.
-
-    >>> chart = heavy_hitters([{"value": "oslo", "count": 9.0, "low": 5.0, "high": 13.0, "n": 100}])
-    >>> [row["value"] for row in next(iter(chart.to_dict()["datasets"].values()))]
-    ['oslo']
-    """
-
-    def draw(panel: Panel) -> Chart:
-        return draw_histogram(
-            panel.rows,
-            n=panel.one("n"),
-            confidence=panel.one("confidence"),
-            truth=truth,
-            shares=shares,
-            top=top,
-            ranked=True,
-            least=getattr(data, "threshold", None),
-            title=panel.titled(title),
-            theme=None,
-        )
-
-    found = panels(data, needs=_COUNTED, column=column, by=by, called="table of heavy hitters")
-    return _together(found, draw, theme)
-
-
-def mean(
-    data: Any,
-    *,
-    column: str | None = None,
-    by: str | Iterable[str] = (),
-    truth: Mapping[str, float] | float | None = None,
-    title: str = "",
-    theme: Theme | None = "light",
-) -> Chart:
-    """Means with their intervals: a point each, groups one below the other.
-
-    Args:
-        data: a `ldp_core.Mean`; a frame or an Arrow table with a row a mean, or with a column of them, as
-            ``pl.col("age").ldp.mean()``; or Beam's `MeanRow` s.
-        column: only this one, of several.
-        by: columns that tell groups apart.
-        truth: the true mean, if it is known; of groups, by the group's name.
-        title, theme: see `histogram`.
-
-    Raises:
-        ParameterError: no mean; several rows for one group.
-        MissingExtraError: Altair is not installed.
-
-    >>> from ldp_core import Mean
-    >>> chart = mean(Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95), truth=21.0)
+    >>> chart = estimate(Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95), truth=21.0)
     >>> next(iter(chart.to_dict()["datasets"].values()))[0]["holds"]
     True
     """
-    grouped = panels(data, needs=("mean", "low", "high", "n"), column=column, by=by, called="mean")
-    made: dict[str, list[Row]] = {}
-    for panel in grouped:
-        if len(panel.rows) > 1:
-            raise ParameterError("there are several means for one group: by= tells them apart, or windows() draws them")
-        name = ", ".join(value for _, value in panel.group)
-        made.setdefault(panel.column, []).append({**panel.rows[0], "group": name})
-    whole = [Panel(name, (), rows) for name, rows in made.items()]
+    least = getattr(data, "threshold", None)
+    options: dict[str, Any] = {"shares": shares, "top": top, "least": least}
 
-    def draw(panel: Panel) -> Chart:
-        confidence = panel.one("confidence")
-        return draw_means(panel.rows, confidence=confidence, truth=truth, title=panel.titled(title), theme=None)
+    def draw_one(panel: Panel) -> Chart:
+        told = [tuple(text(record[label]) for label in panel.view.labels) for record in panel.records]
+        if len(set(told)) < len(told):
+            raise ParameterError(
+                f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell them apart, column= one of "
+                "several columns, and windows() draws them over time"
+            )
+        about: dict[str, Any] = {"n": panel.one("n"), "confidence": panel.one("confidence"), "truth": truth}
+        view = replace(panel.view, ranked=panel.view.ranked or ranked)
+        return draw(panel.records, view, title=panel.titled(title), theme=None, **about, **options)
 
-    return _together(whole, draw, theme)
+    def draw_numbers(panels: list[Panel]) -> Chart:
+        rows = []
+        for panel in panels:
+            if len(panel.records) > 1:
+                raise ParameterError(
+                    "there are several rows for one group: by= tells them apart, and windows() draws them over time"
+                )
+            rows.append({"n": None, **panel.rows[0], "group": ", ".join(value for _, value in panel.group)})
+        first = panels[0]
+        about: dict[str, Any] = {"confidence": first.one("confidence"), "unit": first.view.unit, "truth": truth}
+        return draw_means(rows, title=title or first.column, theme=None, **about)
 
-
-def distribution(
-    data: Any,
-    *,
-    column: str | None = None,
-    by: str | Iterable[str] = (),
-    title: str = "",
-    theme: Theme | None = "light",
-) -> Chart:
-    """The shares of numbers in buckets, with their intervals.
-
-    Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
-
-    Args:
-        data: a `ldp_core.Distribution`; a frame or an Arrow table with a row a bucket, or with a column of
-            distributions, as ``pl.col("age").ldp.distribution()``; or Beam's `DistributionRow` s.
-        column, by, title, theme: see `histogram`.
-
-    Raises:
-        ParameterError: no distribution; several rows for one bucket.
-        MissingExtraError: Altair is not installed.
-
-    >>> from ldp_core import SquareWave
-    >>> m = SquareWave((0, 100), epsilon=2.0, buckets=200)
-    >>> chart = distribution(m.distribution(m.tally(m.perturb([20.0, 30.0, 40.0] * 1000)), buckets=10))
-    >>> len(next(iter(chart.to_dict()["datasets"].values())))
-    10
-    """
-
-    def draw(panel: Panel) -> Chart:
-        if len({row["left"] for row in panel.rows}) < len(panel.rows):
-            raise ParameterError("there are several rows for one bucket: by= names the columns that tell them apart")
-        n, confidence = panel.one("n"), panel.one("confidence")
-        return draw_distribution(panel.rows, n=n, confidence=confidence, title=panel.titled(title), theme=None)
-
-    found = panels(data, needs=("left", "right", "share", "low", "high"), column=column, by=by, called="distribution")
-    return _together(found, draw, theme)
+    found = panels(data, column=column, by=by)
+    numbers: dict[str, list[Panel]] = {}
+    for panel in found:
+        if not panel.view.labels:
+            numbers.setdefault(panel.column, []).append(panel)
+    charts = [draw_one(panel) for panel in found if panel.view.labels] + [draw_numbers(one) for one in numbers.values()]
+    groups_of_one = len(charts) > 1 and len({panel.column for panel in found}) == 1
+    chart = stacked(charts, "", theme)
+    return chart.resolve_scale(x="shared") if groups_of_one else chart  # bars of groups are compared by eye
 
 
 def windows(
@@ -235,7 +122,7 @@ def windows(
         shares: shares of the n records in the window, in place of counts.
         covered: event times of the first and of the last record. Windows that these fill only in part, to nine tenths
             or less, are drawn with open points: their counts are low for that reason. It needs ``window_end``.
-        title, theme: see `histogram`.
+        title, theme: see `estimate`.
 
     Raises:
         ParameterError: no windows; several columns; or several rows for one value, window and group.
@@ -247,13 +134,16 @@ def windows(
     >>> [row["y"] for row in next(iter(windows(rows).to_dict()["datasets"].values()))]
     [9.0, 18.0]
     """
-    found = panels(data, needs=("window", "low", "high"), column=column, by=by, called="table of windows")
+    found = panels(data, column=column, by=by)
+    if FIELDS["window"] not in found[0].records[0]:
+        raise ParameterError(f"there are no windows: the estimates have no column {FIELDS['window']}")
     named = list(dict.fromkeys(panel.column for panel in found))
     if len(named) > 1:
         raise ParameterError(f"there are several columns: say which, column= one of {named}")
     check_top(top)
-    means = "mean" in found[0].rows[0]
-    quantity = "mean" if means else "share of the records" if shares else "records"
+    view = found[0].view
+    means = not view.labels
+    quantity = view.estimate if means else SHARE if shares else RECORDS
     flat = [(panel, row) for panel in found for row in panel.rows]
     names = [] if means else _largest(row for _, row in flat)
     wanted = names[:top] if values is None else [text(value) for value in values]
@@ -262,7 +152,7 @@ def windows(
         raise ParameterError(f"values names {len(unknown)} that the estimates do not have")
     rows: list[Row] = []
     for panel, row in flat:
-        name = "mean" if means else text(row.get("value"))
+        name = quantity if means else text(row.get("value"))
         if means or name in wanted:
             place = {"window": row["window"], "series": name, "panel": ", ".join(v for _, v in panel.group)}
             cut = is_cut(row["window"], row.get("end"), covered)
@@ -302,9 +192,3 @@ def _heights(row: Row, *, means: bool, shares: bool) -> dict[str, Any]:
         raise ParameterError("shares need n, the number of reports of each window, as a column")
     n = row["n"]
     return {name: x / n if n and x is not None else None for name, x in parts.items()}
-
-
-def _together(found: Sequence[Panel], draw: Callable[[Panel], Chart], theme: Theme | None) -> Chart:
-    chart = stacked([draw(panel) for panel in found], "", theme)
-    groups_of_one = len(found) > 1 and len({panel.column for panel in found}) == 1
-    return chart.resolve_scale(x="shared") if groups_of_one else chart  # bars of groups are compared by eye

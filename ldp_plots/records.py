@@ -11,6 +11,8 @@ import pyarrow as pa
 from ldp_core import ParameterError
 from ldp_core.charts.drawing import FIELDS, Row, row_of, text
 from ldp_core.estimates.base import Result
+from ldp_core.estimates.registry import view_of
+from ldp_core.tables import View
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,19 @@ class Panel:
     Attributes:
         column: the estimated column; empty if it is not known.
         group: name and value of what the estimates are by, as text.
-        rows: the fields of `FIELDS`.
+        records: the rows, with the columns of ``view``.
+        view: which of them to look at.
     """
 
     column: str
     group: tuple[tuple[str, str], ...]
-    rows: Sequence[Row]
+    records: Sequence[Mapping[str, Any]]
+    view: View
+
+    @property
+    def rows(self) -> list[Row]:
+        """The records, under the names that charts use."""
+        return [row_of(record, self.view) for record in self.records]
 
     def titled(self, title: str) -> str:
         """A title, by default the column, and the group in words."""
@@ -33,23 +42,19 @@ class Panel:
 
     def one(self, name: str) -> Any:
         """What all rows say in a field, None if it is not known."""
-        said = {row.get(name) for row in self.rows}
+        said = {record.get(FIELDS[name]) for record in self.records}
         return said.pop() if len(said) == 1 else None
 
 
-def panels(
-    data: Any, *, needs: Sequence[str], column: str | None = None, by: str | Iterable[str] = (), called: str
-) -> list[Panel]:
+def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()) -> list[Panel]:
     """The rows of data, by column and group, in the order in which these come.
 
     Args:
         data: a result of the core; a Polars or pandas frame, an Arrow table, or whatever else has
             ``__arrow_c_stream__``, with a row an entry, or with columns of structs or lists of them; or an iterable of
             Beam's rows or of mappings.
-        needs: fields of `FIELDS` that each row must have.
         column: only this one.
         by: columns, or names in Beam's ``key``, that tell groups apart.
-        called: what is to be drawn, for errors.
 
     Raises:
         ParameterError: it cannot be drawn: another kind of data, or missing columns.
@@ -57,23 +62,27 @@ def panels(
     records = _records(data)
     keys = [by] if isinstance(by, str) else list(by)
     if not records:
-        raise ParameterError(f"there is nothing to draw: the {called} has no rows")
-    missing = [FIELDS[name] for name in needs if FIELDS[name] not in records[0]]
-    if missing:
-        raise ParameterError(
-            f"a {called} has columns {[FIELDS[name] for name in needs]}; {missing} are missing, there are "
-            f"{sorted(map(str, records[0]))}"
-        )
-    made: dict[tuple[str, tuple[tuple[str, str], ...]], list[Row]] = {}
+        raise ParameterError("there is nothing to draw: there are no rows of estimates")
+    made: dict[tuple[str, tuple[tuple[str, str], ...]], list[Mapping[str, Any]]] = {}
     for record in records:
-        row = row_of(record)
-        name = str(row.get("column", ""))
+        name = text(record[FIELDS["column"]]) if FIELDS["column"] in record else ""
         if column is None or name == column:
-            made.setdefault((name, tuple((key, _of_key(record, key)) for key in keys)), []).append(row)
+            made.setdefault((name, tuple((key, _of_key(record, key)) for key in keys)), []).append(record)
     if not made:
         named = sorted({str(record.get(FIELDS["column"])) for record in records})
         raise ParameterError(f"there is no column {column!r} among the estimates, there are {named}")
-    return [Panel(name, group, rows) for (name, group), rows in made.items()]
+    known = data.view if isinstance(data, Result) else None
+    return [Panel(name, group, rows, known or _view(rows[0])) for (name, group), rows in made.items()]
+
+
+def _view(record: Mapping[str, Any]) -> View:
+    found = view_of(record)
+    if found is None:
+        kinds = "value and count, mean, or bucket_start, bucket_end and frequency"
+        raise ParameterError(
+            f"rows of estimates have {kinds}, with low and high; these have {sorted(map(str, record))}"
+        )
+    return found
 
 
 def _of_key(record: Mapping[str, Any], key: str) -> str:
@@ -95,9 +104,6 @@ def _records(data: Any) -> list[Mapping[str, Any]]:
         return _flat(data)
     if hasattr(data, "__arrow_c_stream__"):
         return _flat(pa.table(data))
-    if hasattr(data, "to_arrow"):  # a mean of the core
-        about = {FIELDS["confidence"]: data.confidence} if hasattr(data, "confidence") else {}
-        return [{**about, **record} for record in data.to_arrow().to_pylist()]
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
         return [_record(row) for row in data]
     raise ParameterError(

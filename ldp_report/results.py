@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ldp_core import InputError, LdpError, LimitError, PlanError, PrivacyPlan
+from ldp_core import HistogramEstimate, InputError, LdpError, LimitError, PlanError, PrivacyPlan
 from ldp_core.accounting.words import promise
 from ldp_core.charts.drawing import FIELDS
+from ldp_core.estimates.registry import view_of
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, read_json
 from ldp_core.plans.plan import plan_of
+from ldp_core.tables import View
 
 RESULTS = "results.json"
 """The file beside estimates that says which plan they are of: its text is that of `about`."""
@@ -45,13 +47,12 @@ _OF_ROWS = {
     "key",
     "epsilon",
     "fingerprint",
+    "frequency",
     "frequency_standard_error",
     "frequency_low",
     "frequency_high",
 }
-"""Columns of an estimate; any other one is a group's."""
-_TELLING = {FIELDS["count"], FIELDS["mean"], FIELDS["left"]}
-"""One of these is in every file of estimates, and in that of dead letters."""
+"""Columns of an estimate, beside those of its view; any other one is a group's."""
 _MANY = (1, 10, 100)
 
 Row = Mapping[str, Any]
@@ -134,13 +135,13 @@ class Results:
         groups: dict[tuple[int | None, str], list[Row]] = {}
         for row in rows:
             groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
-        kind = _kind(rows[0]) if rows else "histogram"
+        view = (view_of(rows[0]) if rows else None) or HistogramEstimate.view
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
             "name": name,
-            "kind": kind,
+            "kind": ("mean", "histogram", "distribution")[len(view.labels)],
             "mechanism": "" if mechanism is None else mechanism.title,
             "epsilon": spent if mechanism is None else mechanism.epsilon,
             "confidence": confidence,
@@ -149,7 +150,7 @@ class Results:
                     "window": window,
                     "key": key,
                     "n": next((n for row in group if (n := _whole(row.get(FIELDS["n"]))) is not None), None),
-                    "rows": [_cells(kind, row) for row in group],
+                    "rows": [_cells(view, row) for row in group],
                 }
                 for (window, key), group in sorted(
                     groups.items(), key=lambda item: (-1 if item[0][0] is None else item[0][0], item[0][1])
@@ -161,20 +162,11 @@ class Results:
 # ---- rows
 
 
-def _kind(row: Row) -> str:
-    if FIELDS["count"] in row:
-        return "histogram"
-    return "mean" if FIELDS["mean"] in row else "distribution"
-
-
-def _cells(kind: str, row: Row) -> list[Any]:
-    low, high = (_number(row.get(FIELDS[end])) for end in ("low", "high"))
-    if kind == "histogram":
-        return [_word(row.get(FIELDS["value"])), _number(row.get(FIELDS["count"])), low, high]
-    if kind == "mean":
-        return ["", _number(row.get(FIELDS["mean"])), low, high]
-    edges = [_number(row.get(FIELDS[end])) for end in ("left", "right")]
-    return [edges, _number(row.get(FIELDS["share"])), low, high]
+def _cells(view: View, row: Row) -> list[Any]:
+    """What the row is about, the estimate, and the ends of its interval."""
+    numbers = [_number(row.get(name)) for name in (view.estimate, FIELDS["low"], FIELDS["high"])]
+    labels = [row.get(label) for label in view.labels]
+    return [_word(labels[0] if labels else None) if len(labels) < 2 else [_number(one) for one in labels], *numbers]
 
 
 def _number(x: Any) -> float | None:
@@ -199,7 +191,9 @@ def _key(row: Row) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    pairs += [(name, value) for name, value in row.items() if name not in _OF_ROWS]
+    view = view_of(row) or HistogramEstimate.view
+    own = _OF_ROWS | {view.estimate, *view.labels}
+    pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
 
 
@@ -369,7 +363,7 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
             if not isinstance(row.get("count"), int):
                 raise InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
             letters.append(row)
-        elif _TELLING & row.keys():
+        elif view_of(row) is not None:
             name = row.get(FIELDS["column"])
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
     if letters or (file.stem == DEAD_LETTERS and not rows):
@@ -413,14 +407,15 @@ def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
 
 def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
     _check_rows(file, data.count(b"\n") - 1, most)
-    texts = pa.csv.ConvertOptions(column_types={FIELDS["value"]: pa.string()}, strings_can_be_null=False)
+    texts = pa.csv.ConvertOptions(column_types={"value": pa.string()}, strings_can_be_null=False)
     rows: list[Row] = pa.csv.read_csv(pa.BufferReader(data), convert_options=texts).to_pylist()
     return rows
 
 
 def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
     with pa.parquet.ParquetFile(pa.BufferReader(data)) as opened:
-        if not _TELLING & set(opened.schema_arrow.names):  # (reports, perhaps)
+        names = opened.schema_arrow.names
+        if view_of(names) is None and "reason" not in names:  # (reports, perhaps)
             return []
         told = opened.metadata
         _check_rows(file, told.num_rows, most)

@@ -39,7 +39,7 @@ from ldp_core import (
     estimates_metadata,
 )
 from ldp_core.arrays.arrow import as_arrow
-from ldp_core.estimates.base import Estimate
+from ldp_core.estimates.base import Question
 from ldp_core.exact.hashing import id_words
 from ldp_report import RESULTS
 from ldp_report.results import DEAD_LETTERS
@@ -236,7 +236,7 @@ class TelemetryJob:
             by=self.by,
         )
 
-    def _question(self, name: str) -> Estimate[Any]:
+    def _question(self, name: str) -> Question[Any]:
         """What is asked of a column; see `_estimate`."""
         mechanism = self.plan[name]
         if isinstance(mechanism, FrequencyOracle):

@@ -47,7 +47,7 @@ from ldp_core.windows import seconds
 
 _LOG = logging.getLogger(__name__)
 
-AnyEstimate: TypeAlias = base.Estimate[Any]
+AnyEstimate: TypeAlias = base.Question[Any]
 
 _BARS = ("standard_errors", "low", "high")
 _ENTRIES = ("counts", *_BARS, "frequencies", "frequency_standard_errors", "frequency_low", "frequency_high")

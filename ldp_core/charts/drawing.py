@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
-from ldp_core.tables import View
+from ldp_core.tables import RECORDS, SHARE, View
 
 FIELDS = {
     "error": "standard_error",
@@ -135,7 +135,7 @@ def draw_histogram(
     base = alt.Chart(alt.InlineData(values=shown)).encode(
         y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None)
     )
-    unit = "share of the records" if shares else "records"
+    unit = SHARE if shares else RECORDS
     axis = alt.Axis(tickCount=6, **(_PERCENT if shares else _NUMBER))
     tooltip = [alt.Tooltip(f"{name}:{'N' if name == 'value' else 'Q'}") for name in (shown[0] if shown else [])]
     bars = base.mark_bar(height={"band": 0.72}).encode(x=alt.X("count:Q", title=unit, axis=axis), tooltip=tooltip)
@@ -221,7 +221,7 @@ def draw_means(
         x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
     )
     layers = [*_intervals(base, held=bool(known)), points]
-    total = sum(int(row["n"]) for row in rows)
+    total = None if any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
     notes = [_about(total, confidence)]
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
@@ -258,7 +258,7 @@ def draw_distribution(
         ends = {name: None if (x := finite(row[name])) is None else x / unit for name in ("share", "low", "high")}
         shown.append({"left": row["left"], "right": row["right"], "centre": (row["left"] + row["right"]) / 2, **ends})
     base = alt.Chart(alt.InlineData(values=shown))
-    y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else "share of the records")
+    y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else SHARE)
     y = y.axis(alt.Axis(format="~g" if uneven else "~%", tickCount=6))
     tooltip = [alt.Tooltip(f"{name}:Q") for name in ("left", "right", "share", "low", "high")]
     edge = {"domain": [rows[0]["left"], rows[-1]["right"]], "nice": False} if rows else {}
@@ -326,10 +326,10 @@ def draw_windows(
         axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=8, values=places, **dates),
     )
     base = alt.Chart().encode(x=x, color=color)
-    form = {"share of the records": _PERCENT, "records": _NUMBER}.get(quantity, {})
+    form = {SHARE: _PERCENT, RECORDS: _NUMBER}.get(quantity, {})
     far = is_far([row[name] for row in shown for name in ("y", "low", "high")])
     unit = f"{quantity} (axis not from 0)" if far else quantity
-    scale = alt.Scale(zero=quantity != "mean" and not far)
+    scale = alt.Scale(zero=quantity in (SHARE, RECORDS) and not far)
     y = alt.Y("y:Q", title=unit, axis=alt.Axis(tickCount=6, **form), scale=scale)
     band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=unit), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=28, filled=True)).encode(

@@ -16,7 +16,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Question, Result, refuse_mechanism, z_score
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter, shown
-from ldp_core.tables import View, aligned, html, preformatted
+from ldp_core.tables import SHARE, View, aligned, html, preformatted
 from ldp_core.tally import Tally
 
 
@@ -45,7 +45,7 @@ class Distribution(Result):
     ([0.0, 2.0, 6.0, 8.0], [0.25, 0.5, 0.25], 4.0)
     """
 
-    view: ClassVar[View] = View("frequency", ("bucket_start", "bucket_end"), unit="share of the records")
+    view: ClassVar[View] = View("frequency", ("bucket_start", "bucket_end"), unit=SHARE)
 
     edges: F64
     centres: F64

@@ -40,7 +40,7 @@ class Found(Counted):
         mechanism: that made the reports; None if it is not known.
     """
 
-    view: ClassVar[View] = View("count", ("value",), counts=True, ranked=True)
+    view: ClassVar[View] = View("count", ("value",), ranked=True)
 
     values: tuple[str | int, ...]
     n: int

@@ -25,7 +25,7 @@ from ldp_core.tally import Tally
 class Counted(Result):
     """Values with estimated counts, and the same as shares of the ``n`` records, which is a known number."""
 
-    view: ClassVar[View] = View("count", ("value",), counts=True)
+    view: ClassVar[View] = View("count", ("value",))
 
     n: int
     counts: F64

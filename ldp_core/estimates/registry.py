@@ -39,6 +39,13 @@ def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[A
     >>> usual_question(RandomizedResponse(epsilon=1.0)).name, usual_question(SquareWave((0, 9), epsilon=1.0)).name
     ('histogram', 'distribution')
     """
+    found = _usual(mechanism, confidence)
+    if found is None:
+        raise ParameterError(f"{type(mechanism).__name__} has no estimate: {OFFERS}")
+    return found
+
+
+def _usual(mechanism: Mechanism, confidence: float) -> Question[Any] | None:
     for kind in QUESTIONS:
         question = kind(confidence=confidence)  # type: ignore[call-arg]
         try:
@@ -46,7 +53,7 @@ def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[A
         except ParameterError:
             continue
         return question
-    raise ParameterError(f"{type(mechanism).__name__} has no estimate: {OFFERS}")
+    return None
 
 
 def questions_of(
@@ -66,16 +73,16 @@ def questions_of(
     unknown = sorted((ask or {}).keys() - columns.keys())
     if unknown:
         raise PlanError(f"ask names columns {unknown}; the plan has {list(columns)}")
-    found = {}
+    found: dict[str, Question[Any]] = {}
     for name, mechanism in columns.items():
         if ask and name in ask:
             found[name] = question_of(ask[name], confidence=confidence)
             found[name].check(mechanism)
             continue
-        try:
-            found[name] = usual_question(mechanism, confidence)
-        except ParameterError:
-            raise PlanError(f"column {name!r} has no estimate: {OFFERS}") from None
+        usual = _usual(mechanism, confidence)
+        if usual is None:
+            raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
+        found[name] = usual
     return found
 
 

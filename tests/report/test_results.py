@@ -113,7 +113,11 @@ def test_few_bytes_that_are_many_texts(tmp_path, monkeypatch):
     """A thousand rows share one text of 2^16 characters."""
     monkeypatch.setattr("ldp_report.results.DEFAULT", Limits(bytes=1 << 24))
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 2**16]))
-    pq.write_table(pa.table({"value": texts, "count": [1.0] * 1000}), tmp_path / "os.parquet", store_schema=False)
+    pq.write_table(
+        pa.table({"value": texts, **{name: [1.0] * 1000 for name in ("count", "low", "high")}}),
+        tmp_path / "os.parquet",
+        store_schema=False,
+    )
     assert (tmp_path / "os.parquet").stat().st_size < 2**16
     with pytest.raises(LimitError, match="larger than"):
         read_results(tmp_path)
