@@ -49,11 +49,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "ldp_core": {
         "The line: reports, tallies, estimates": (
             "mechanisms consistency privacy",
-            "Mechanism Tally Histogram Mean Distribution consistent",
+            "Mechanism Tally Result Histogram Mean Distribution consistent",
         ),
         "What is asked of a tally": (
             "mechanisms numbers heavy_hitters",
-            "HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate estimates_metadata",
+            "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
+            "question_of estimates_metadata",
         ),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
@@ -84,13 +85,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("polars", "perturb randomized_response unary_encode NoiseOptions Report"),
         "Tally and estimate": (
             "polars numbers heavy_hitters",
-            "tally merge histogram estimate mean estimate_mean distribution estimate_distribution heavy_hitters "
-            "find_heavy_hitters",
+            "tally merge estimate histogram mean distribution heavy_hitters",
         ),
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan sink_csv scan_csv",
+            "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan sink_csv scan_csv "
+            "window_start",
         ),
     },
     "ldp_beam": {
@@ -107,7 +108,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "ldp_plots": {
-        "Estimates": ("plots", "histogram heavy_hitters mean distribution windows"),
+        "Estimates": ("plots", "estimate windows"),
         "Before there are data": ("plots", "error mechanisms"),
         "Light and dark": ("plots", "themed"),
     },

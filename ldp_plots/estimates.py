@@ -67,8 +67,8 @@ def estimate(
         told = [tuple(text(record[label]) for label in panel.view.labels) for record in panel.records]
         if len(set(told)) < len(told):
             raise ParameterError(
-                f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell them apart, column= one of "
-                "several columns, and windows() draws them over time"
+                f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell "
+                "them apart, column= one of several columns, and windows() draws them over time"
             )
         about: dict[str, Any] = {"n": panel.one("n"), "confidence": panel.one("confidence"), "truth": truth}
         view = replace(panel.view, ranked=panel.view.ranked or ranked)

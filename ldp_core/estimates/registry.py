@@ -121,7 +121,7 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise ParameterError(f"the question {name} has no option {unknown[0]!r}: it has {list(known)}")
-    return kind(**{key: value for key, value in defaults.items() if key in known}, **given)
+    return kind(**{key: value for key, value in (defaults | given).items() if key in known})
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,150 @@
+"""A question that is defined here is asked everywhere that a question is: nothing else had to change for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import ldp_plots
+import ldp_polars  # noqa: F401 (registers the namespace)
+from ldp_cli.app import app
+from ldp_core import (
+    FrequencyOracle,
+    HistogramEstimate,
+    ParameterError,
+    PrivacyPlan,
+    Question,
+    RandomizedResponse,
+    Result,
+    question_of,
+)
+from ldp_core.parameters import check_open, parameter
+from ldp_core.tables import View
+from ldp_report import read_results
+
+OSES = ["ios", "android", "web"]
+RR = RandomizedResponse(OSES, epsilon=3.0)
+PLAN = PrivacyPlan({"os": RR}, keep=["country"])
+
+
+@dataclass(frozen=True, eq=False)
+class Mode(Result):
+    """The most frequent value."""
+
+    view: ClassVar[View] = View("count", ("value",))
+
+    value: Any
+    count: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    mechanism: Any = None
+
+    def to_arrow(self):
+        names = ("value", "count", "low", "high", "n")
+        return self._told(pa.Table.from_pylist([{name: getattr(self, name) for name in names}], SCHEMA))
+
+
+SCHEMA = pa.schema(
+    [("value", pa.string()), *((name, pa.float64()) for name in ("count", "low", "high")), ("n", pa.int64())]
+)
+
+
+@dataclass(frozen=True, init=False)
+class ModeEstimate(Question[Mode]):
+    """Which value most people have."""
+
+    name: ClassVar[str] = "mode"
+    view: ClassVar[View] = Mode.view
+    single: ClassVar[bool] = True
+
+    confidence: float = parameter(check_open)
+
+    def __init__(self, confidence: float = 0.95):
+        self._declare(confidence=confidence)
+
+    def check(self, mechanism):
+        if not isinstance(mechanism, FrequencyOracle):
+            raise ParameterError("a mode needs a frequency oracle")
+
+    def schema(self, mechanism):
+        return SCHEMA
+
+    def result(self, mechanism, tally):
+        found = HistogramEstimate(self.confidence).result(mechanism, tally)
+        top = int(np.argmax(found.counts))
+        numbers = (float(array[top]) for array in (found.counts, found.low, found.high))
+        return Mode(found.values[top], *numbers, tally.n, self.confidence, mechanism)
+
+
+@pytest.fixture(scope="module")
+def reports() -> pl.DataFrame:
+    people = pl.DataFrame({"os": ["ios"] * 600 + ["android"] * 300 + ["web"] * 1100})
+    country = pl.Series("country", ["fr"] * 900 + ["it"] * 1100)
+    return people.with_columns(country).ldp.perturb(PLAN)
+
+
+def expected(column: pl.Series) -> Mode:
+    return ModeEstimate().result(RR, RR.tally(column.ext.storage().to_arrow()))
+
+
+def test_it_is_written_as_text_and_as_a_mapping():
+    assert question_of("mode:confidence=0.9") == ModeEstimate(0.9) == question_of({"question": "mode"}, confidence=0.9)
+    assert question_of(ModeEstimate(0.8).to_dict()) == ModeEstimate(0.8)
+    for wrong in ("mood", "mode:k=2", {"question": "mode", "width": 1}, {}, 7):
+        with pytest.raises(ParameterError, match=r"question|option"):
+            question_of(wrong)
+
+
+def test_polars(reports):
+    os, mode = pl.col("os").ldp, expected(reports["os"])
+    for question in (ModeEstimate(), "mode"):
+        assert reports.select(os.estimate(question)).unnest("os").to_dicts() == mode.to_arrow().to_pylist()
+    by_country = {country: expected(part["os"]).value for (country,), part in reports.group_by("country")}
+    assert by_country == {"fr": "ios", "it": "web"}
+    grouped = reports.group_by("country").agg(os.estimate(ModeEstimate()))
+    assert {row["country"]: row["os"]["value"] for row in grouped.to_dicts()} == by_country
+    over = reports.select("country", os.estimate(ModeEstimate()).over("country"))
+    assert {(row["country"], row["os"]["value"]) for row in over.to_dicts()} == set(by_country.items())
+    windows = reports.with_row_index("i").with_columns(pl.col("i").cast(pl.Int64)).sort("i")
+    dynamic = windows.group_by_dynamic("i", every="900i").agg(os.estimate(ModeEstimate()))
+    assert [row["value"] for row in dynamic["os"]] == ["ios", "web", "web"]
+    tallies = reports.group_by("country").agg(os.tally())
+    merged = tallies.select(os.merge(RR)).select(os.estimate(ModeEstimate(), RR)).unnest("os")
+    assert merged.to_dicts() == mode.to_arrow().to_pylist()
+    table = reports.ldp.estimates(PLAN, by="country", ask={"os": ModeEstimate()})["os"]
+    assert dict(table.select("country", "value").iter_rows()) == by_country
+
+
+def test_simulation_and_pictures(reports):
+    people = {"os": {"ios": 0.1, "android": 0.2, "web": 0.7}}
+    seen = PLAN.simulate(people, n=1000, seed=1, ask={"os": "mode"})
+    assert seen["os"].value == "web"
+    assert seen.plot().to_dict()["$schema"]
+    frame = reports.ldp.estimates(PLAN, by="country", ask={"os": ModeEstimate()})["os"]
+    for chart in (expected(reports["os"]).plot(truth={"web": 1100}), ldp_plots.estimate(frame, by="country")):
+        assert next(iter(chart.to_dict()["datasets"].values()))[0]["value"] in OSES
+
+
+def test_the_command_and_the_report(reports, tmp_path):
+    file, folder = tmp_path / "reports.parquet", tmp_path / "out"
+    reports.ldp.sink_parquet(file, PLAN)
+    ask = ["estimate", str(file), "--ask", "os=mode:confidence=0.9", "--by", "country"]
+    shown = CliRunner().invoke(app, ask, catch_exceptions=False).output
+    assert [name for name in OSES if name in shown] == ["ios", "web"]
+    told = json.loads(CliRunner().invoke(app, [*ask, "--json"], catch_exceptions=False).output)
+    assert [row["value"] for row in told["columns"]["os"]["estimates"]] == ["ios", "web"]
+    CliRunner().invoke(app, [*ask, "--output", str(folder)], catch_exceptions=False)
+    [column] = read_results(folder).to_json()["columns"]
+    assert [(group["key"], group["rows"][0][0]) for group in column["groups"]] == [
+        ("country = fr", "ios"),
+        ("country = it", "web"),
+    ]
