@@ -44,7 +44,7 @@ class Limits(Declared):
         ParameterError: one is not an integer, at least 1.
 
     >>> Limits(rows=1000).rows, Limits().labels
-    (1000, 262144)
+    (1000, 1048576)
     """
 
     rows: int = parameter(check_integer, low=1)
@@ -62,8 +62,8 @@ class Limits(Declared):
         bytes: int = 1 << 28,  # noqa: A002 (what it limits)
         row_group_bytes: int = 1 << 31,
         line_bytes: int = 1 << 24,
-        plan_bytes: int = 1 << 23,
-        labels: int = 1 << 18,
+        plan_bytes: int = 1 << 25,
+        labels: int = 1 << 20,
         label_length: int = 1 << 12,
     ) -> None:
         self._declare(
@@ -187,7 +187,8 @@ def _items(data: Any, what: str, error: type[LdpError], limits: Limits | None) -
     if limits is not None:
         if len(values) > limits.labels:
             raise error(over(f"a list in {what}", len(values), "entries", "labels", limits))
-        longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+        texts = values if kinds == {str} else [value for value in values if isinstance(value, str)]
+        longest = max(map(len, texts), default=0)
         if longest > limits.label_length:
             raise error(over(f"a text in {what}", longest, "characters", "label_length", limits))
     if not any(issubclass(kind, (Mapping, list, tuple)) for kind in kinds):

@@ -39,7 +39,7 @@ from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
-from ldp_core.parameters import Declared, check_integer, check_open
+from ldp_core.parameters import Declared, check_integer, check_open, restored
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, ReportFormat
 from ldp_core.simulated_counts import Generator, generator_of
@@ -704,8 +704,12 @@ or forged, leave it out
         takes = [field.name for field in fields(cls) if field.name != "domain"] if is_dataclass(cls) else ["parameters"]
         raise ParameterError(f"{name}: {message}; it takes domain (and unmatched), {', '.join(takes)}")
 
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_dict, (self.to_dict(),)
+        """The class by its name, as in a plan: every worker has imported it."""
+        of_class, (kind, values) = super().__reduce__()
+        named = Mechanism._registry.get(getattr(kind, "name", "")) is kind
+        return (_restored_by_name, (kind.name, values)) if named else (of_class, (kind, values))
 
     @cached_property
     def digest(self) -> str:
@@ -770,8 +774,8 @@ def check_people(counts: npt.ArrayLike) -> I64:
     return array.astype(np.int64)
 
 
-def _from_dict(data: dict[str, Any]) -> Mechanism:
-    return Mechanism.from_dict(data)  # (cloudpickle would take a static method apart, code and all)
+def _restored_by_name(name: str, values: dict[str, Any]) -> Mechanism:
+    return restored(Mechanism._registry[name], values)
 
 
 def not_a_mechanism(given: object, more: str = "") -> str:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, field, fields
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -49,6 +50,11 @@ class Declared:
                 value = check(name, value, **bounds)  # noqa: PLW2901 (it is what the field keeps)
             object.__setattr__(self, name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Fields as they are: a pickle is a program's own, so that what has been checked once is not checked again."""
+        kind = type(self)
+        return restored, (kind, {k: v for k, v in vars(self).items() if not _is_cached(kind, k)})
+
     @classmethod
     def _made(cls, **values: Any) -> Self:
         """An object with these fields, for constructors other than ``__init__``."""
@@ -59,6 +65,17 @@ class Declared:
     def _parameters(self) -> dict[str, Any]:
         """The declared parameters by name, in order."""
         return {f.name: getattr(self, f.name) for f in fields(self) if "check" in f.metadata}  # type: ignore[arg-type]
+
+
+def _is_cached(kind: type, name: str) -> bool:
+    return isinstance(getattr(kind, name, None), cached_property)
+
+
+def restored(kind: type[T], values: dict[str, Any]) -> T:
+    """Inverse of `Declared.__reduce__`."""
+    made = kind.__new__(kind)
+    made.__dict__.update(values)
+    return made
 
 
 def parameter(check: Callable[..., Any] | None = None, *, default: Any = MISSING, **bounds: Any) -> Any:

@@ -20,7 +20,7 @@ from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
 from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.limits import open_parquet
 from ldp_core.plans.drawn import DrawnColumn
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
+from ldp_core.plans.plan import PLAN_WAYS
 from ldp_core.plans.provenance import check_same, warn_assumed
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.simulated_counts import generator_of
@@ -466,9 +466,9 @@ def sink_parquet(
     ...     ldp_polars.read_plan(file.name) == plan
     True
     """
-    checked_reports(reports, plan, assume_reports).sink_parquet(
-        path, metadata={METADATA_KEY: plan.to_json()}, **options
-    )
+    checked = checked_reports(reports, plan, assume_reports)
+    plan.check_readable()
+    checked.sink_parquet(path, metadata=plan.metadata, **options)
 
 
 def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:

@@ -77,6 +77,7 @@ class WriteReports(beam.PTransform[Any, Any]):
         plain = pa.schema(
             f.with_type(pa.string()) if f.name in plan.columns and pa.types.is_dictionary(f.type) else f for f in names
         )
+        plan.check_readable()
         self._schema = plan.with_proof(plain, seeded=plan.seed is not None)
         self._write = WriteToParquetBatched(
             file_path_prefix, self._schema, **{"file_name_suffix": ".parquet", **options}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from ldp_core.arrays.arrow import ARROW_TYPES, as_arrow, column_of, filled_indices, null_count
 from ldp_core.arrays.types import Codes
@@ -68,7 +70,9 @@ class Domain(Declared, Inputs):
             )
         column = column_of(labels)
         listed = column.to_pylist() if isinstance(column, pa.Array) else labels
-        items = tuple(item.item() if isinstance(item, np.generic) else item for item in listed)
+        items = tuple(listed)
+        if any(issubclass(kind, np.generic) for kind in set(map(type, items))):
+            items = tuple(item.item() if isinstance(item, np.generic) else item for item in items)
         kind = _kind(items)
         if unmatched not in ("error", "other", "none"):
             raise DomainError(f'unmatched must be "error", "other" or "none", got {shown(unmatched)}')
@@ -95,8 +99,14 @@ class Domain(Declared, Inputs):
             raise DomainError(_TOO_FEW)
         return made
 
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.labels, self.unmatched)
+        """Many labels are compressed: Beam sends a mechanism a dozen times, in a code that is slow and long."""
+        if len(self.labels) < _MANY:
+            return super().__reduce__()
+        text = json.dumps(self.labels).encode()
+        packed = pa.Codec("zstd").compress(text, asbytes=True)
+        return _unpacked, (packed, len(text), self.unmatched, self.kind)
 
     def _key(self) -> tuple[Any, ...]:
         return self.kind, self.labels, self.unmatched
@@ -158,6 +168,8 @@ class Domain(Declared, Inputs):
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The values as text: ``false`` and ``true`` for Booleans."""
+        if self.kind == "str":
+            return self.values  # type: ignore[return-value]
         return tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
 
     @cached_property
@@ -311,8 +323,12 @@ class Domain(Declared, Inputs):
         return {"domain": list(self.labels), **policy}
 
 
-def _rebuild(labels: tuple[Label, ...], unmatched: Unmatched) -> Domain:
-    return Domain(labels, unmatched=unmatched)
+_MANY = 1 << 12  # labels
+
+
+def _unpacked(packed: bytes, size: int, unmatched: Unmatched, kind: Literal["bool", "int", "str"]) -> Domain:
+    labels = json.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
+    return Domain._made(labels=tuple(labels), unmatched=unmatched, kind=kind)
 
 
 def _is_data(labels: object) -> bool:
@@ -326,25 +342,25 @@ def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
     """What the labels are; a `DomainError` if they cannot be a domain's."""
     if not labels:
         raise DomainError("labels are at least one (of a mechanism two), got none")
-    types = {type(label) for label in labels}
+    types = set(map(type, labels))
     if len(types) > 1 or not types <= _KINDS.keys():
         raise DomainError(
             f"domain labels must be all str, all int or all bool, got {sorted(t.__name__ for t in types)}; for nulls "
             'take unmatched="other", for floats a mechanism for numbers, or bins'
         )
     kind: Literal["bool", "int", "str"] = _KINDS[types.pop()]
-    if len(set(labels)) < len(labels):
-        raise DomainError(f"domain labels must be distinct, {len(labels) - len(set(labels))} are repeated")
-    if kind == "int" and not all(-(2**63) <= label < 2**63 for label in labels):
+    if repeated := len(labels) - len(set(labels)):
+        raise DomainError(f"domain labels must be distinct, {repeated} are repeated")
+    if kind == "int" and not (min(labels) >= -(2**63) and max(labels) < 2**63):
         raise DomainError("integer labels must fit in 64 bits")
-    if kind == "str" and not all(map(_is_plain, labels)):
+    if kind == "str" and not _is_plain("".join(labels)):
         raise DomainError("text labels must be valid Unicode without NUL characters")
     return kind
 
 
-def _is_plain(text: Label) -> bool:
+def _is_plain(text: str) -> bool:
     try:
-        return b"\0" not in str(text).encode()
+        return b"\0" not in text.encode()
     except UnicodeEncodeError:
         return False
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from ldp_core.parameters import Declared, check_integer
 from ldp_core.plans import sharing as several_columns
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns, composed
 from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.metadata import PLAIN, from_text, to_text
 from ldp_core.plans.promises import promises, shuffled
 from ldp_core.plans.provenance import check_same, is_report, maker, typed, warn_assumed
 from ldp_core.plans.registry import entry
@@ -41,6 +42,7 @@ from ldp_core.tables import aligned, folded, html
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
+_COMPACT = (",", ":")
 PLAN_WAYS = "PrivacyPlan({name: mechanism}) makes a plan, PrivacyPlan.from_toml(path) reads one"
 """Where plans come from, for who passes something else."""
 
@@ -213,7 +215,7 @@ class PrivacyPlan(Declared):
     _items: tuple[tuple[str, Mechanism], ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PrivacyPlan.from_dict, (self.to_dict(),)
+        return _restored, (dict(self.columns), self.keep, self.seed)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivacyPlan) and self._key() == other._key()
@@ -531,7 +533,16 @@ class PrivacyPlan(Declared):
             typed(field, self.columns[field.name], seeded=seeded) if field.name in self.columns else field
             for field in schema
         ]
-        return pa.schema(fields, metadata={METADATA_KEY: self.to_json()})
+        return pa.schema(fields, metadata=self.metadata)
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """What files and messages of its reports have in their metadata; `from_metadata` reads it."""
+        return {METADATA_KEY: to_text(self.to_dict(), separators=_COMPACT)}
+
+    def check_readable(self) -> None:
+        """Raise `PlanError` if the plan is beyond this process's limits: files of it could not be read back."""
+        from_text(self.metadata[METADATA_KEY], "the plan", PlanError)
 
     def check_reports(self, schema: pa.Schema) -> None:
         """Raise unless data of this schema are, by what it says of each column, reports that this plan has made.
@@ -716,7 +727,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
 
     def to_json(self) -> str:
         """Canonical JSON."""
-        return json.dumps(self.to_dict(), separators=(",", ":"))
+        return json.dumps(self.to_dict(), separators=_COMPACT)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, limits: Limits = DEFAULT) -> PrivacyPlan:
@@ -748,7 +759,7 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
-        return cls.from_json(text, limits=limits)
+        return cls.from_dict(from_text(text, "the plan", PlanError, limits))
 
     def sql(
         self,
@@ -837,6 +848,10 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         return made
 
 
+def _restored(columns: dict[str, Mechanism], keep: tuple[str, ...], seed: int | None) -> PrivacyPlan:
+    return PrivacyPlan(columns, keep=keep, seed=seed)
+
+
 def _spends(mechanism: Mechanism) -> str:
     """What a report spends; and all reports about one value together, where the mechanism remembers."""
     in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
@@ -861,12 +876,15 @@ def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
         PlanError: what is there is not a plan.
     """
     text = (schema.metadata or {}).get(METADATA_KEY.encode())
-    return None if text is None else _plan_in(text)
+    return None if text is None else (_short_plan if len(text) <= PLAIN else _long_plan)(text)
 
 
-@lru_cache(maxsize=16)  # the same in every batch of a stream
 def _plan_in(text: bytes) -> PrivacyPlan:
     return PrivacyPlan.from_metadata({METADATA_KEY.encode(): text})
+
+
+_short_plan, _long_plan = lru_cache(maxsize=16)(_plan_in), lru_cache(maxsize=2)(_plan_in)
+"""The same plan is in every batch of a stream. Of long ones few are kept: they take memory, and may be a stranger's."""
 
 
 def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:

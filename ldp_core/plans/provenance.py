@@ -11,7 +11,6 @@ Of a dictionary (text) it is not the extension type but a field's metadata alone
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import warnings
 from collections.abc import Iterable
@@ -21,16 +20,20 @@ from functools import lru_cache
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ReportError
-from ldp_core.limits import read_json
 from ldp_core.mechanism import Mechanism
+from ldp_core.plans.metadata import from_text, to_text
 
 NAME = "ldp.report"
 _EXTENSION, _EXTENSION_METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
 
 
+_MOST_OWN = 64
+
+
+@lru_cache(maxsize=_MOST_OWN)
 def describe(mechanism: Mechanism, *, seeded: bool) -> str:
     """The type's metadata: the mechanism, and whether its noise was seeded, which is not private."""
-    metadata = json.dumps(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
+    metadata = to_text(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
     with _one_at_a_time:
         _own[_digest(metadata)] = mechanism, seeded
         if len(_own) > _MOST_OWN:
@@ -38,7 +41,6 @@ def describe(mechanism: Mechanism, *, seeded: bool) -> str:
     return metadata
 
 
-_MOST_OWN = 64
 _one_at_a_time = threading.Lock()
 _own: dict[bytes, tuple[Mechanism, bool]] = {}
 """What this process has described itself: for that there are no limits, as it does not come from outside."""
@@ -56,7 +58,7 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     """
     if own := _own.get(_digest(metadata)):
         return own
-    made = read_json(metadata, f"the metadata of a column of type {NAME}", ReportError)
+    made = from_text(metadata, f"the metadata of a column of type {NAME}", ReportError)
     if not isinstance(made, dict):
         raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
     seeded, reason = bool(made.pop("seeded", False)), ""

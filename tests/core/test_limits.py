@@ -113,11 +113,11 @@ def test_a_plan_is_its_json_and_its_limits_can_be_changed():
 
 
 def test_limits_of_a_plan_do_not_concern_a_caller_s_own():
-    large = PrivacyPlan({"n": UnaryEncoding(range(1 << 18 | 1), epsilon=1.0)})
-    with pytest.raises(PlanError, match="labels=262144"):
+    large = PrivacyPlan({"n": UnaryEncoding(range(1 << 20 | 1), epsilon=1.0)})
+    with pytest.raises(PlanError, match="labels=1048576"):
         PrivacyPlan.from_json(large.to_json())
     assert PrivacyPlan.from_dict(large.to_dict()) == large
-    assert PrivacyPlan.from_json(large.to_json(), limits=Limits(labels=1 << 19)) == large
+    assert PrivacyPlan.from_json(large.to_json(), limits=Limits(labels=1 << 21)) == large
 
 
 def test_the_words_of_the_environment_variable():
@@ -199,6 +199,6 @@ def test_row_groups_of_a_file_are_bounded(tmp_path):
 
 
 def test_a_plan_is_refused_before_its_mechanisms_are_made():
-    text = json.dumps({"columns": {"x": {**OUE.to_dict(), "domain": list(range(1 << 18 | 1))}}})
+    text = json.dumps({"columns": {"x": {**OUE.to_dict(), "domain": list(range(1 << 20 | 1))}}})
     with pytest.raises(PlanError, match="entries"):
         PrivacyPlan.from_json(text)

@@ -176,10 +176,13 @@ class FrequencyOracle(Mechanism):
     def rates(self) -> Rates:
         """Of estimated counts. The difference is rounded once: it may be far smaller than p and q."""
         exact_p, exact_q = self.expected_parts()
-        difference = float(exact_p[-1] - exact_q[-1])
+        d, difference = len(exact_q), float(exact_p[-1] - exact_q[-1])
+        if (exact_p, exact_q) == (exact_p[:1] * d, exact_q[:1] * d):  # the same for all: one exact number will do
+            exact_p, exact_q = exact_p[:1], exact_q[:1]
         q = np.array(exact_q, float)
         b = np.array([1 - p - q for p, q in zip(exact_p, exact_q, strict=True)], float) / difference
-        return Rates(q, q * (1 - q) / difference**2, b, difference)
+        a = q * (1 - q) / difference**2
+        return Rates(np.broadcast_to(q, d), np.broadcast_to(a, d), np.broadcast_to(b, d), difference)
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.

@@ -1,0 +1,107 @@
+"""Mechanisms and plans in metadata: a long list of labels travels compressed, is bounded, and is read back."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ldp_core import LocalHashing, Mechanism, PlanError, PrivacyPlan, RandomizedResponse, ReportError
+from ldp_core.limits import DEFAULT, Limits
+from ldp_core.plans.metadata import from_text, to_text
+from ldp_core.plans.plan import METADATA_KEY, plan_of
+from ldp_core.plans.provenance import describe, described, maker
+
+SMALL = RandomizedResponse(["a", "b"], epsilon=1.0)
+LARGE = LocalHashing([f"label {i}" for i in range(20_000)], epsilon=1.0)
+
+
+def zstd(text: bytes) -> str:
+    return json.dumps({"zstd": base64.b64encode(pa.Codec("zstd").compress(text, asbytes=True)).decode()})
+
+
+def test_a_short_text_is_the_json_as_ever():
+    assert describe(SMALL, seeded=False) == json.dumps(SMALL.to_dict())
+    assert PrivacyPlan({"x": SMALL}).metadata == {METADATA_KEY: PrivacyPlan({"x": SMALL}).to_json()}
+    text = "aä" * 30
+    for count, compressed in ((90, False), (1000, True)):
+        edge = {"domain": [f"{text}{i}" for i in range(count)]}
+        assert to_text(edge, ensure_ascii=False).startswith('{"zstd"') == compressed
+
+
+def test_a_long_text_is_a_tenth_and_strangers_read_it_in_two_steps():
+    text, plan = describe(LARGE, seeded=True), PrivacyPlan({"x": LARGE})
+    assert len(text) < len(json.dumps(LARGE.to_dict())) / 10
+    for packed, expected in ((text, LARGE.to_dict() | {"seeded": True}), (plan.metadata[METADATA_KEY], plan.to_dict())):
+        data = base64.b64decode(json.loads(packed)["zstd"])
+        assert json.loads(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()) == expected
+
+
+def test_what_is_written_is_read_by_another_process_and_as_the_last_release_wrote_it():
+    """(`described` without what this process has described itself, of which it need not read anything.)"""
+    data = LARGE.to_dict() | {"seeded": True}
+    for text in (to_text(data, indent=1), json.dumps(data, indent=2)):
+        assert described(text) == (LARGE, True)
+    plan = PrivacyPlan({"x": LARGE})
+    for text in (plan.metadata[METADATA_KEY], plan.to_json()):
+        assert PrivacyPlan.from_metadata({METADATA_KEY.encode(): text.encode()}) == plan
+        assert plan_of(pa.schema([], {METADATA_KEY: text})) == plan
+
+
+def test_a_file_of_a_million_labels(tmp_path):
+    """It is read back under the limits that there are if nothing is said, and is small beside its labels."""
+    plan = PrivacyPlan({"x": RandomizedResponse([f"label{i}" for i in range(1_000_000)], epsilon=1.0)})
+    pq.write_table(
+        pa.Table.from_batches([plan.perturb(pa.record_batch({"x": ["label7"] * 3}))]), tmp_path / "x.parquet"
+    )
+    assert (
+        tmp_path / "x.parquet"
+    ).stat().st_size < 20_000_000  # of which the dictionary, a part of the reports, is most
+    schema = pq.read_schema(tmp_path / "x.parquet")
+    found, made = plan_of(schema), maker(schema.field("x"))
+    assert found == plan
+    assert found.fingerprint == plan.fingerprint
+    assert made is not None
+    assert made[0].fingerprint == plan["x"].fingerprint
+    assert sum(len(k) + len(v) for k, v in {**schema.metadata, **schema.field("x").metadata}.items()) < 2_000_000
+
+
+BOMBS = {
+    "too long": zstd(b'"' + b"a" * (DEFAULT.plan_bytes + 1) + b'"'),
+    "of little content": zstd(b" " * 10_000_000),
+    "no end": '{"zstd": "'
+    + base64.b64encode(pa.Codec("zstd").compress(b"{}" * 9000, asbytes=True)[:-9]).decode()
+    + '"}',
+    "no zstd": '{"zstd": "AAAA"}',
+    "no base64": '{"zstd": "%"}',
+    "again": zstd(zstd(b'{"mechanism": "randomized_response", "epsilon": 1.0, "domain": [1, 2]}').encode()),
+    "deep": zstd(b"[" * 3000 + b"]" * 3000),
+    "no text": zstd(b"\xff" * 100),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_bombs_are_refused(bomb):
+    with pytest.raises(ReportError):
+        described(bomb)
+    with pytest.raises(PlanError):
+        PrivacyPlan.from_metadata({METADATA_KEY.encode(): bomb.encode()})
+
+
+def test_what_is_decompressed_has_the_limits_of_plain_text():
+    packed = to_text(LARGE.to_dict())
+    whole = len(json.dumps(LARGE.to_dict()))
+    assert Mechanism.from_dict(from_text(packed, "it", PlanError, Limits(plan_bytes=whole))) == LARGE
+    for limits in (Limits(plan_bytes=whole - 1), Limits(labels=19_999), Limits(label_length=5), Limits(plan_bytes=99)):
+        with pytest.raises(PlanError, match="it has"):
+            from_text(packed, "it", PlanError, limits)
+
+
+def test_labels_that_say_the_same_over_and_over_stay_plain():
+    """A text is compressed only if it may be read again: at most so many times its bytes."""
+    alike = {"domain": ["long" * 1000 + f"{i}" for i in range(1000)]}
+    assert to_text(alike) == json.dumps(alike)
+    assert from_text(to_text(alike), "it", PlanError) == alike
