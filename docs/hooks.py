@@ -21,6 +21,7 @@ BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", 
 _PICTURE = re.compile(r'<picture>\n<source [^\n]*>\n<img alt="([^"]*)" src="([^"]+)\.svg">\n</picture>')
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
+_OPTIONS = {"Mechanism": "    options: {inherited_members: true}\n"}  # what it does is in its bases
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 
 
@@ -45,7 +46,8 @@ def on_files(files: Files, config: Any) -> Files:
     for package, groups in _packages().items():
         parts = [f"# {package}\n"]
         for title, lines in re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", groups, re.DOTALL | re.MULTILINE):
-            parts += [f"## {title}\n", *(f"::: {package}.{name}\n" for name in _NAME.findall(lines))]
+            names = _NAME.findall(lines)
+            parts += [f"## {title}\n", *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in names)]
         files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
     return files
 

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import sys
 import warnings
-
-_PLAN_OF_POLARS = "\n\nThis error occurred in the following expression:"
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ClassVar
 
 
 class LdpError(Exception):
-    """Base class of all errors raised by this project.
+    """Base class of all errors raised by this project."""
 
-    What Polars adds to a message, the expressions with all that they are made of (a domain's labels, too), is left out:
-    our messages name the column.
-    """
+    endings: ClassVar[tuple[str, ...]] = ()
+    """With which an engine begins what it adds to a message as it makes an error anew; left out, with what follows."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(arg.partition(_PLAN_OF_POLARS)[0] if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*map(self._without_endings, args))
+
+    def _without_endings(self, message: object) -> object:
+        if isinstance(message, str):
+            for ending in self.endings:
+                message = message.partition(ending)[0]
+        return message
 
 
 class ParameterError(LdpError, ValueError):
@@ -74,9 +81,22 @@ def warn_user(message: str) -> None:
     warnings.warn(message, LdpWarning, level)
 
 
+_warned_of_epsilon: ContextVar[bool] = ContextVar("warned_of_epsilon", default=False)
+
+
+@contextmanager
+def no_warning_of_epsilon() -> Iterator[None]:
+    """No `warn_large` in here: of parts of a mechanism, of what is read back, and where the caller has warned."""
+    token = _warned_of_epsilon.set(True)
+    try:
+        yield
+    finally:
+        _warned_of_epsilon.reset(token)
+
+
 def warn_large(epsilon: float) -> None:
     """`warn_user` if epsilon is so large that there is no privacy to speak of: above `LARGE_EPSILON`."""
-    if epsilon > LARGE_EPSILON:
+    if epsilon > LARGE_EPSILON and not _warned_of_epsilon.get():
         warn_user(
             f"epsilon {epsilon:.4g} hides nothing: a report may be e^{epsilon:.4g} times as likely under one value as "
             "under another, and nearly always tells which it was. Epsilons of 0.5 to 5 are usual; above "

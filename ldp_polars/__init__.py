@@ -4,6 +4,7 @@ Importing this module registers the ``.ldp`` namespace on expressions, DataFrame
 same operations are typed functions here, which type checkers and completion see.
 """
 
+from ldp_polars import _compat as _compat
 from ldp_polars import namespace as namespace
 from ldp_polars.checking import suspicious
 from ldp_polars.columns import Report

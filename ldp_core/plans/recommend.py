@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval
@@ -80,6 +80,7 @@ class Recommendation(Row):
     server_operations: int
     influence: Influence
 
+    @no_warning_of_epsilon()
     def mechanism(self, domain: Domain | Iterable[Label] | None = None) -> Mechanism:
         """The mechanism itself.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError
+from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalogue import CHOICES
@@ -37,6 +37,7 @@ Column: TypeAlias = Domain | Iterable[Label] | FrequencyOracle
 """The values of a column, or the mechanism that perturbs it, with an epsilon of its own."""
 
 
+@no_warning_of_epsilon()
 def split(
     columns: Mapping[str, Column], epsilon: float, weights: Mapping[str, float] | None = None
 ) -> dict[str, Mechanism]:
@@ -52,12 +53,14 @@ def split(
     return made
 
 
+@no_warning_of_epsilon()
 def sampled(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]:
     """Columns of which each record answers one, with all of ``epsilon``; see `PrivacyPlan.sampled`."""
     answers = _answers(columns, epsilon, _best)
     return {name: SampledColumn(m, columns=len(answers)) for name, m in answers.items()}
 
 
+@no_warning_of_epsilon()
 def fake(
     columns: Mapping[str, Column], epsilon: float, priors: Mapping[str, Iterable[float]] | None = None
 ) -> dict[str, Mechanism]:

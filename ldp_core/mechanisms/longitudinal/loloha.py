@@ -27,7 +27,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import I64, U64, Codes
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
@@ -121,6 +121,7 @@ class Loloha(TwoRounds):
         return LinearFamily(self.g, codes_of(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
+    @no_warning_of_epsilon()
     def _rounds(self) -> LongitudinalRandomizedResponse:
         """Both rounds, over the buckets."""
         return LongitudinalRandomizedResponse(

@@ -13,6 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import I64, Codes
+from ldp_core.errors import no_warning_of_epsilon
 from ldp_core.exact.composition import Symbols
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label, Unmatched
@@ -72,11 +73,13 @@ class LongitudinalRandomizedResponse(Chain):
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
     @cached_property
+    @no_warning_of_epsilon()
     def permanent(self) -> RandomizedResponse:
         """The first round."""
         return RandomizedResponse(self.domain, epsilon=self.epsilon_infinity)
 
     @cached_property
+    @no_warning_of_epsilon()
     def instantaneous(self) -> RandomizedResponse:
         """The second round: the least noise with which a report spends no more than epsilon_1."""
         d, e = self.domain.size, exp_below(self.epsilon_1)

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import Codes
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import Bits
 from ldp_core.exact.probability import exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label, Unmatched
@@ -77,12 +77,14 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
         _ = self.permanent, self.instantaneous  # they refuse what is too small
 
     @cached_property
+    @no_warning_of_epsilon()
     def permanent(self) -> UnaryEncoding:
         """The first round."""
         variant: Literal["optimized", "symmetric"] = "optimized" if self.variant in ("OSUE", "OUE") else "symmetric"
         return UnaryEncoding(self.domain, epsilon=self.epsilon_infinity, variant=variant)
 
     @cached_property
+    @no_warning_of_epsilon()
     def instantaneous(self) -> UnaryEncoding:
         """The second round: the least noise with which a report spends no more than epsilon_1.
 

@@ -32,10 +32,11 @@ from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.inputs.interval import STEPS, Interval
-from ldp_core.mechanism import Mechanism, Outlook
+from ldp_core.mechanism import Mechanism
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
+from ldp_core.randomizer.outlook import Outlook
 from ldp_core.reports import Native, Number, Symbol
 from ldp_core.simulated_counts import Generator, by_code, dealt
 from ldp_core.tally import Tally

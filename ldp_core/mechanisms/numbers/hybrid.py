@@ -22,6 +22,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Codes, select
+from ldp_core.errors import no_warning_of_epsilon
 from ldp_core.exact.probability import exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS
@@ -61,11 +62,13 @@ class Hybrid(Symbols):
         self.one_bit.check_resolution()
 
     @cached_property
+    @no_warning_of_epsilon()
     def one_bit(self) -> OneBitMean:
         """The mechanism that is used with probability 1 - alpha."""
         return OneBitMean(self.domain, epsilon=self.epsilon)
 
     @cached_property
+    @no_warning_of_epsilon()
     def piecewise(self) -> Piecewise | None:
         """The mechanism that is used with probability alpha; None where alpha is 0."""
         return Piecewise(self.domain, epsilon=self.epsilon) if self.epsilon > _TURN else None

@@ -20,7 +20,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools, Codes
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.inputs.domain import Domain
@@ -89,7 +89,7 @@ class StochasticRounding(Numeric):
                 f"as unary_encoding; got {made.name}"
             )
         self._declare(oracle=made)
-        self._warn_of(epsilon)
+        warn_large(epsilon)
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
@@ -252,6 +252,7 @@ class StochasticRounding(Numeric):
         return {"epsilon": self.epsilon, "buckets": self.buckets, "oracle": oracle}
 
 
+@no_warning_of_epsilon()
 def _made(oracle: str | Mapping[str, Any] | Maker, buckets: int, epsilon: float) -> FrequencyOracle:
     """The oracle over the points."""
     points = list(range(buckets))

@@ -31,9 +31,10 @@ from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.inputs.domain import Domain
-from ldp_core.mechanism import Mechanism, Outlook
+from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open
 from ldp_core.poisoning import Influence, gain_of, influence_of
+from ldp_core.randomizer.outlook import Outlook
 from ldp_core.tally import Tally
 
 

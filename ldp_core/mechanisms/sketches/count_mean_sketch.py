@@ -32,12 +32,11 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Outlook
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
@@ -45,6 +44,7 @@ from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.poisoning import CountsOnes, chances_of_ones
+from ldp_core.randomizer.outlook import Outlook
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 from ldp_core.simulated_counts import Generator, spread
@@ -225,6 +225,7 @@ class CountMeanSketch(CountsOnes, CountMean):
         _ = self._encoding  # (refuses a variant that does not exist, and an epsilon that is too small)
 
     @cached_property
+    @no_warning_of_epsilon()
     def _encoding(self) -> UnaryEncoding:
         """The bits' p' and q' and the epsilon of two of them, which depend on no domain."""
         return UnaryEncoding([0, 1], epsilon=self.epsilon, variant=self.variant)

@@ -1,0 +1,112 @@
+"""What clients that lie can do, and which of their reports stand out; see `ldp_core.poisoning`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ldp_core.arrays.types import Bools
+from ldp_core.errors import ParameterError
+from ldp_core.parameters import check_open
+from ldp_core.poisoning import Influence
+from ldp_core.randomizer.tallying import Tallying
+from ldp_core.reports import Native
+
+
+class Crafted(Tallying):
+    """Bounds of what crafted reports move. A mechanism of which nothing is known says so."""
+
+    def influence(self) -> Influence:
+        """By how much one more report, whatever it says, moves estimates.
+
+        Of a frequency oracle: estimated counts, to which an honest report adds 1 on average. Exact, or a bound where
+        the mechanism says so.
+
+        Raises:
+            ParameterError: it is not known, or there is no bound.
+        """
+        raise ParameterError(f"{self.name} has no known bound of what one report moves")
+
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        """The most that the maximal gain attack adds to the estimated counts of ``targets`` values together.
+
+        (X. Cao, J. Jia, N. Gong, USENIX Security 2021.) For the values for which it is the most. As a share of n honest
+        reports and the fake ones it is this over n + ``fake``, less ``fake`` / (n + ``fake``) times what share of the
+        honest people holds the targets.
+
+        Args:
+            fake: number of fake reports.
+            targets: number of values whose counts are to be raised.
+
+        Raises:
+            ParameterError: a number that is not permitted; or what one report moves has no known bound.
+
+        >>> from ldp_core import SubsetSelection, UnaryEncoding
+        >>> round(UnaryEncoding(range(16), epsilon=1.0).worst_gain(fake=100, targets=10))
+        3164
+        >>> round(SubsetSelection(range(16), epsilon=1.0).worst_gain(fake=100, targets=10))  # 4 values a report
+        686
+        """
+        raise ParameterError(f"{self.name} has no known bound of what fake reports gain")
+
+    def suspicious(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> Bools:
+        """Which reports an honest client hardly ever sends: their number of ones (or sum) is too small or too large.
+
+        This finds crude attacks only, such as vectors of all ones. Reports with as many ones as an honest one has are
+        not found, whichever bits these are; see docs/poisoning.md.
+
+        Args:
+            reports: what `perturb` returned, in either layout.
+            false_alarm: the most that the probability may be that an honest report, of whatever value, is suspicious;
+                in (0, 1).
+            column: what to call the reports in an error message.
+
+        Returns:
+            Boolean array, one a report.
+
+        Raises:
+            ReportError: see `tally`.
+            ParameterError: false_alarm outside (0, 1); or nothing of the kind is known of these reports.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> m = UnaryEncoding(range(40), epsilon=1.0)
+        >>> m.suspicious([[True] * 40, [True, False] * 20]).tolist()
+        [True, False]
+        """
+        check_open("false_alarm", false_alarm)
+        return self.unlikely(self._checked(reports, column), false_alarm)
+
+    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
+        """`suspicious`, of checked reports in the working layout."""
+        raise self._no_sums()
+
+    def plausible(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> bool:
+        """Whether the numbers of ones of all these reports together can be those of honest clients.
+
+        It finds what single reports do not show: many crafted reports that all have the same plausible number of ones,
+        as in the published attack. Those with numbers drawn as honest clients draw them are not found.
+
+        Args:
+            reports: of different people, as in `suspicious`.
+            false_alarm: the most that the probability may be that honest reports are found implausible; in (0, 1).
+            column: what to call the reports in an error message.
+
+        Raises:
+            ReportError, ParameterError: see `suspicious`.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> m = UnaryEncoding(range(40), epsilon=1.0)
+        >>> m.plausible([[True] * 11 + [False] * 29] * 30)
+        False
+        """
+        check_open("false_alarm", false_alarm)
+        return not self.unlikely_together(self._checked(reports, column), false_alarm)
+
+    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
+        """`plausible`, denied, of checked reports in the working layout."""
+        raise self._no_sums()
+
+    def _no_sums(self) -> ParameterError:
+        return ParameterError(
+            f"nothing is known of reports of {self.name}, such as their number of ones, that tells crafted ones from "
+            "honest ones; what every report must be is checked when they are read"
+        )

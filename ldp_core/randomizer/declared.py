@@ -1,0 +1,143 @@
+"""What a mechanism declares: a name, parameters, what it takes, and how a report is drawn and counted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp_core.accounting.shuffling import Levels
+from ldp_core.arrays.types import Codes
+from ldp_core.inputs.base import Inputs
+from ldp_core.noise.base import Noise
+from ldp_core.parameters import Declared
+from ldp_core.reports import Native, ReportFormat
+from ldp_core.tables import html
+
+
+class DeclaredMechanism(Declared, ABC):
+    """What a subclass supplies, and what it is as text."""
+
+    name: ClassVar[str]
+    """What `to_dict` calls the mechanism."""
+
+    memoised: ClassVar[bool] = False
+    """Whether part of the noise must stay the same for a person: such a mechanism takes keyed noise only."""
+
+    epsilon: float
+    """What one report spends."""
+
+    @property
+    def title(self) -> str:
+        """What tables call it."""
+        return self.name
+
+    domain: Any
+    """The inputs, in nearly all mechanisms."""
+    usual_domain: ClassVar[tuple[Any, ...] | None] = None
+    """The labels of a mechanism that needs none, as ``from_dict`` and TOML."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What values may be perturbed: a `Domain`, an `Interval`, an `OpenDomain`, `Prefixes`."""
+        made: Inputs = self.domain
+        return made
+
+    @property
+    @abstractmethod
+    def counters(self) -> int:
+        """Number of counters in a tally."""
+
+    @abstractmethod
+    def worst_ratio(self) -> Fraction:
+        """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""
+
+    @property
+    def two_levels(self) -> Sequence[Levels]:
+        """Of a mechanism of two levels, what there is between two values: of each kind of pairs one.
+
+        Two levels: a report is equally likely under any two values, or `worst_ratio` times as likely under one of them.
+        Empty where that is not so, or not known; see `ldp_core.accounting.shuffling` for what follows from it.
+        """
+        return ()
+
+    @property
+    @abstractmethod
+    def reports(self) -> ReportFormat:
+        """What reports look like."""
+
+    chunk: ClassVar[int] = 1 << 16
+    """How many elements of reports are made at a time, so that the intermediate arrays stay in a cache."""
+
+    parallel: ClassVar[tuple[type[Noise], ...]] = ()
+    """Noise of which several threads draw blocks: faster where nearly all of the work needs no lock of Python's."""
+
+    @property
+    def block_size(self) -> int:
+        """How many records are perturbed at a time."""
+        return max(self.chunk // self.reports.width, 1)
+
+    @abstractmethod
+    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
+        """Draw one report for each code, of a block of records.
+
+        ``inputs.unmatched_code`` may occur where the inputs allow it.
+        """
+
+    @abstractmethod
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """int64[n_groups, counters]: in each group, how many reports each counter counts.
+
+        In a frequency oracle there is one counter a value: the number of reports that support it.
+        """
+
+    # ---- as text
+
+    def parameters(self) -> dict[str, Any]:
+        """JSON-able constructor arguments other than the inputs: the declared parameters."""
+        return {name: value for name, value in self._parameters().items() if name != "domain"}
+
+    @classmethod
+    def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Self:
+        """Inverse of `parameters`; ``domain`` are the inputs."""
+        make: Any = cls  # nearly every mechanism takes its inputs, and then its parameters by name
+        made: Self = make(domain, **parameters)
+        return made
+
+    def _repr_html_(self) -> str:
+        """Parameters, and what reports are."""
+        shown = {"values": self.inputs.summary, "epsilon": self.epsilon, **self.parameters()}
+        rows = [(key, _cell(value)) for key, value in shown.items()]
+        return html(
+            [(self.title, ""), *rows, ("reports", str(self.reports.arrow_type())), ("fingerprint", self.fingerprint)]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {"mechanism": self.name, **self.parameters(), **self.inputs.to_dict()}
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hexadecimal digits, SHA-256 of mechanism, parameters and domain: what keyed noise depends on."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The first 16 digits of `digest`: they tell mechanisms apart that nobody has made in order to be alike."""
+        return self.digest[:16]
+
+
+def _cell(value: Any) -> str:
+    """A parameter as people read it; of a mechanism in a mechanism what `to_dict` says, but for its inputs."""
+    if isinstance(value, Mapping):
+        own = (f"{key} {_cell(part)}" for key, part in value.items() if key not in ("mechanism", "domain", "unmatched"))
+        return ", ".join([str(value.get("mechanism", "")), *own])
+    return f"{value:.6g}" if isinstance(value, float) else f"{value}"

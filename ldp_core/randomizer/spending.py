@@ -1,0 +1,100 @@
+"""What reports spend: one, several of one person, one among many that are shuffled."""
+
+from __future__ import annotations
+
+import math
+
+from ldp_core.accounting.shuffling import amplified
+from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
+from ldp_core.exact.probability import float_above, log_above
+from ldp_core.parameters import check_integer, check_open
+from ldp_core.randomizer.declared import DeclaredMechanism
+
+
+class Spending(DeclaredMechanism):
+    """Privacy, in numbers."""
+
+    @property
+    def realised_epsilon(self) -> float:
+        """What the rounded probabilities really spend: the least float >= ln of the exact worst ratio.
+
+        The exact value is never above `epsilon`; this float may exceed it by one unit in the last place.
+        """
+        return log_above(self.worst_ratio())
+
+    def epsilon_of(
+        self,
+        reports: int | None = 1,
+        *,
+        changes: int | None = 0,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
+    ) -> float:
+        """What several reports of one person spend together: an upper bound, rounded up.
+
+        Without permanent answers and with fresh noise it is ``reports * epsilon``, with the declared epsilon, as a plan
+        and a budget count it. (The exact loss is less by what 64-bit probabilities round off.) With permanent
+        answers and ``changes=0`` it is the exact loss: more than ``reports * epsilon`` for a few reports, and at most
+        epsilon_infinity. See `ldp_core.exact.composition` for all formulas and their proofs.
+
+        Args:
+            reports: how many; None for any number.
+            changes: how often the value changes at most, from one report to the next; None for any number. A value
+                is what the domain makes of it: all that are unmatched are one.
+            change_times: ``"secret"``: that the value changed, and when, is protected too. ``"public"``: it is known
+                which reports have the same value (more than the times of the changes: also what returns).
+            keyed: whether the noise is keyed (`Keyed`). A memoised mechanism's always is.
+
+        Returns:
+            A number of nats; infinite if there is no bound.
+
+        Raises:
+            ParameterError: negative numbers, or other words.
+
+        >>> from ldp_core import LongitudinalRandomizedResponse, RandomizedResponse
+        >>> RandomizedResponse(epsilon=0.5).epsilon_of(10), RandomizedResponse(epsilon=0.5).epsilon_of(10, keyed=True)
+        (5.0, 0.5)
+        >>> RandomizedResponse(epsilon=0.5).epsilon_of(2, changes=1, keyed=True)  # whether they differ is seen
+        inf
+        >>> m = LongitudinalRandomizedResponse(range(100), epsilon_infinity=5.0, epsilon_1=0.5)
+        >>> [round(m.epsilon_of(k), 3) for k in (1, 4, 10, 1000, None)]
+        [0.5, 2.408, 4.859, 5.0, 5.0]
+        >>> m.epsilon_of(1000, changes=1, change_times="public"), round(m.epsilon_of(1000, changes=1))
+        (10.0, 379)
+        """
+        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
+
+    def spent_by(self, history: History) -> Spent:
+        """`epsilon_of` as an exact fraction. A mechanism with permanent answers says how; here they have no bound."""
+        if self.memoised and history.reports not in (0, 1):
+            return math.inf
+        return memoryless(history, self.epsilon)
+
+    def shuffled(self, n: int, delta: float) -> float:
+        """What one of n shuffled reports spends: they are (this epsilon, ``delta``)-differentially private.
+
+        It assumes that each of n people sends one report, with noise of its own, and that only the reports are seen,
+        or what is computed from them (a tally, a histogram): no identities, no order, no arrival times, nothing beside
+        the report that tells people apart. Of a memoised mechanism it is about one report a person, ever. Who can tell
+        whose report is whose learns what `epsilon` allows.
+
+        Args:
+            n: number of people, >= 1.
+            delta: in (0, 1); well below 1 / n.
+
+        Returns:
+            An upper bound, at most `epsilon`: for any mechanism that of V. Feldman, A. McMillan, K. Talwar, "Hiding
+            Among the Clones", FOCS 2021, Theorem 3.2, and a smaller one where `two_levels` are known. Formulas,
+            sources and rounding: `ldp_core.accounting.shuffling`.
+
+        Raises:
+            ParameterError: n or delta outside its interval.
+
+        >>> from ldp_core import RandomizedResponse, UnaryEncoding
+        >>> coin, bits = RandomizedResponse(epsilon=1.0), UnaryEncoding(range(16), epsilon=1.0)
+        >>> [round(m.shuffled(100_000, delta=1e-6), 4) for m in (coin, bits)]
+        [0.0124, 0.0085]
+        """
+        n, delta = check_integer("n", n, low=1), check_open("delta", delta)
+        epsilon = self.realised_epsilon
+        return min(amplified(epsilon, n, delta, self.two_levels), self.epsilon)

@@ -1,0 +1,183 @@
+"""Reports become a tally, and tallies add up; both may come from strangers, and are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
+from ldp_core.arrays.types import I64, Bools
+from ldp_core.errors import MechanismMismatchError, ReportError
+from ldp_core.randomizer.declared import DeclaredMechanism
+from ldp_core.reports import Native
+from ldp_core.tally import MOST, Counts, Tally
+
+
+class Tallying(DeclaredMechanism):
+    """From reports to tallies, and what tallies there can be."""
+
+    def empty_tally(self) -> Tally:
+        """The tally of no reports."""
+        return Tally(0, np.zeros(self.counters, np.int64), self.fingerprint)
+
+    def tally(self, reports: Any, *, column: str = "reports") -> Tally:
+        """Count reports: of a frequency oracle, those that support each value.
+
+        Args:
+            reports: what `perturb` returned, in either layout.
+            column: what to call the reports in an error message.
+
+        Raises:
+            MechanismMismatchError: a Series of Polars whose dtype says that another mechanism made the reports.
+            ReportError: nulls, or not reports of this mechanism's shape.
+        """
+        native = self._checked(reports, column)
+        one_group = np.broadcast_to(np.int64(0), len(native))  # zeros that nobody has to write
+        return Tally(len(native), self.count_reports(native, one_group, 1)[0], self.fingerprint)
+
+    def _checked(self, reports: Any, column: str) -> Native:
+        """What `perturb` returned, in the working layout."""
+        return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
+
+    def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
+        made_by = maker_of(reports)
+        if made_by is not None and made_by.fingerprint != self.fingerprint:
+            raise MechanismMismatchError(
+                f"column {column!r}: the reports were made by {made_by.name} (epsilon {made_by.epsilon:.4g}), says "
+                f"their dtype, not by {self.name} (epsilon {self.epsilon:.4g}): tally with the mechanism that made them"
+            )
+        given, reports = reports, column_of(reports)
+        if isinstance(reports, pa.Array):
+            made = plain(reports)
+            return made if isinstance(given, (pa.Array, pa.ChunkedArray)) else _of_one_length(made)
+        array: pa.Array | None = None
+        with suppress(*CONVERSION_ERRORS):
+            rows = np.asarray(reports)
+            if rows.ndim == 2:
+                array = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+            else:
+                array = _of_one_length(pa.array(reports))
+        if array is None:
+            raise ReportError(
+                f"column {column!r}: reports must be of type {self.reports.arrow_type()}, or a numpy array of it"
+            )
+        return array
+
+    def check_tally(self, tally: Counts) -> None:
+        """Raise `MechanismMismatchError` unless a tally is of this mechanism, or `ReportError` if it cannot be."""
+        if not hasattr(tally, "fingerprint"):
+            raise ReportError(f"expected a tally, as {self.name}'s tally(reports) gives, got {type(tally).__name__}")
+        if tally.fingerprint != self.fingerprint:
+            raise MechanismMismatchError(
+                f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
+                "estimate with the mechanism that made the reports"
+            )
+        if tally.counters.shape != (self.counters,):
+            raise MechanismMismatchError(
+                f"the tally has {tally.counters.size} counts, this mechanism's have {self.counters}"
+            )
+        if not 0 <= tally.n <= self.most_reports or not self.is_possible(np.array(tally.n), tally.counters):
+            raise ReportError(
+                f"the tally's counts cannot be those of {tally.n} reports of this mechanism: "
+                "it is damaged or forged, leave it out"
+            )
+
+    def check_counts(self, n: I64, counters: I64, *, column: str = "tallies") -> None:
+        """`check_tally` of many tallies at once, each by itself.
+
+        Args:
+            n: numbers of reports, int64[k].
+            counters: int64[k, counters].
+            column: what to call the tallies in an error message.
+
+        Raises:
+            ReportError: the counters of some cannot be those of n reports of this mechanism.
+        """
+        known = (n >= 0) & (n <= self.most_reports)
+        wrong = len(n) - int(np.count_nonzero(known & self.is_possible(n, counters)))
+        if wrong:
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(n)} tallies have counts that no n reports of this mechanism "
+                "have: they are damaged or forged, leave them out"
+            )
+
+    def check_total(self, n: int) -> None:
+        """Raise `ReportError` if these are more than `most_reports`, what all tallies together may have."""
+        if n > self.most_reports:
+            raise ReportError(
+                f"tallies of this mechanism can be added up to at most {self.most_reports} reports, and these have {n}"
+            )
+
+    def merge(self, tallies: Iterable[Tally]) -> Tally:
+        """The sum of tallies, each of which is checked by itself: one forged tally cannot hide behind the others.
+
+        Use it, and not ``+``, for tallies that come from outside. Without tallies it is the empty one.
+
+        Raises:
+            MechanismMismatchError: a tally is another mechanism's.
+            ReportError: a tally's counters cannot be those of its n reports; all together are more than `most_reports`.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(epsilon=1.0)
+        >>> honest = m.tally([True, False, True])
+        >>> m.merge([honest, honest]).n
+        6
+        >>> m.merge([honest, Tally(1, -honest.counters, m.fingerprint)])  # it would take the honest one's counts away
+        Traceback (most recent call last):
+        ldp_core.errors.ReportError: the tally's counts cannot be those of 1 reports of this mechanism: it is damaged \
+or forged, leave it out
+        """
+        total = self.empty_tally()
+        for tally in tallies:
+            self.check_tally(tally)
+            self.check_total(total.n + tally.n)
+            total += tally
+        return total
+
+    @property
+    def most_reports(self) -> int:
+        """The most reports that a tally can hold, so that no sum of its counters is beyond 64 bits: 2^63 / counters."""
+        return MOST // self.counters
+
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Whether these can be the counters of n reports; here, whether each counter is in [0, n].
+
+        A mechanism knows more where it is so: for example that each report counts once.
+
+        Args:
+            n: int64[...], in [0, `most_reports`], so that n times the number of counters is no overflow.
+            counters: int64[..., counters], any numbers.
+
+        Returns:
+            bool[...].
+        """
+        least, most = np.minimum.reduce(counters, axis=-1), np.maximum.reduce(counters, axis=-1)
+        possible: Bools = (least >= 0) & (most <= n)
+        return possible
+
+    def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
+        """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""
+        return ()
+
+
+def maker_of(column: Any) -> DeclaredMechanism | None:
+    """The mechanism of a Series of typed reports, which its dtype has (`ldp_polars.Report`); None of other columns."""
+    made = getattr(getattr(column, "dtype", None), "mechanism", None)
+    return made if isinstance(made, DeclaredMechanism) else None
+
+
+def _of_one_length(rows: pa.Array) -> pa.Array:
+    """Lists of one length as Arrow has vectors; anything else as it is.
+
+    (pandas keeps a vector as an object.)
+    """
+    if not (pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)) or rows.null_count or not len(rows):
+        return rows
+    size, items = len(rows[0]), rows.flatten()
+    lengths = rows.value_lengths().to_numpy(zero_copy_only=False)
+    return pa.FixedSizeListArray.from_arrays(items, size) if size and (lengths == size).all() else rows
