@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -688,6 +689,8 @@ or forged, leave it out
         check_nesting(data, "a mechanism", ParameterError)
         rest = dict(data)
         name = rest.pop("mechanism", None)
+        if not isinstance(name, str) or name not in Mechanism._registry:
+            _import_mechanisms()
         cls = Mechanism._registry.get(name) if isinstance(name, str) else None
         if cls is None:
             got = repr(name) if "mechanism" in data else "none"
@@ -717,6 +720,12 @@ or forged, leave it out
     def fingerprint(self) -> str:
         """The first 16 digits of `digest`: they tell mechanisms apart that nobody has made in order to be alike."""
         return self.digest[:16]
+
+
+def _import_mechanisms() -> None:
+    """Import those of this package: they are above this file, and so far only those that were used are there."""
+    for module in ("ldp_core.mechanisms.catalogue", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
+        import_module(module)
 
 
 def _called_by_core(made: Mechanism) -> bool:
