@@ -34,7 +34,8 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         source, own_name = places[name]
-        value = getattr(import_module(source), own_name)
+        found = import_module(source)
+        value = getattr(found, own_name) if hasattr(found, own_name) else import_module(f"{source}.{own_name}")
         setattr(sys.modules[module], name, value)  # Python looks here first, so this function is called once a name
         return value
 
