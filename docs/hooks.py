@@ -21,6 +21,7 @@ BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", 
 _PICTURE = re.compile(r'<picture>\n<source [^\n]*>\n<img alt="([^"]*)" src="([^"]+)\.svg">\n</picture>')
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
+_OPTIONS = {"PrivacyPlan": "    options: {inherited_members: true}\n"}  # a class in several files
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 
 
@@ -45,7 +46,10 @@ def on_files(files: Files, config: Any) -> Files:
     for package, groups in _packages().items():
         parts = [f"# {package}\n"]
         for title, lines in re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", groups, re.DOTALL | re.MULTILINE):
-            parts += [f"## {title}\n", *(f"::: {package}.{name}\n" for name in _NAME.findall(lines))]
+            parts += [
+                f"## {title}\n",
+                *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in _NAME.findall(lines)),
+            ]
         files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
     return files
 
