@@ -18,12 +18,12 @@ from ldp_core.compute import kernels
 from ldp_core.compute.compiled import MANY as MANY_ROWS
 from ldp_core.estimates import base as estimates_base
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.base import Estimate, Result, z_score
+from ldp_core.estimates.base import Estimate, z_score
 from ldp_core.estimates.consistency import Consistency
-from ldp_core.estimates.distribution import Distributing
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.histogram import entries_schema
 from ldp_core.estimates.plausibility import listening
+from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -44,11 +44,12 @@ from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_reports
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
 from ldp_core.plans.provenance import check_made_by, check_same, describe, described_once, warn_assumed
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
-from ldp_core.plans.simulation import Simulation, apportioned, simulated, usual_estimate
+from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
 from ldp_core.tables import folded
 from ldp_core.tally import check_same_mechanism
+from ldp_core.windows import Window, seconds
 
 __all__ = [
     "ARROW_TYPES",
@@ -67,12 +68,12 @@ __all__ = [
     "RECOMMENDED_KINDS",
     "REPORT_TYPE",
     "U64",
+    "Ask",
     "Bools",
     "ChangeTimes",
     "Chart",
     "ChartRow",
     "Consistency",
-    "Distributing",
     "DrawnColumn",
     "DrawnColumns",
     "Estimate",
@@ -82,7 +83,6 @@ __all__ = [
     "Native",
     "Nullable",
     "ReportFormat",
-    "Result",
     "Simulation",
     "Spent",
     "SquareWaveMethod",
@@ -90,6 +90,7 @@ __all__ = [
     "UnaryEncodingVariant",
     "Unmatched",
     "Value",
+    "Window",
     "aes",
     "altair",
     "apportioned",
@@ -131,8 +132,10 @@ __all__ = [
     "plain",
     "plan_of",
     "promise",
+    "questions_of",
     "read_json",
     "refuse_reports",
+    "seconds",
     "simulated",
     "some_groups",
     "stacked_charts",
@@ -140,7 +143,6 @@ __all__ = [
     "taken",
     "themed",
     "times",
-    "usual_estimate",
     "warn_assumed",
     "z_score",
 ]
