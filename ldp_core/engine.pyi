@@ -18,7 +18,7 @@ from ldp_core.compute import kernels
 from ldp_core.compute.compiled import MANY as MANY_ROWS
 from ldp_core.estimates import base as estimates_base
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.base import Estimate, z_score
+from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.histogram import entries_schema
@@ -76,7 +76,6 @@ __all__ = [
     "Consistency",
     "DrawnColumn",
     "DrawnColumns",
-    "Estimate",
     "History",
     "Inputs",
     "Label",
