@@ -3,10 +3,12 @@
 from ldp_core.accounting.words import promise
 from ldp_core.arrays.arrow import ARROW_TYPES, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
 from ldp_core.arrays.types import I64, U64, Bools
+from ldp_core.auditing.table import run_audit, table
+from ldp_core.charts import drawing
 from ldp_core.charts.drawing import FIELDS as CHART_FIELDS
 from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
 from ldp_core.charts.drawing import Row as ChartRow
-from ldp_core.charts.drawing import check_top, draw_distribution, draw_histogram, draw_means, draw_windows
+from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows
 from ldp_core.charts.drawing import heading as chart_heading
 from ldp_core.charts.drawing import is_cut as is_cut_chart
 from ldp_core.charts.drawing import row_of as chart_row_of
@@ -23,7 +25,7 @@ from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.histogram import entries_schema
 from ldp_core.estimates.plausibility import listening
-from ldp_core.estimates.registry import Ask, questions_of
+from ldp_core.estimates.registry import Ask, questions_of, view_of
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -47,7 +49,7 @@ from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import folded
+from ldp_core.tables import RECORDS, SHARE, View, folded
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -66,7 +68,9 @@ __all__ = [
     "PLAN_WAYS",
     "PYTHON_TYPES",
     "RECOMMENDED_KINDS",
+    "RECORDS",
     "REPORT_TYPE",
+    "SHARE",
     "U64",
     "Ask",
     "Bools",
@@ -89,6 +93,7 @@ __all__ = [
     "UnaryEncodingVariant",
     "Unmatched",
     "Value",
+    "View",
     "Window",
     "aes",
     "altair",
@@ -110,10 +115,10 @@ __all__ = [
     "count_numbers",
     "describe",
     "described_once",
-    "draw_distribution",
-    "draw_histogram",
+    "draw",
     "draw_means",
     "draw_windows",
+    "drawing",
     "encrypt",
     "entries_schema",
     "estimates_base",
@@ -134,14 +139,17 @@ __all__ = [
     "questions_of",
     "read_json",
     "refuse_reports",
+    "run_audit",
     "seconds",
     "simulated",
     "some_groups",
     "stacked_charts",
     "stored",
+    "table",
     "taken",
     "themed",
     "times",
+    "view_of",
     "warn_assumed",
     "z_score",
 ]
