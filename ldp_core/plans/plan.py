@@ -348,7 +348,7 @@ class PrivacyPlan(PlanChecks):
         false  27,012.1      166.2  26,686.4  27,337.8    90.04 %  88.95 %  91.13 %
         true    2,987.9      166.2   2,662.2   3,313.6     9.96 %   8.87 %  11.05 %
         <BLANKLINE>
-        minutes: Mean of 30,000 reports: 24.7668, standard error 0.387, 95% interval 24.0092 to 25.5244
+        minutes: Mean of 30,000 reports: 25.1472, standard error 0.387, 95% interval 24.3894 to 25.905
         """
         from ldp_core.plans.simulation import simulate
 
