@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import suppress
 from functools import partial
-from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import ldp_beam
-from benchmarks.processes import Pins, Watch, slope
 from benchmarks.streams import FILES, private, write_events
 from benchmarks.timing import seconds
 from ldp_beam.io import ReadKafka, encode
@@ -44,39 +42,53 @@ def histogram(flags: list[str], folder: Path) -> None:
         _ = tables | private("narrow", MECHANISM)
 
 
-def batch(sizes: list[int], task_managers: int, pinned: bool) -> Iterator[list[str]]:
+KINDS = ("jobmanager", "taskmanager", "worker-pool")
+PATIENCE = {"heartbeat.timeout": "180000", "pekko.ask.timeout": "120 s"}  # where others use the machine too
+CPU = [f"{kind}: CPU us/record" for kind in KINDS]
+
+
+def cpu(cluster: FlinkCluster) -> np.ndarray:
+    """float64[kinds]: seconds of the processor that all processes of a kind took so far, as Linux tells them."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for name, pid in cluster.processes.items():
+        kind = next((kind for kind in KINDS if name.startswith(kind)), None)
+        if kind:
+            found[kind] += seconds_of(pid)
+    return np.array(list(found.values()))
+
+
+def seconds_of(pid: int) -> float:
+    """Of a process, of its children that run, and of those that have ended: proc(5)."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(seconds_of, map(int, children)))
+    return 0.0
+
+
+def per_record(before: np.ndarray, after: np.ndarray, records: float) -> list[str]:
+    return [f"{cost:.3g}" for cost in 1e6 * (after - before) / records]
+
+
+def batch(sizes: list[int], task_managers: int) -> Iterator[list[str]]:
     """Rows of a table: seconds of the job, here and there, the better of two runs taken in turns."""
     with (
         tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch,
         FlinkCluster(Path(scratch) / "cluster", task_managers=task_managers, settings=PATIENCE) as cluster,
-        Pins(cluster) if pinned else nullcontext(),
     ):
-        flink = cluster.pipeline_flags()
         for n in sizes:
             folder = Path(scratch) / str(n)
             folder.mkdir()
             write_events(folder, n // FILES * FILES)
             runs = []
             for _ in range(2):
-                with Watch(cluster, every=0.5) as watch:
-                    there = seconds(partial(histogram, flink, folder))
-                runs.append((there, watch, seconds(partial(histogram, ["--runner=FnApiRunner"], folder))))
-            there, watch, _ = min(runs, key=itemgetter(0))
-            here = min(run[2] for run in runs)
-            yield [
-                *[str(task_managers), f"{n:.0e}", f"{there:.1f}", f"{n / there / 1e6:.2f}"],
-                *[f"{here:.1f}", f"{n / here / 1e6:.2f}", *cpu(watch.samples[0], watch.samples[-1], n)],
-            ]
-
-
-KINDS = {"taskmanager": "TaskManagers", "workers": "Python workers", "jobmanager": "JobManager"}
-CPU = [f"{name}: CPU us/record" for name in KINDS.values()]
-PATIENCE = {"heartbeat.timeout": "180000", "pekko.ask.timeout": "120 s"}  # where others use the machine too
-
-
-def cpu(first: dict[str, float], last: dict[str, float], records: float) -> list[str]:
-    """Microseconds of the processor for a record, of each kind of process."""
-    return [f"{1e6 * (last[f'{kind} cpu'] - first[f'{kind} cpu']) / records:.3g}" for kind in KINDS]
+                before = cpu(cluster)
+                there = seconds(partial(histogram, cluster.pipeline_flags(), folder))
+                costs = per_record(before, cpu(cluster), n)
+                runs.append((there, seconds(partial(histogram, ["--runner=FnApiRunner"], folder)), costs))
+            (there, _, costs), here = min(runs), min(run[1] for run in runs)
+            rates = [f"{n / there / 1e6:.2f}", f"{here:.1f}", f"{n / here / 1e6:.2f}"]
+            yield [str(task_managers), f"{n:.0e}", f"{there:.1f}", *rates, *costs]
 
 
 MESSAGE = 1_000  # records
@@ -120,7 +132,6 @@ def panes(path: Path) -> np.ndarray:
 
 TOPIC = {"retention.bytes": "67108864", "segment.bytes": "16777216", "file.delete.delay.ms": "1000"}  # keeps little
 SETTLED = 15.0  # seconds after which a stream runs as it will
-GROWN = 240.0  # seconds after which its memory is looked at: by then Java has touched its heap
 
 
 def all_run(cluster: FlinkCluster) -> bool:
@@ -129,8 +140,8 @@ def all_run(cluster: FlinkCluster) -> bool:
     return any(job["tasks"]["running"] == job["tasks"]["total"] for job in jobs)
 
 
-def stream(rate: float, duration: float, task_managers: int) -> Iterator[list[str]]:
-    """A row of a table: a stream from Kafka to panes of one second, checkpoints of 10 s. Of a long one, its memory."""
+def stream(rate: float, duration: float, task_managers: int) -> list[str]:
+    """A row of a table: a stream from Kafka to panes of one second, checkpoints of 10 s."""
     with (
         tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch,
         KafkaBroker() as broker,
@@ -145,47 +156,23 @@ def stream(rate: float, duration: float, task_managers: int) -> Iterator[list[st
         result = pipeline.run()
         while not all_run(cluster):
             time.sleep(1)
-        with Watch(cluster, more={"Kafka": broker.process.pid}) as watch:
-            producer = multiprocessing.get_context("spawn").Process(
-                target=produce, args=(broker.servers, topic, rate, duration)
-            )
-            producer.start()
-            producer.join(SETTLED)
-            first = watch.sample()
-            producer.join()
-            last = watch.sample()
-            deadline, sent = time.time() + 60, rate * duration
-            while (seen := panes(path)[:, 2].sum()) < 0.99 * sent and time.time() < deadline:
-                time.sleep(1)
+        producer = multiprocessing.get_context("spawn").Process(
+            target=produce, args=(broker.servers, topic, rate, duration)
+        )
+        producer.start()
+        producer.join(SETTLED)
+        start, before = time.time(), cpu(cluster)
+        producer.join()
+        costs = per_record(before, cpu(cluster), rate * (time.time() - start))
+        deadline, sent = time.time() + 60, rate * duration
+        while (seen := panes(path)[:, 2].sum()) < 0.99 * sent and time.time() < deadline:
+            time.sleep(1)
         result.cancel()
         found = panes(path)
     settled = found[found[:, 0] > found[:, 0].min() + SETTLED]
     late = settled[:, 1] - settled[:, 0]
-    records = rate * (last["time"] - first["time"])
-    yield [
-        *[str(task_managers), f"{rate:.0e}", f"{sent:.0f}", f"{seen:.0f}"],
-        *[f"{np.median(late):.1f}", f"{np.quantile(late, 0.99):.1f}", *cpu(first, last, records)],
-    ]
-    if duration > 2 * GROWN:
-        print(aligned(memory(watch, first["time"])), flush=True)
-
-
-def memory(watch: Watch, start: float) -> list[list[str]]:
-    """A table of megabytes: every five minutes, and the growth a minute with its standard error."""
-    names = [*(f"{kind} MB" for kind in (*KINDS, "Kafka")), "heap MB", "checkpoint kB"]
-    found = {name: watch.values(name) for name in names}
-    ends = watch.samples[-1]["time"]
-    rows = [["minutes", *names]]
-    for minute in range(0, int((ends - start) // 60) + 1, 5):
-        values = [
-            points[np.searchsorted(points[:, 0], start + 60 * minute).clip(max=len(points) - 1), 1]
-            for points in found.values()
-        ]
-        rows.append([str(minute), *(f"{value:.0f}" for value in values)])
-    slopes = [slope(points[points[:, 0] > start + GROWN], least=name == "heap MB") for name, points in found.items()]
-    rows.append(["a minute", *(f"{rate:.3f}" for rate, _ in slopes)])
-    rows.append(["its error", *(f"{error:.3f}" for _, error in slopes)])
-    return rows
+    lateness = [f"{np.median(late):.1f}", f"{np.quantile(late, 0.99):.1f}"]
+    return [str(task_managers), f"{rate:.0e}", f"{sent:.0f}", f"{seen:.0f}", *lateness, *costs]
 
 
 def main() -> None:
@@ -197,16 +184,15 @@ def main() -> None:
     )
     made.add_argument("--seconds", type=float, default=60, metavar="N", help="that a stream lasts (default: 60)")
     made.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default: 2)")
-    made.add_argument("--pinned", action="store_true", help="in batch each TaskManager, with its workers, has one core")
     options: Any = made.parse_args()
-    tables = {
+    tables: dict[str, tuple[list[str], Iterator[list[str]]]] = {
         "Parquet to windowed histograms, OUE d=16, in batch": (
             ["TaskManagers", "rows", "Flink s", "M/s", "FnApiRunner s", "M/s", *CPU],
-            batch([int(n) for n in options.rows], options.task_managers, options.pinned),
+            batch([int(n) for n in options.rows], options.task_managers) if options.rows else iter(()),
         ),
         "Kafka to panes of 1 s, OUE d=16, noise of positions, checkpoints of 10 s": (
             ["TaskManagers", "records/s", "sent", "in panes", "pane after its window: median s", "99 % s", *CPU],
-            chain.from_iterable(stream(rate, options.seconds, options.task_managers) for rate in options.rates),
+            (stream(rate, options.seconds, options.task_managers) for rate in options.rates),
         ),
     }
     for title, (heading, rows) in tables.items():
@@ -214,8 +200,7 @@ def main() -> None:
         for row in rows:
             lines.append(row)
             print(row, flush=True)
-        if len(lines) > 1:
-            print(title, aligned(lines), sep="\n\n", flush=True)
+        print(title, aligned(lines), sep="\n\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import types
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.peers import installed
+from benchmarks.peers import apple_cms, installed
 from benchmarks.timing import Row, compare
 from ldp_core import HeavyHitters, LocalHashing, Prefixes
 from ldp_core.mechanisms.oracles.hash_families import FUNCTION, PRIME
@@ -187,20 +186,9 @@ class Made(NamedTuple):
 
 def sketch(epsilon: float, rows: int):
     """Client and server of pure-ldp's Hadamard count mean sketch."""
-    import pure_ldp.core._freq_oracle_server as base
-
-    class Numpy(types.ModuleType):  # its sketches ask for numpy.zeros(None), which numpy 2.4 refuses
-        def __getattr__(self, name):
-            return getattr(np, name)
-
-        def zeros(self, shape):
-            return np.zeros(() if shape is None else shape)
-
-    base.np = Numpy("numpy")
-    from pure_ldp.frequency_oracles.apple_cms import CMSClient, CMSServer
-
-    server = CMSServer(epsilon, rows, M, is_hadamard=True)
-    return {"fo_client": CMSClient(epsilon, server.get_hash_funcs(), M, is_hadamard=True)}, {"fo_server": server}
+    apple = apple_cms()
+    server = apple.CMSServer(epsilon, rows, M, is_hadamard=True)
+    return {"fo_client": apple.CMSClient(epsilon, server.get_hash_funcs(), M, is_hadamard=True)}, {"fo_server": server}
 
 
 def pem(epsilon: float, *, bits: int, step: int = 5) -> Made:
@@ -211,13 +199,6 @@ def pem(epsilon: float, *, bits: int, step: int = 5) -> Made:
     shape = {"start_length": step, "max_string_length": bits, "fragment_length": step}
     tally = (bits // step - 1) * 8 * K * M
     return Made(PEMClient(epsilon, **shape, **client), PEMServer(epsilon, **shape, **server), bits, tally)
-
-
-def pem_with_olh(epsilon: float, bits: int, step: int) -> Made:
-    from pure_ldp.heavy_hitters.prefix_extending import PEMClient, PEMServer
-
-    shape = {"start_length": step, "max_string_length": bits, "fragment_length": step}
-    return Made(PEMClient(epsilon, **shape), PEMServer(epsilon, **shape), bits, 8 * (2 ** (2 * step) + 2**bits))
 
 
 FRAGMENTS = {"fragment_length": 2, "max_string_length": 4, "index_mapper": str}
@@ -360,20 +341,10 @@ def few_strings(n: int, runs: int) -> None:
             show(name, epsilon, people, lambda some: dict(others(epsilon))[name](some))
 
 
-def few_persons(n: int, runs: int) -> None:
-    people = [population(n, "01234567", 4, seed) for seed in range(runs)]
-    for epsilon in (2.0, 4.0):
-        show_ours(epsilon, people, (2, 4))
-        if installed("pure_ldp"):
-            olh = lambda some: measure_peer(some, pem_with_olh(epsilon, 12, 4))  # noqa: E731
-            show("pure-ldp PEM, OLH, 2 levels", epsilon, people, olh)
-
-
 TABLES = {
     "million": (million_strings, (1e5, 1e6)),
     "letters": (letters, (1e5, 1e6)),
     "few": (few_strings, (2e4,)),
-    "persons": (few_persons, (1e4,)),
 }
 
 

@@ -1,9 +1,13 @@
-"""The peers, where installed (extra ``peers``): one value a call, as they are made."""
+"""The peers, where installed (extra ``peers``): one value a call, as they are made. Ours is a Polars expression."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,74 +17,126 @@ from benchmarks.columns import EPSILON, enum_frame
 from benchmarks.timing import Row, compare
 from ldp_core import RandomizedResponse, UnaryEncoding
 
+MULTI, PURE = "multi-freq-ldpy 0.2.5", "pure-ldp 1.2.0"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another package's client and server of one mechanism over ``range(d)``."""
+
+    name: str
+    client: Callable[[Any], Any]
+    server: Callable[[list[Any]], Any]
+    n: int = 20_000
+
 
 def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def rows(scale: float) -> Iterator[Row]:
-    for d in (16, 128):
-        frame, codes = enum_frame(d, int(1e6 * scale))
-        m = UnaryEncoding(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
-        for name, client, n, bar in _unary(d):
-            values = codes[:n].tolist()
-            yield compare(
-                f"OUE d={d}, Enum column, .ldp.unary_encode",
-                name,
-                lambda: frame.select(pl.col("x").ldp.unary_encode(m)),
-                lambda: [client(v) for v in values],
-                n=len(codes),
-                their_n=n,
-                bar=bar,
-                repeats=3,
-            )
-    frame, codes = enum_frame(16, int(1e6 * scale))
-    k = RandomizedResponse(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
-    for name, client, n in _k_ary(16):
-        values = codes[:n].tolist()
-        yield compare(
-            "k-ary RR d=16, Enum column, .ldp.randomized_response",
-            name,
-            lambda: frame.select(pl.col("x").ldp.randomized_response(k)),
-            lambda: [client(v) for v in values],
-            n=len(codes),
-            their_n=n,
-            repeats=3,
-        )
+def multi(path: str, client: tuple[Any, ...], server: tuple[Any, ...], name: str = "", n: int = 20_000) -> list[Peer]:
+    """Of multi-freq-ldpy: functions of a value, or of all reports, with these parameters."""
+    if not installed("multi_freq_ldpy"):
+        return []
+    module = importlib.import_module(f"multi_freq_ldpy.{path}")
+    name = name or path.rpartition(".")[2]
+    perturb, estimate = getattr(module, f"{name}_Client"), getattr(module, f"{name}_Aggregator_MI")
+    return [Peer(MULTI, lambda v: perturb(v, *client), lambda reports: estimate(list(reports), *server), n)]
 
 
-def _unary(d: int) -> Iterator[tuple[str, Callable[[int], object], int, float | None]]:
-    if installed("multi_freq_ldpy"):
-        from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Client
+def pure(
+    path: str, name: str, d: int, server: tuple[Any, ...], client: Callable[[Any], tuple[Any, ...]], **options: Any
+) -> list[Peer]:
+    """Of pure-ldp: objects. A server adds up report by report, and estimates value by value.
 
-        yield "multi-freq-ldpy 0.2.5", lambda v: UE_Client(v, d, EPSILON, True), 20_000, 100.0 if d == 16 else None
-    if installed("pure_ldp"):
-        from pure_ldp.frequency_oracles.unary_encoding import UEClient
+    Args:
+        path, name: of the module and the classes.
+        d: number of values.
+        server: the arguments of the server.
+        client: those of the client, from the server.
+        options: of both; ``n``, and ``copied`` for a server that changes its reports.
+    """
+    if not installed("pure_ldp"):
+        return []
+    module = importlib.import_module(f"pure_ldp.frequency_oracles.{path}")
+    n, copied = options.pop("n", 20_000), options.pop("copied", False)
+    use = {"index_mapper": lambda v: v} if "apple" not in path else {}
+    served = getattr(module, f"{name}Server")(*server, **use, **options)
+    options.pop("use_the", None)
+    options.pop("reg_const", None)
+    made = getattr(module, f"{name}Client")(*client(served), **use, **options)
 
-        oracle = UEClient(EPSILON, d, use_oue=True, index_mapper=lambda v: v)
-        yield "pure-ldp 1.2.0", oracle.privatise, 5_000, None
-    if installed("opendp"):
-        import opendp.prelude as dp
+    def serve(reports: list[Any]) -> list[float]:
+        served.reset()
+        for report in reports:
+            served.aggregate(report.copy() if copied else report)
+        return [served.estimate(v, suppress_warnings=True) for v in range(d)]
 
-        dp.enable_features("contrib")
+    return [Peer(PURE, made.privatise, serve, n)]
+
+
+class _Numpy(ModuleType):
+    """Numpy for a peer that asks for ``zeros(None)``, which numpy 2.4 refuses."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def zeros(self, shape: Any) -> Any:
+        return np.zeros(() if shape is None else shape)
+
+
+def apple_cms() -> Any:
+    """pure-ldp's module of sketches, made to work."""
+    importlib.import_module("pure_ldp.core._freq_oracle_server").np = _Numpy("numpy")
+    return importlib.import_module("pure_ldp.frequency_oracles.apple_cms")
+
+
+def k_ary(d: int) -> list[Peer]:
+    parameters = (d, EPSILON)
+    return [
+        *multi("pure_frequency_oracles.GRR", parameters, parameters),
+        *pure("direct_encoding", "DE", d, (EPSILON, d), lambda _: (EPSILON, d)),
+    ]
+
+
+def unary(d: int) -> list[Peer]:
+    return [
+        *multi("pure_frequency_oracles.UE", (d, EPSILON, True), (EPSILON, True)),
+        *pure("unary_encoding", "UE", d, (EPSILON, d), lambda _: (EPSILON, d), use_oue=True),
+    ]
+
+
+def _opendp(d: int, mechanism: str) -> list[Peer]:
+    if not installed("opendp"):
+        return []
+    dp = importlib.import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    if mechanism == "OUE":
         f = 2 / (1 + np.exp(EPSILON / 2))
         vector = dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f)
         onehot = [np.packbits(np.arange(d) == v).tobytes() for v in range(d)]
-        yield "OpenDP 0.16.0 (SUE; it has no OUE)", lambda v: vector(onehot[v]), 1_000, None
+        return [Peer("OpenDP 0.16.0 (SUE; it has no OUE)", lambda v: vector(onehot[v]), list, 1_000)]
+    p = float(np.exp(EPSILON) / (np.exp(EPSILON) + d - 1))
+    return [Peer("OpenDP 0.16.0", dp.m.make_randomized_response(list(range(d)), p), list, 1_000)]
 
 
-def _k_ary(d: int) -> Iterator[tuple[str, Callable[[int], object], int]]:
-    if installed("multi_freq_ldpy"):
-        from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Client
-
-        yield "multi-freq-ldpy 0.2.5", lambda v: GRR_Client(v, d, EPSILON), 20_000
-    if installed("pure_ldp"):
-        from pure_ldp.frequency_oracles.direct_encoding import DEClient
-
-        yield "pure-ldp 1.2.0", DEClient(EPSILON, d, index_mapper=lambda v: v).privatise, 20_000
-    if installed("opendp"):
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        p = float(np.exp(EPSILON) / (np.exp(EPSILON) + d - 1))
-        yield "OpenDP 0.16.0", dp.m.make_randomized_response(list(range(d)), p), 1_000
+def rows(scale: float) -> Iterator[Row]:
+    cases: list[tuple[str, str, int, type[Any], list[Peer]]] = [
+        *(("OUE", "unary_encode", d, UnaryEncoding, [*unary(d), *_opendp(d, "OUE")]) for d in (16, 128)),
+        ("k-ary RR", "randomized_response", 16, RandomizedResponse, [*k_ary(16), *_opendp(16, "k-ary RR")]),
+    ]
+    for label, method, d, kind, peers in cases:
+        frame, codes = enum_frame(d, int(1e6 * scale))
+        m = kind(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
+        for peer in peers:
+            values = codes[: peer.n].tolist()
+            yield compare(
+                f"{label} d={d}, Enum column, .ldp.{method}",
+                peer.name,
+                lambda: frame.select(getattr(pl.col("x").ldp, method)(m)),
+                lambda: [peer.client(v) for v in values],
+                n=len(codes),
+                their_n=peer.n,
+                bar=100 if (label, d, peer.name) == ("OUE", 16, MULTI) else None,
+                repeats=3,
+            )

@@ -21,7 +21,8 @@ BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", 
 _PICTURE = re.compile(r'<picture>\n<source [^\n]*>\n<img alt="([^"]*)" src="([^"]+)\.svg">\n</picture>')
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
-_OPTIONS = {"Mechanism": "    options: {inherited_members: true}\n"}  # what it does is in its bases
+# A class in several files.
+_OPTIONS = dict.fromkeys(("Mechanism", "PrivacyPlan"), "    options: {inherited_members: true}\n")
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -59,7 +60,7 @@ class Mechanism(Spending, Simulating, Crafted):
         check_nesting(data, "a mechanism", ParameterError)
         rest = dict(data)
         name = rest.pop("mechanism", None)
-        cls = Mechanism._registry.get(name) if isinstance(name, str) else None
+        cls = _named(name)
         if cls is None:
             got = repr(name) if "mechanism" in data else "none"
             raise ParameterError(f"mechanism must be one of {sorted(Mechanism._registry)}, got {got}")
@@ -84,18 +85,15 @@ class Mechanism(Spending, Simulating, Crafted):
 
 
 def _restored_by_name(name: str, values: dict[str, Any]) -> Mechanism:
-    return restored(Mechanism._registry[name], values)
+    kind = _named(name)
+    if kind is None:
+        raise ParameterError(f"there is no mechanism {name!r} here: import the module that defines it")
+    return restored(kind, values)
 
 
-def not_a_mechanism(given: object, more: str = "") -> str:
-    """What came in the place of a mechanism, and how to get one; for errors.
-
-    >>> not_a_mechanism(1.0)
-    'float; a mechanism is made of labels and epsilon, as RandomizedResponse(["yes", "no"], epsilon=1.0)'
-    """
-    if isinstance(given, type) and issubclass(given, Mechanism):
-        return f"the class {given.__name__}; make one of it, {given.__name__}(..., epsilon=1.0)"
-    if isinstance(getattr(given, "columns", None), Mapping):  # a plan
-        return f"{type(given).__name__}; {more}the mechanism of one column is plan[name]"
-    made = 'a mechanism is made of labels and epsilon, as RandomizedResponse(["yes", "no"], epsilon=1.0)'
-    return f"{type(given).__name__}; {made}"
+def _named(name: object) -> type[Mechanism] | None:
+    """The class of this name. Those of this package are above this file: so far only those that were used are there."""
+    if not isinstance(name, str) or name not in Mechanism._registry:
+        for module in ("ldp_core.mechanisms.catalogue", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
+            import_module(module)
+    return Mechanism._registry.get(name) if isinstance(name, str) else None

@@ -42,13 +42,11 @@ def by_code(codes: Codes, people: I64, size: int) -> I64:
 
 
 def dealt(people: I64, weights: int | F64, generator: Generator) -> I64:
-    """Deal people out at random: multinomial numbers, by halving the choices again and again.
-
-    (Halves keep the precision, where one choice after the other loses it: what is left of 1 after many subtractions.)
+    """Deal people out at random: multinomial numbers.
 
     Args:
         people: int64[...].
-        weights: float64[k] or float64[..., k], of k choices; or k, of equally likely ones.
+        weights: float64[k] or float64[..., k], of k choices, not all 0; or k, of equally likely ones.
         generator: numpy's.
 
     Returns:
@@ -58,22 +56,7 @@ def dealt(people: I64, weights: int | F64, generator: Generator) -> I64:
     [3, 1000000000]
     """
     w = np.ones(weights) if isinstance(weights, int) else weights
-    out, cuts = people[..., None], np.array([0, w.shape[-1]])
-    while len(cuts) <= w.shape[-1]:
-        low, high = cuts[:-1], cuts[1:]
-        middle = (low + high + 1) // 2  # (beyond a single choice there is none)
-        finer = np.unique(np.append(cuts, middle))
-        left = np.add.reduceat(w, low, axis=-1)
-        right = np.zeros_like(left)
-        apart = middle < high
-        sums = np.add.reduceat(w, finer[:-1], axis=-1)
-        left[..., apart] = sums[..., np.searchsorted(finer, low[apart])]
-        right[..., apart] = sums[..., np.searchsorted(finer, middle[apart])]
-        total = left + right
-        first = generator.binomial(out, left / np.where(total > 0, total, 1))
-        both = np.stack([first, out - first], axis=-1).reshape(*first.shape[:-1], -1)
-        out, cuts = both[..., np.stack([middle > low, apart], axis=-1).reshape(-1)], finer
-    return np.broadcast_to(out, (*out.shape[:-1], w.shape[-1]))
+    return generator.multinomial(people, w / w.sum(axis=-1, keepdims=True))
 
 
 def spread(people: I64, choices: int, cell: Callable[[I64, I64], Codes], out: I64, generator: Generator) -> None:

@@ -45,6 +45,9 @@ BELOW = {
     "ldp_cli": ("ldp_core", "ldp_polars", "ldp_plots", "ldp_report", "pipelines"),
 }
 
+BESIDE: tuple[str, ...] = ()
+"""The packages that know two modules of the core, and no more: `ldp_core` and `ldp_core.engine`."""
+
 
 def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -138,6 +141,19 @@ def test_packages_know_only_what_is_below():
     assert [where(arrow) for arrow in wrong] == []
 
 
+def into_the_core(packages: tuple[str, ...], arrows: list[tuple[str, str, int]]) -> list[str]:
+    """Imports from a module of the core that is neither its face nor what it hands on to engines."""
+    return [
+        where(arrow)
+        for arrow in arrows
+        if arrow[0].split(".")[0] in packages and arrow[1].startswith("ldp_core.") and arrow[1] != "ldp_core.engine"
+    ]
+
+
+def test_packages_beside_the_core_know_its_faces():
+    assert into_the_core(BESIDE, arrows()) == []
+
+
 def test_the_core_knows_no_engine():
     for package, engines in {
         "ldp_core": {"polars", "apache_beam", "altair"},
@@ -169,7 +185,7 @@ def test_private_files_are_their_folder_s_own():
 
 
 def test_wrong_imports_are_seen():
-    """Planted: imports that go up, between families, between Beam's rooms, to a local tool; a circle of two files."""
+    """Planted: imports that go up, between families, between Beam's rooms, to a local tool, into the core; a circle."""
     up = ("ldp_core.tally", "ldp_core.mechanism", 1)
     families = ("ldp_core.mechanisms.sketches.rappor", "ldp_core.mechanisms.numbers.hybrid", 1)
     rooms = ("ldp_beam.perturb", "ldp_beam.io.kafka", 1)
@@ -178,5 +194,7 @@ def test_wrong_imports_are_seen():
     assert wrong_floors("ldp_core.mechanisms", [families])
     assert wrong_floors("ldp_beam", [rooms])
     assert wrong_floors("pipelines", [local])
+    inside = [("ldp_beam.perturb", other, 1) for other in ("ldp_core.limits", "ldp_core.engine", "ldp_core")]
+    assert into_the_core(("ldp_beam",), inside) == ["ldp_beam/perturb.py:1 imports ldp_core.limits"]
     assert circle([up, ("ldp_core.mechanism", "ldp_core.tally", 1)])
     assert not circle(arrows()[:1])

@@ -34,6 +34,7 @@ ENGINES = {
     "beam": {"apache-beam"},
     "demo": {"apache-beam"},
     "fast": {"numba"},
+    "audit": set(),
     "gcp": {"apache-beam"},
     "kafka": {"apache-beam"},
     "yaml": {"apache-beam"},

@@ -22,6 +22,7 @@ from ldp_core.auditing.events import Event, choose
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.summaries import Rows
 from ldp_core.errors import ParameterError, ReportError
+from ldp_core.extras import need
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open
 from ldp_core.plans.plan import PrivacyPlan
@@ -50,7 +51,7 @@ def audit(
     """A lower bound of epsilon from reports, with confidence, and whether it contradicts what is claimed.
 
     It proves faults: a bound above the claim is wrong with probability ``false_alarm`` at most. It does not prove that
-    there are none, as it looks at few inputs and at events that so many trials can show.
+    there are none, as it looks at few inputs and at events that so many trials can show. It needs the extra ``audit``.
 
     Args:
         claim: what is said of the reports: they are those of this mechanism, or of records under this plan; or this
@@ -89,6 +90,7 @@ def audit(
     >>> found.verdict, found.lower_bound > 1.5
     ('broken', True)
     """
+    need("scipy.special", "audit")  # before anything is drawn
     trials = check_integer("trials", trials, low=_LEAST_TRIALS)
     check_open("false_alarm", false_alarm)
     box = box_of(claim, perturb, inputs, epsilon, rounds, keyed, name)

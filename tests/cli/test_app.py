@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 import ldp_cli
 from ldp_cli.app import app, plans
-from ldp_core.auditing import __main__ as auditing
+from ldp_core.auditing import table as auditing
 from pipelines import telemetry
 
 ROOT = Path(__file__).parents[2]
@@ -70,8 +71,9 @@ def test_audit(ldp, people):
 
 
 def test_what_is_broken_fails(ldp, people, monkeypatch):
-    monkeypatch.setattr(auditing, "main", lambda arguments: 1)
-    ldp("audit plan.toml", code=1)
+    broken = SimpleNamespace(broken=True, to_dict=dict)
+    monkeypatch.setattr(auditing, "run_audit", lambda *_, **__: [broken])
+    ldp("audit plan.toml --json", code=1)
 
 
 GOOD = {

@@ -1,0 +1,151 @@
+"""The public names, and where they are: `ldp_core.lazy` and type checkers read this file."""
+
+from ldp_core.accounting.people import (
+    best_guess,
+    parallel_epsilon,
+    sampled_epsilon,
+    shuffled_epsilon,
+    total_epsilon,
+)
+from ldp_core.auditing.result import Audit
+from ldp_core.auditing.run import audit
+from ldp_core.errors import (
+    DomainError,
+    DtypeError,
+    InputError,
+    LdpError,
+    LdpWarning,
+    LimitError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    ReportError,
+)
+from ldp_core.estimates.base import Question, Result, estimates_metadata
+from ldp_core.estimates.consistency import consistent
+from ldp_core.estimates.distribution import Distribution, DistributionEstimate
+from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
+from ldp_core.estimates.histogram import Histogram, HistogramEstimate
+from ldp_core.estimates.mean import Mean, MeanEstimate
+from ldp_core.estimates.registry import question_of, usual_question
+from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.open_domain import OpenDomain
+from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.limits import Limits
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
+from ldp_core.mechanisms.longitudinal.loloha import Loloha
+from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
+from ldp_core.mechanisms.numbers.base import Numeric
+from ldp_core.mechanisms.numbers.hybrid import Hybrid
+from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
+from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
+from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
+from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
+from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
+from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
+from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
+from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.mechanisms.sketches.base import Candidates as Candidates
+from ldp_core.mechanisms.sketches.base import Sketch
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
+from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
+from ldp_core.mechanisms.sketches.rappor import Rappor
+from ldp_core.noise.base import Randomness as Randomness
+from ldp_core.noise.fresh import Keystream as Keystream
+from ldp_core.noise.keyed import Keyed
+from ldp_core.noise.secret import Secret
+from ldp_core.plans.compare import compare as compare_plans
+from ldp_core.plans.fake import FakeDataColumn as FakeDataColumn
+from ldp_core.plans.plan import PrivacyPlan
+from ldp_core.plans.recommend import expected_error, recommend
+from ldp_core.plans.required import required_epsilon, required_n
+from ldp_core.plans.sampled import SampledColumn as SampledColumn
+from ldp_core.poisoning import Influence
+from ldp_core.tally import Tally
+
+# What is imported ``as`` itself is for tests and for those who extend the library.
+__all__ = [
+    "Audit",
+    "BlockHadamardResponse",
+    "CountMeanSketch",
+    "DBitFlip",
+    "Distribution",
+    "DistributionEstimate",
+    "Domain",
+    "DomainError",
+    "DtypeError",
+    "FrequencyOracle",
+    "HadamardCountMeanSketch",
+    "HadamardResponse",
+    "HeavyHitters",
+    "HeavyHittersEstimate",
+    "Histogram",
+    "HistogramEstimate",
+    "Hybrid",
+    "HybridProjectiveGeometryResponse",
+    "Influence",
+    "InputError",
+    "Interval",
+    "Keyed",
+    "LdpError",
+    "LdpWarning",
+    "LimitError",
+    "Limits",
+    "LocalHashing",
+    "Loloha",
+    "LongitudinalRandomizedResponse",
+    "LongitudinalUnaryEncoding",
+    "Mean",
+    "MeanEstimate",
+    "Mechanism",
+    "MechanismMismatchError",
+    "Numeric",
+    "OneBitMean",
+    "OpenDomain",
+    "ParameterError",
+    "Piecewise",
+    "PlanError",
+    "Prefixes",
+    "PrivacyPlan",
+    "ProjectiveGeometryResponse",
+    "Question",
+    "RandomizedResponse",
+    "Rappor",
+    "ReportError",
+    "Result",
+    "Secret",
+    "Sketch",
+    "SquareWave",
+    "StochasticRounding",
+    "SubsetSelection",
+    "SummationHistogramEncoding",
+    "Tally",
+    "ThresholdHistogramEncoding",
+    "UnaryEncoding",
+    "audit",
+    "best_guess",
+    "compare_plans",
+    "consistent",
+    "estimates_metadata",
+    "expected_error",
+    "parallel_epsilon",
+    "question_of",
+    "recommend",
+    "required_epsilon",
+    "required_n",
+    "sampled_epsilon",
+    "shuffled_epsilon",
+    "total_epsilon",
+    "usual_question",
+]

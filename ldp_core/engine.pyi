@@ -1,0 +1,155 @@
+"""What a package beside the core may use, besides the public names: see `engine.py`."""
+
+from ldp_core.accounting.words import promise
+from ldp_core.arrays.arrow import ARROW_TYPES, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
+from ldp_core.arrays.types import I64, U64, Bools
+from ldp_core.auditing.table import run_audit, table
+from ldp_core.charts import drawing
+from ldp_core.charts.drawing import FIELDS as CHART_FIELDS
+from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
+from ldp_core.charts.drawing import Row as ChartRow
+from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows
+from ldp_core.charts.drawing import heading as chart_heading
+from ldp_core.charts.drawing import is_cut as is_cut_chart
+from ldp_core.charts.drawing import row_of as chart_row_of
+from ldp_core.charts.drawing import stacked as stacked_charts
+from ldp_core.charts.drawing import text as chart_text
+from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
+from ldp_core.charts.themes import Chart, Theme, altair, themed
+from ldp_core.compute import kernels
+from ldp_core.compute.compiled import MANY as MANY_ROWS
+from ldp_core.estimates import base as estimates_base
+from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
+from ldp_core.estimates.base import z_score
+from ldp_core.estimates.consistency import Consistency
+from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
+from ldp_core.estimates.histogram import entries_schema
+from ldp_core.estimates.plausibility import listening
+from ldp_core.estimates.registry import Ask, questions_of, view_of
+from ldp_core.exact.aes import aes, encrypt
+from ldp_core.exact.composition import ChangeTimes, History, Spent, times
+from ldp_core.exact.hashing import id_words
+from ldp_core.exact.probability import float_above
+from ldp_core.exact.transforms import count_numbers, some_groups
+from ldp_core.extras import need
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Label, Unmatched
+from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
+from ldp_core.limits import check_row_groups, open_parquet, over, read_json
+from ldp_core.mechanism import not_a_mechanism
+from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
+from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
+from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
+from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_reports
+from ldp_core.plans.provenance import NAME as REPORT_TYPE
+from ldp_core.plans.provenance import check_made_by, check_same, describe, described_once, warn_assumed
+from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
+from ldp_core.plans.simulation import Simulation, apportioned, simulated
+from ldp_core.reports import Native, Nullable, ReportFormat, Value
+from ldp_core.simulated_counts import generator_of
+from ldp_core.tables import RECORDS, SHARE, View, folded
+from ldp_core.tally import check_same_mechanism
+from ldp_core.windows import Window, seconds
+
+__all__ = [
+    "ARROW_TYPES",
+    "CATALOGUE",
+    "CHART_CONFIGS",
+    "CHART_FIELDS",
+    "CHART_WIDTH",
+    "DEFAULT_LIMITS",
+    "ESTIMATES_OFFERED",
+    "HISTOGRAM_ENTRY",
+    "I64",
+    "MANY_ROWS",
+    "METADATA_KEY",
+    "PLAN_WAYS",
+    "PYTHON_TYPES",
+    "RECOMMENDED_KINDS",
+    "RECORDS",
+    "REPORT_TYPE",
+    "SHARE",
+    "U64",
+    "Ask",
+    "Bools",
+    "ChangeTimes",
+    "Chart",
+    "ChartRow",
+    "Consistency",
+    "DrawnColumn",
+    "DrawnColumns",
+    "History",
+    "Inputs",
+    "Label",
+    "Native",
+    "Nullable",
+    "ReportFormat",
+    "Simulation",
+    "Spent",
+    "SquareWaveMethod",
+    "Theme",
+    "UnaryEncodingVariant",
+    "Unmatched",
+    "Value",
+    "View",
+    "Window",
+    "aes",
+    "altair",
+    "apportioned",
+    "as_arrow",
+    "chart_heading",
+    "chart_row_of",
+    "chart_text",
+    "check_epsilon",
+    "check_integer",
+    "check_made_by",
+    "check_open",
+    "check_probability",
+    "check_row_groups",
+    "check_same",
+    "check_same_mechanism",
+    "check_top",
+    "chosen",
+    "count_numbers",
+    "describe",
+    "described_once",
+    "draw",
+    "draw_means",
+    "draw_windows",
+    "drawing",
+    "encrypt",
+    "entries_schema",
+    "estimates_base",
+    "float_above",
+    "folded",
+    "generator_of",
+    "id_words",
+    "is_cut_chart",
+    "kernels",
+    "listening",
+    "need",
+    "not_a_mechanism",
+    "open_parquet",
+    "over",
+    "plain",
+    "plan_of",
+    "promise",
+    "questions_of",
+    "read_json",
+    "refuse_reports",
+    "run_audit",
+    "seconds",
+    "simulated",
+    "some_groups",
+    "stacked_charts",
+    "stored",
+    "table",
+    "taken",
+    "themed",
+    "times",
+    "view_of",
+    "warn_assumed",
+    "z_score",
+]

@@ -1,0 +1,173 @@
+"""What a plan holds: a mechanism for each perturbed column, the columns that are kept, and what a record spends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from ldp_core.errors import ParameterError, PlanError
+from ldp_core.exact.composition import ChangeTimes, History, Spent
+from ldp_core.exact.probability import float_above
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.parameters import Declared
+from ldp_core.plans.drawn import DrawnColumn, DrawnColumns, composed
+
+PLAN_WAYS = "PrivacyPlan({name: mechanism}) makes a plan, PrivacyPlan.from_toml(path) reads one"
+"""Where plans come from, for who passes something else."""
+
+
+class PlanContents(Declared):
+    """The value itself: see `PrivacyPlan` for its arguments."""
+
+    columns: Mapping[str, Mechanism]
+    keep: tuple[str, ...]
+    seed: int | None
+    drawn: DrawnColumns | None
+    """The columns of which a record answers one; None if there are none."""
+    _items: tuple[tuple[str, Mechanism], ...]
+
+    def __init__(
+        self,
+        columns: Mapping[str, Mechanism],
+        *,
+        keep: Iterable[str] = (),
+        seed: int | None = None,
+        epsilon: None = None,
+    ) -> None:
+        if epsilon is not None:
+            raise PlanError(
+                "each mechanism of a plan has its own epsilon: PrivacyPlan.split(columns, epsilon=) divides one"
+            )
+        if not isinstance(columns, Mapping):
+            raise PlanError(f"a plan maps column names to mechanisms, got {type(columns).__name__}: {PLAN_WAYS}")
+        if isinstance(keep, str) or not isinstance(keep, Iterable):
+            raise PlanError(f"keep is a list of column names, got {type(keep).__name__}")
+        columns, keep = dict(columns), tuple(keep)
+        if not all(isinstance(name, str) for name in keep):
+            raise PlanError("keep is a list of column names, and names are text")
+        if not columns:
+            raise PlanError("a plan needs at least one perturbed column")
+        for name, mechanism in columns.items():
+            _check_column(name, mechanism)
+        both = sorted(columns.keys() & set(keep))
+        if both or len(set(keep)) < len(keep):
+            raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise PlanError(f"seed must be an integer or None, got {type(seed).__name__}")
+        drawn = tuple((name, m) for name, m in columns.items() if isinstance(m, DrawnColumn))
+        try:
+            all_drawn = DrawnColumns(drawn) if drawn else None
+        except ParameterError as error:
+            raise PlanError(str(error)) from None
+        items = tuple(columns.items())
+        self._declare(columns=MappingProxyType(columns), keep=keep, seed=seed, drawn=all_drawn, _items=items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlanContents) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._items, self.keep, self.seed
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the columns of a report: the perturbed ones, then the kept ones."""
+        return iter((*self.columns, *self.keep))
+
+    def __getitem__(self, column: str) -> Mechanism:
+        try:
+            return self.columns[column]
+        except KeyError:
+            pass
+        raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
+
+    @property
+    def epsilon(self) -> float:
+        """What one record spends over all its columns: the sum (sequential composition). See `epsilon_of` for several.
+
+        Columns of which it answers one spend the largest epsilon among them, once.
+        """
+        return float_above(self.exact_epsilon)
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """`epsilon` before it is rounded to a float, for budgets."""
+        return Fraction(composed(self.columns.values(), lambda m: Fraction(m.epsilon)))
+
+    def epsilon_of(
+        self,
+        reports: int | None = 1,
+        *,
+        changes: int | None = 0,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
+    ) -> float:
+        """What several reports of one person spend over all columns: the sum of `Mechanism.epsilon_of`.
+
+        Of columns of which a record answers one, the largest counts. With fresh noise each record draws its column anew
+        and spends epsilon; with keyed noise a person answers the same column for ever, and its reports spend what they
+        would alone (`ldp_core.plans.drawn`).
+
+        Args:
+            reports: how many; None for any number.
+            changes: how often the value of *each* column changes at most; None for any number.
+            change_times: see `Mechanism.epsilon_of`, for each column.
+            keyed: whether the noise is keyed. A plan with a memoised mechanism takes keyed noise for all its columns,
+                and is counted so.
+
+        Returns:
+            A number of nats, rounded up; infinite if there is no bound.
+
+        Raises:
+            ParameterError: negative numbers, or other words.
+
+        >>> from ldp_core import PrivacyPlan, RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=0.5)})
+        >>> plan.epsilon_of(3), plan.epsilon_of(3, keyed=True), plan.epsilon_of(3, changes=1, keyed=True)
+        (4.5, 1.5, inf)
+        """
+        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
+
+    def spent_by(self, history: History) -> Spent:
+        """`epsilon_of` before it is rounded to a float, for budgets."""
+        history = replace(history, keyed=history.keyed or self.memoised)
+        return composed(self.columns.values(), lambda m: m.spent_by(history))
+
+    @property
+    def memoised(self) -> bool:
+        """Whether a mechanism is memoised, so that the noise of all columns is keyed."""
+        return any(m.memoised for m in self.columns.values())
+
+    def check_noise(self, *, keyed: bool) -> None:
+        """Raise `ParameterError` if a mechanism is memoised and the noise is not keyed."""
+        for mechanism in self.columns.values():
+            (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
+
+    @property
+    def oracles(self) -> dict[str, FrequencyOracle]:
+        """The columns of which histograms can be made."""
+        return {name: m for name, m in self.columns.items() if isinstance(m, FrequencyOracle)}
+
+    def check_oracles(self) -> None:
+        """Raise `PlanError` unless a histogram can be made of every perturbed column."""
+        others = sorted(self.columns.keys() - self.oracles.keys())
+        if others:
+            raise PlanError(
+                f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them "
+                "(of numbers take the mean, of a sketch give candidates, sketch.over([...]))"
+            )
+
+
+def _check_column(name: object, mechanism: object) -> None:
+    """Raise `PlanError` unless these are a column's name and its mechanism."""
+    if not isinstance(name, str) or not isinstance(mechanism, Mechanism):
+        got = f"a class, {mechanism.__name__}" if isinstance(mechanism, type) else type(mechanism).__name__
+        raise PlanError(
+            f"a plan maps column names to mechanisms, got {got} for {name!r}; "
+            "PrivacyPlan.split(columns, epsilon=) makes mechanisms of lists of values"
+        )

@@ -1,0 +1,72 @@
+"""The public names of the core, and those that it hands on, are imported when they are first used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import ldp_core
+import ldp_core.engine
+
+UNUSED = [  # rooms and files that a program needs for none of its reports and estimates
+    "ldp_core.accounting.people",
+    "ldp_core.accounting.words",
+    "ldp_core.auditing",
+    "ldp_core.engine",
+    "ldp_core.mechanisms.catalogue",
+    "ldp_core.plans.compare",
+    "ldp_core.plans.explanation",
+    "ldp_core.plans.promises",
+    "ldp_core.plans.recommend",
+    "ldp_core.plans.registry",
+    "ldp_core.plans.required",
+    "ldp_core.plans.sharing",
+    "ldp_core.plans.simulation",
+    "ldp_core.plans.sql",
+]
+
+
+def loaded(program: str) -> list[str]:
+    """The modules of the core that a new process has after this program."""
+    program += "; import sys, json; print(json.dumps(sorted(m for m in sys.modules if m.startswith('ldp_core'))))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    modules: list[str] = json.loads(done.stdout)
+    return modules
+
+
+def test_the_package_loads_two_modules():
+    assert loaded("import ldp_core") == ["ldp_core", "ldp_core.lazy"]
+
+
+def test_a_program_loads_what_it_uses():
+    names = "from ldp_core import PrivacyPlan, UnaryEncoding, Mechanism"
+    modules = loaded(f"{names}; m = UnaryEncoding([1, 2], epsilon=1.0); m.estimate(m.tally(m.perturb([1, 2])))")
+    assert not [m for m in modules if any(m == room or m.startswith(f"{room}.") for room in UNUSED)]
+    others = [m for m in modules if m.startswith("ldp_core.mechanisms.oracles.")]
+    assert "ldp_core.mechanisms.oracles.local_hashing" not in others
+
+
+def test_a_mechanism_is_found_by_its_name_before_it_was_used():
+    data = {"mechanism": "local_hashing", "domain": [1, 2], "epsilon": 1.0}
+    assert "ldp_core.mechanisms.oracles.local_hashing" in loaded(
+        f"from ldp_core import Mechanism; Mechanism.from_dict({data!r})"
+    )
+
+
+@pytest.mark.parametrize("module", [ldp_core, ldp_core.engine])
+def test_every_name_is_there(module):
+    assert sorted(set(module.__all__)) == sorted(module.__all__)
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match=r"module 'ldp_core.*' has no attribute 'nothing'"):
+        module.nothing  # noqa: B018
+
+
+def test_all_names_at_once():
+    names: dict[str, object] = {}
+    exec("from ldp_core import *", names)
+    assert set(ldp_core.__all__) == names.keys() - {"__builtins__"}
