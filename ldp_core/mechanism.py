@@ -97,3 +97,17 @@ def _named(name: object) -> type[Mechanism] | None:
         for module in ("ldp_core.mechanisms.catalogue", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
             import_module(module)
     return Mechanism._registry.get(name) if isinstance(name, str) else None
+
+
+def not_a_mechanism(given: object, more: str = "") -> str:
+    """What came in the place of a mechanism, and how to get one; for errors.
+
+    >>> not_a_mechanism(1.0)
+    'float; a mechanism is made of labels and epsilon, as RandomizedResponse(["yes", "no"], epsilon=1.0)'
+    """
+    if isinstance(given, type) and issubclass(given, Mechanism):
+        return f"the class {given.__name__}; make one of it, {given.__name__}(..., epsilon=1.0)"
+    if isinstance(getattr(given, "columns", None), Mapping):  # a plan
+        return f"{type(given).__name__}; {more}the mechanism of one column is plan[name]"
+    made = 'a mechanism is made of labels and epsilon, as RandomizedResponse(["yes", "no"], epsilon=1.0)'
+    return f"{type(given).__name__}; {made}"
