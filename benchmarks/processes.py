@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core import LdpError
-from pipelines.local.flink import FlinkCluster
+from tests.bed.flink import FlinkCluster
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

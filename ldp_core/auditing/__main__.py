@@ -5,17 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import chain
 
-from ldp_core.auditing.result import Audit, table
-from ldp_core.auditing.run import audit
+from ldp_core.auditing.table import run_audit, table
 from ldp_core.errors import LdpError
-from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.catalogue import CATALOGUE
-from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import PrivacyPlan
 
 _EPILOG = """\
@@ -68,43 +62,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--column is of a plan")
     if not 0 < given.false_alarm < 1:
         parser.error(f"--false-alarm must be in (0, 1), got {given.false_alarm:g}")
+
+    def progress(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
     try:
-        audits = _audits(_jobs(given), given)
+        audits = run_audit(
+            PrivacyPlan.from_toml(given.plan) if given.plan else None,
+            columns=given.column or (),
+            trials=given.trials,
+            false_alarm=given.false_alarm,
+            keyed=given.keyed,
+            rounds=given.rounds,
+            progress=None if given.quiet else progress,
+        )
     except LdpError as error:
         parser.exit(2, f"error: {error}\n")
     text = json.dumps([found.to_dict() for found in audits], indent=2) if given.json else table(audits)
     sys.stdout.write(text + "\n")
     return int(any(found.broken for found in audits))
-
-
-def _jobs(given: argparse.Namespace) -> list[Callable[..., Audit]]:
-    """One for each line of the table."""
-    if given.catalogue:
-        examples = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}
-        return list(chain.from_iterable(_of_mechanism(m, name, given) for name, m in examples.items()))
-    plan = PrivacyPlan.from_toml(given.plan)
-    alone = {name: m for name, m in plan.columns.items() if not isinstance(m, DrawnColumn)}
-    if given.column:
-        alone = {name: plan[name] for name in given.column}
-    jobs = list(chain.from_iterable(_of_mechanism(m, name, given) for name, m in alone.items()))
-    if not given.column and (len(plan.columns) > 1 or not alone):
-        jobs.append(partial(audit, plan, keyed=given.keyed))
-    return jobs
-
-
-def _of_mechanism(m: Mechanism, name: str, given: argparse.Namespace) -> list[Callable[..., Audit]]:
-    jobs: list[Callable[..., Audit]] = [partial(audit, m, name=name, keyed=given.keyed)]
-    if m.memoised and given.rounds > 1:
-        jobs.append(partial(audit, m, name=f"{name}, {given.rounds} reports", rounds=given.rounds))
-    return jobs
-
-
-def _audits(jobs: Sequence[Callable[..., Audit]], given: argparse.Namespace) -> list[Audit]:
-    def progress(text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-
-    share = given.false_alarm / len(jobs)
-    return [job(trials=given.trials, false_alarm=share, progress=None if given.quiet else progress) for job in jobs]
 
 
 def whole_number(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,28 +68,10 @@ class Audit:
         rows = [
             ("audit of", self.name),
             ("claimed epsilon", f"{self.claimed:.4g}"),
-            ("exact epsilon", _exact(self)),
+            ("exact epsilon", "-" if self.exact is None else f"{self.exact:.4f}"),
             ("lower bound", f"{self.lower_bound:.4f} (but for a false alarm of probability {self.false_alarm:.1e})"),
             ("trials", f"{self.trials:,} of each of {len(self.inputs)} inputs"),
             ("told apart best", told),
             ("verdict", self.verdict),
         ]
         return "\n".join(f"{title:<17}{text}" for title, text in rows)
-
-
-def _exact(audit: Audit) -> str:
-    return "-" if audit.exact is None else f"{audit.exact:.4f}"
-
-
-def table(audits: Iterable[Audit]) -> str:
-    """Audits as aligned lines, under a heading."""
-    rows = [("audited", "claimed", "exact", "lower bound", "trials", "verdict")]
-    rows += [
-        (a.name, f"{a.claimed:.4g}", _exact(a), f"{a.lower_bound:.4f}", f"{a.trials:,}", a.verdict) for a in audits
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(c.ljust(w) if k in (0, 5) else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)

@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from ldp_beam.io import encode
 from ldp_core import LdpError
-from pipelines.local.flink import FlinkCluster
+from tests.bed.flink import FlinkCluster
 
 MESSAGE = 100  # records
 PATIENCE = 180.0  # seconds: of a machine that others use too

@@ -34,8 +34,8 @@ from ldp_beam.elements.faults import NO_COLUMN, NOT_A_BATCH, TOO_LARGE, UNDECLAR
 from ldp_beam.io import ReadKafka, encode
 from ldp_core import LdpError, PrivacyPlan, Secret, UnaryEncoding
 from ldp_core.limits import Limits
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 from .flink_faults import PATIENCE, Append, Job, Live, until
 

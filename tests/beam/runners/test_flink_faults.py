@@ -11,8 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from ldp_core import InputError
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 from .conftest import need_flink
 from .flink_faults import PATIENCE, until

@@ -16,8 +16,8 @@ import pytest
 import ldp_beam
 from ldp_beam.io import ReadKafka
 from ldp_core import InputError, PrivacyPlan, UnaryEncoding
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 from .conftest import need_flink
 
