@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.timing import HEADING, Row
-from pipelines.table import aligned
+from ldp_beam.telemetry.table import aligned
 
 SUITES = ("kernels", "columns", "peers", "oracles", "numbers", "heavy_hitters", "streams", "lines", "live", "memory")
 

@@ -23,10 +23,10 @@ import ldp_beam
 from benchmarks.streams import FILES, private, write_events
 from benchmarks.timing import seconds
 from ldp_beam.io import ReadKafka, encode
+from ldp_beam.telemetry.table import aligned
 from ldp_core import UnaryEncoding
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
-from pipelines.table import aligned
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 MECHANISM = UnaryEncoding(range(16), epsilon=1.0)
 

@@ -174,7 +174,9 @@ def summary(package: str, name: str) -> str:
     value = getattr(import_module(package), name)
     if callable(value):
         return inspect.cleandoc(value.__doc__ or "").partition("\n")[0]
-    for module in [module for key, module in sys.modules.items() if key.startswith(f"{package}.")]:  # a constant
+    for module in [
+        module for key, module in sys.modules.items() if key.startswith((f"{package}.", "ldp_core."))
+    ]:  # a constant
         found = re.search(rf'^{name} = .*?^"""(.*?)(?:"""|\n)', inspect.getsource(module), re.DOTALL | re.MULTILINE)
         if found:
             return found[1]

@@ -9,8 +9,8 @@ whether it arrived more than 15 minutes late. A Beam pipeline counts the reports
 import apache_beam as beam
 
 import ldp_beam
+from ldp_beam.telemetry.demo import flights, true_counts
 from ldp_core import PrivacyPlan, RandomizedResponse
-from pipelines.demo import flights, true_counts
 
 table = flights()
 late = RandomizedResponse(["yes", "no"], epsilon=1.0, unmatched="other")  # other: cancelled, or nobody wrote it down

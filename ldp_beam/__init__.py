@@ -11,58 +11,10 @@ events  | Deduplicate("record_id", within="1h")           -> events, each once
 events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 a person and day
 events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more than a person's budget pays for
 
-Sources and sinks are in `ldp_beam.io`.
+Sources and sinks are in `ldp_beam.io`. The names are listed in `__init__.pyi`, and each is imported when it is first
+used.
 """
 
-from ldp_beam.elements.rows import (
-    BooleanHistogramRow,
-    DeadLetter,
-    DistributionRow,
-    HistogramRow,
-    IntegerHistogramRow,
-    MeanRow,
-    text_row,
-)
-from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
-from ldp_beam.estimates.transforms import (
-    Distribution,
-    Estimate,
-    HeavyHitters,
-    Histogram,
-    Mean,
-    PrivateDistribution,
-    PrivateHeavyHitters,
-    PrivateHistogram,
-    PrivateMean,
-)
-from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
-from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
-from ldp_beam.time.triggers import AfterTallies
+from ldp_core.lazy import attach
 
-__all__ = [
-    "AfterTallies",
-    "BooleanHistogramRow",
-    "BoundContributions",
-    "DeadLetter",
-    "Deduplicate",
-    "Distribution",
-    "DistributionRow",
-    "Estimate",
-    "HeavyHitters",
-    "Histogram",
-    "HistogramCombineFn",
-    "HistogramRow",
-    "IntegerHistogramRow",
-    "Mean",
-    "MeanRow",
-    "Perturb",
-    "PrivacyLedger",
-    "PrivateDistribution",
-    "PrivateHeavyHitters",
-    "PrivateHistogram",
-    "PrivateMean",
-    "RandomizedResponse",
-    "TallyCombineFn",
-    "UnaryEncode",
-    "text_row",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
+
+from ldp_cli._compat import end_at_once
 
 
 def main() -> None:
@@ -18,9 +19,5 @@ def main() -> None:
     try:
         app(prog_name="ldp")
     except SystemExit as ended:
-        if "polars" in sys.modules and "apache_beam" not in sys.modules:
-            # Threads of a query may still call back, and would abort the process as Python ends.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        end_at_once(ended.code)
         raise

@@ -158,6 +158,23 @@ _add(
     "ldp audit plan.toml --column os --trials 1e7 --json",
     rich_help_panel=_RUNS,
 )
-app.command("run", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.run)
-app.command("live", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.live)
+_add(
+    app,
+    "run",
+    jobs.run,
+    "ldp run --demo",
+    "ldp run --plan plan.toml --input 'events/*.parquet' --event-time time --output out",
+    "ldp run --plan plan.toml --input events.ndjson --event-time time --output out --secret-file secret --id user",
+    rich_help_panel=_RUNS,
+    context_settings=jobs.PASSED_ON,
+)
+app.command(
+    "live",
+    rich_help_panel=_RUNS,
+    epilog=_examples(
+        "ldp live --for 60s",
+        "ldp live --plan plan.toml --rate 1e6 --window 10s",
+        "ldp live --engine flink --for 60s",
+    ),
+)(jobs.live)
 app.command("flink", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.flink)

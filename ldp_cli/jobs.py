@@ -1,22 +1,26 @@
-"""What runs elsewhere: audits, the telemetry job, the live demonstration, a Flink cluster. Thin: they have commands."""
+"""What runs elsewhere: audits, the telemetry job, the live demonstration, a Flink cluster."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from types import GenericAlias
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ldp_beam import telemetry
+from ldp_beam.telemetry import FileOptions, LiveOptions
+from ldp_beam.telemetry.command import of_checkout
+from ldp_beam.telemetry.options import declarations, made
 from ldp_cli.printing import note, say, say_json
 from ldp_cli.values import whole
-from ldp_core import LdpError, PrivacyPlan
+from ldp_core import PrivacyPlan
 
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Of a command that takes the options of another one."""
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Of a command that hands on options that are not its own."""
+_T = TypeVar("_T")
 
 
 def audit(
@@ -54,63 +58,43 @@ def audit(
     _end(int(any(found.broken for found in audits)))
 
 
-def run(context: typer.Context) -> None:
-    """Run the telemetry job: perturb event files at ingestion, estimate in windows of event time."""
-    _telemetry(context.args, "ldp run")
+def _typed(options: type[_T], command: Callable[[_T], int], text: str) -> Callable[..., None]:
+    """A command of typer, whose options are those that a class declares, with their help."""
+
+    def call(context: typer.Context, **given: Any) -> None:
+        _end(command(made(options, given, context.args)))
+
+    parameters = [Parameter("context", Parameter.POSITIONAL_ONLY, annotation=typer.Context)]
+    for declared in declarations(options):
+        kind: Any = GenericAlias(list, (declared.kind,)) if declared.many else declared.kind
+        if declared.default is None:
+            kind |= None
+        about = typer.Option(declared.flag, metavar=declared.metavar, help=declared.help)
+        default = list(declared.default) if declared.many else declared.default
+        parameters.append(
+            Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
+        )
+    vars(call)["__signature__"] = Signature(parameters)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    call.__doc__ = text
+    return call
 
 
-def live(context: typer.Context) -> None:
-    """Stream reports of simulated devices, and show each window as it closes."""
-    _local("ldp live")
-    words = context.args if _asks_for_help(context.args) else ["--live", *context.args]
-    _telemetry(words, "ldp live")
+run = _typed(
+    FileOptions,
+    telemetry.run,
+    """Run the telemetry job: perturb event files at ingestion, estimate in windows of event time.
+
+    Any other option goes to Beam: --runner=FlinkRunner --flink_master=...
+    """,
+)
+live = _typed(LiveOptions, telemetry.live, "Stream reports of simulated devices, and show each window as it closes.")
 
 
 def flink(context: typer.Context) -> None:
     """Run a Flink cluster on this machine: up, submit, status, down."""
-    _local("ldp flink")
-    other: Any = importlib.import_module("pipelines.local.flink.__main__")
-    commands = other.parser()
-    for one in (commands, *(sub for action in commands._actions for sub in dict(action.choices or {}).values())):
-        one.prog = one.prog.replace("python -m pipelines.local.flink", "ldp flink")
-    if _asks_for_help(context.args):
-        say(commands.format_help() + _FLINK)
-        return
-    commands.parse_args(context.args)  # which says how `ldp flink` is used, if it is misused
-    _end(_run(other.main, context.args))
-
-
-_FLINK = """
-Examples:
-
-  ldp flink up
-  ldp flink submit -m pipelines.telemetry --plan plan.toml --input ...
-  ldp flink down
-"""
-
-
-def _local(command: str) -> None:
-    """Raise `LdpError` where the tools for one machine are not installed."""
-    if importlib.util.find_spec("pipelines.local") is None:
-        raise LdpError(f"{command} is not part of the installed package: run it in a checkout of the source")
-
-
-def _telemetry(arguments: Sequence[str], command: str) -> None:
-    telemetry: Any = importlib.import_module("pipelines.telemetry")
-    if _asks_for_help(arguments):
-        say(telemetry.parser(command).format_help())
-        return
-    _end(_run(partial(telemetry.main, called=command), arguments))
-
-
-def _asks_for_help(arguments: Sequence[str]) -> bool:
-    return bool(arguments) and arguments[0] in ("--help", "-h")
-
-
-def _run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
-    """The exit code of another command as ours: it says 2 for what failed, and ends by itself where it is misused."""
-    code = main(list(arguments))
-    return 1 if code else 0
+    cluster = of_checkout("tests.bed.flink.__main__", "ldp flink")
+    _end(cluster.main(context.args, called="ldp flink"))
 
 
 def _end(code: int) -> None:

@@ -173,6 +173,17 @@ def share(text: Any) -> float:
         raise typer.BadParameter(f"{text!r} is no share: write 0.01 or 1%") from None
 
 
+def whole(text: Any) -> int:
+    """A number of things, also as ``1e6``; for options.
+
+    >>> whole("1e6"), whole("20")
+    (1000000, 20)
+    """
+    if not (_is_number(str(text)) and float(text).is_integer() and float(text) >= 1):
+        raise typer.BadParameter(f"expected a whole number, as 1000000 or 1e6, got {text!r}")
+    return int(float(text))
+
+
 def _number(text: str) -> float:
     return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
 

@@ -11,8 +11,9 @@ A page is one file: it loads nothing, asks no network, and runs no script but it
 True
 """
 
+from ldp_core.plans.results import RESULTS, about
 from ldp_report.page import planner_page, report_page
-from ldp_report.results import RESULTS, Results, about, read_results
+from ldp_report.results import Results, read_results
 from ldp_report.serving import LivePage
 
 __all__ = ["RESULTS", "LivePage", "Results", "about", "planner_page", "read_results", "report_page"]

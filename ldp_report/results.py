@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,13 +23,8 @@ from ldp_core.estimates.registry import view_of
 from ldp_core.exact.probability import float_above
 from ldp_core.limits import DEFAULT, read_json
 from ldp_core.plans.plan import plan_of
+from ldp_core.plans.results import DEAD_LETTERS, RESULTS
 from ldp_core.tables import View
-
-RESULTS = "results.json"
-"""The file beside estimates that says which plan they are of: its text is that of `about`."""
-
-DEAD_LETTERS = "dead_letters"
-"""How a file of dead letters is called; it is there where they were counted, be there none."""
 
 LATE = "late"
 """The reason of a dead letter whose window had closed."""
@@ -56,17 +50,6 @@ _OF_ROWS = {
 _MANY = (1, 10, 100)
 
 Row = Mapping[str, Any]
-
-
-def about(plan: PrivacyPlan, confidence: float | None = None) -> str:
-    """What the file `RESULTS` has: the plan, and the confidence of the intervals beside it, as JSON.
-
-    >>> from ldp_core import RandomizedResponse
-    >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
-    >>> sorted(json.loads(text))
-    ['confidence', 'plan']
-    """
-    return json.dumps({"plan": plan.to_dict(), "confidence": confidence}, indent=1) + "\n"
 
 
 @dataclass
@@ -307,7 +290,7 @@ def read_results(
         LimitError: there is more than a page can show.
         PlanError: the plan in the folder is not one.
 
-    >>> import tempfile
+    >>> import json, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     row = {"value": "ios", "count": 2.5, "low": 1.0, "high": 4.0, "n": 3}
     ...     _ = Path(folder, "os.ndjson").write_text(json.dumps(row))

@@ -41,8 +41,8 @@ BELOW = {
     "ldp_beam": ("ldp_core",),
     "ldp_plots": ("ldp_core",),
     "ldp_report": ("ldp_core",),
-    "pipelines": ("ldp_core", "ldp_beam", "ldp_report"),
-    "ldp_cli": ("ldp_core", "ldp_polars", "ldp_plots", "ldp_report", "pipelines"),
+    "pipelines": ("ldp_beam",),
+    "ldp_cli": ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report"),
 }
 
 BESIDE: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ def test_the_core_knows_no_engine():
         "ldp_beam": {"polars", "altair"},
         "ldp_plots": {"polars", "apache_beam", "altair"},
         "ldp_report": {"polars", "apache_beam", "altair"},
-        "ldp_cli": {"polars", "apache_beam", "altair", "ldp_polars", "ldp_plots", "pipelines"},
+        "ldp_cli": {"polars", "apache_beam", "altair", "ldp_polars", "ldp_plots"},
     }.items():
         for module, path in FILES.items():
             if module.split(".")[0] != package:
@@ -189,11 +189,11 @@ def test_wrong_imports_are_seen():
     up = ("ldp_core.tally", "ldp_core.mechanism", 1)
     families = ("ldp_core.mechanisms.sketches.rappor", "ldp_core.mechanisms.numbers.hybrid", 1)
     rooms = ("ldp_beam.perturb", "ldp_beam.io.kafka", 1)
-    local = ("pipelines.job", "pipelines.local.live", 1)
+    job = ("ldp_beam.perturb", "ldp_beam.telemetry.job", 1)
     assert wrong_floors("ldp_core", [up]) == ["ldp_core/tally.py:1 imports ldp_core.mechanism"]
     assert wrong_floors("ldp_core.mechanisms", [families])
     assert wrong_floors("ldp_beam", [rooms])
-    assert wrong_floors("pipelines", [local])
+    assert wrong_floors("ldp_beam", [job])
     inside = [("ldp_beam.perturb", other, 1) for other in ("ldp_core.limits", "ldp_core.engine", "ldp_core")]
     assert into_the_core(("ldp_beam",), inside) == ["ldp_beam/perturb.py:1 imports ldp_core.limits"]
     assert circle([up, ("ldp_core.mechanism", "ldp_core.tally", 1)])

@@ -1,4 +1,4 @@
-"""The wheel holds the packages and the jobs that users deploy, and no tools for trying them on one machine.
+"""The wheel holds the packages, the telemetry job among them, and no top-level name that a user may have.
 
 The sdist makes the same wheel. Each extra brings what it names. The version is in pyproject.toml and nowhere else.
 """
@@ -23,9 +23,8 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
-SUFFIXES = {".py", ".typed", ".toml", ".yaml", ".json", ".xml", ".html", ".css", ".js", ""}
-LOCAL = Path("pipelines/local")
-PACKAGES = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "pipelines", "ldp_cli"]
+SUFFIXES = {".py", ".pyi", ".typed", ".toml", ".yaml", ".json", ".xml", ".html", ".css", ".js", ""}
+PACKAGES = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_cli"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Extra -> the engines among what it brings. "" is the project without any.
 ENGINES = {
@@ -98,7 +97,7 @@ def test_the_version_is_in_one_place():
 def test_the_image_of_the_template_has_all_packages():
     lines = (ROOT / "pipelines/dataflow/Dockerfile").read_text().splitlines()
     copied = [line.split()[1] for line in lines if re.fullmatch(r"COPY (\w+) \1", line)]
-    assert sorted(copied) == sorted(PACKAGES)
+    assert sorted(copied) == sorted([*PACKAGES, "pipelines"])
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +118,7 @@ def contents(file: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_all_but_the_local_tools(wheel):
+def test_the_wheel_holds_the_packages(wheel):
     assert sorted(path.name for path in wheel.iterdir() if path.suffix != ".dist-info") == sorted(PACKAGES)
     source = {
         path.relative_to(ROOT)
@@ -127,28 +126,15 @@ def test_the_wheel_holds_all_but_the_local_tools(wheel):
         for path in (ROOT / package).rglob("*")
         if path.is_file() and path.suffix in SUFFIXES
     }
-    local = {path for path in source if path.is_relative_to(LOCAL)}
-    tools = {
-        "__init__.py",
-        "engines.py",
-        "fleet.py",
-        "flink",
-        "kafka.py",
-        "live.py",
-        "maven.py",
-        "pubsub.py",
-        "runner.py",
-    }
-    assert tools == {path.parts[2] for path in local}
     [file] = wheel.parent.glob("*.whl")
     found = {Path(name) for name in contents(file) if name.split("/")[0] in PACKAGES}
-    assert found == source - local
+    assert found == source
 
 
 @pytest.mark.slow
 def test_a_yaml_pipeline_elsewhere_finds_the_transforms_of_the_wheel(wheel, tmp_path):
     """It named a file in the checkout."""
-    (tmp_path / "job.yaml").write_text((wheel / "pipelines/yaml/parquet.yaml").read_text())
+    (tmp_path / "job.yaml").write_text((ROOT / "pipelines/yaml/parquet.yaml").read_text())
     time = pa.array([0, 1], pa.timestamp("s", "UTC"))
     pq.write_table(pa.table({"os": ["ios", "web"], "event_time": time}), tmp_path / "events.parquet")
     variables = json.dumps({"input": str(tmp_path / "events.parquet"), "output": str(tmp_path)})
@@ -162,7 +148,7 @@ def test_a_yaml_pipeline_elsewhere_finds_the_transforms_of_the_wheel(wheel, tmp_
 
 @pytest.mark.slow
 def test_the_command_of_the_wheel_says_where_live_is(wheel):
-    command = [sys.executable, "-m", "pipelines.telemetry", "--live"]
+    command = [sys.executable, "-m", "ldp_beam.telemetry", "--live"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=wheel, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert "run it in a checkout of the source" in done.stderr

@@ -14,6 +14,7 @@ import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam.elements.rows import DistributionRow, MeanRow
 from ldp_beam.estimates.transforms import Estimate
 from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam.telemetry.means import MEAN_SCHEMA
 from ldp_core import (
     HeavyHitters,
     Hybrid,
@@ -24,7 +25,6 @@ from ldp_core import (
     UnaryEncoding,
     usual_question,
 )
-from pipelines.means import MEAN_SCHEMA
 
 from ..beam.helpers import run
 from .sql_words import RESERVED

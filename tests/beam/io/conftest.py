@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ldp_core import InputError
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.kafka import KafkaBroker
 
 from .mock_broker import MockBroker
 

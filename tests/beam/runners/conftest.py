@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ldp_core import InputError
-from pipelines.local.flink import FlinkCluster, flink_jars, job_server_jar
-from pipelines.local.maven import program
+from tests.bed.flink import FlinkCluster, flink_jars, job_server_jar
+from tests.bed.maven import program
 
 
 def need_flink():

@@ -23,29 +23,23 @@ from confluent_kafka import Producer
 
 from ldp_beam.io import encode
 from ldp_core import LdpError
-from pipelines.local.flink import FlinkCluster
+from tests.bed.flink import FlinkCluster
 
 MESSAGE = 100  # records
 PATIENCE = 180.0  # seconds: of a machine that others use too
 
 
-class Live(threading.Thread):
-    """Produces records at a rate, until the end of a ``with`` block, in Arrow messages of `MESSAGE` of them.
-
-    A record has ``id`` (0, 1, ...), ``value`` (its id modulo ``values``) and ``t``, the time at which it was made.
+class Numbers:
+    """Arrow messages of `MESSAGE` records: ``id`` (0, 1, ...), ``value`` (the id modulo ``values``), ``t``, their time.
 
     Attributes:
-        records: so many have been sent.
+        records: so many have been made.
     """
 
     size = MESSAGE
 
-    def __init__(self, servers: str, topic: str, *, rate: float, partitions: int, values: int = 1) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
-        self._topic, self._rate = topic, rate
-        self._partitions, self._values = partitions, values
-        self._over = threading.Event()
+    def __init__(self, values: int) -> None:
+        self._values = values
         self.records = 0
 
     def messages(self, now: float) -> list[bytes]:
@@ -53,16 +47,26 @@ class Live(threading.Thread):
         ids = np.arange(self.records, self.records + self.size)
         return [encode(pa.record_batch({"id": ids, "value": ids % self._values, "t": np.full(self.size, now)}))]
 
+
+class Live(threading.Thread):
+    """Sends what a source makes, at a rate, until the end of a ``with`` block."""
+
+    def __init__(self, servers: str, topic: str, source: Any, *, rate: float, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+        self._topic, self._source, self._rate, self._partitions = topic, source, rate, partitions
+        self._over = threading.Event()
+
     def run(self) -> None:
         start, sent = time.time(), 0
         while not self._over.wait(0.01):
             now = time.time()
-            while self.records < (now - start) * self._rate:
-                for message in self.messages(now):
+            while self._source.records < (now - start) * self._rate:
+                for message in self._source.messages(now):
                     partition = sent % self._partitions
                     self._producer.produce(self._topic, message, partition=partition, timestamp=int(now * 1000))
                     sent += 1
-                self.records += self.size
+                self._source.records += self._source.size
             self._producer.poll(0)
         assert self._producer.flush(30) == 0
 

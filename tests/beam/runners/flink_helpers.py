@@ -16,8 +16,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import ldp_beam
 import ldp_polars
 from ldp_beam.io.histograms import histogram_line
+from ldp_beam.telemetry.job import TelemetryJob
 from ldp_core import PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
-from pipelines.job import TelemetryJob
 
 SECRET = Secret(bytes(range(32)))
 PLAN = PrivacyPlan(

@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -34,8 +34,8 @@ from ldp_beam.elements.faults import NO_COLUMN, NOT_A_BATCH, TOO_LARGE, UNDECLAR
 from ldp_beam.io import ReadKafka, encode
 from ldp_core import LdpError, PrivacyPlan, Secret, UnaryEncoding
 from ldp_core.limits import Limits
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 from .flink_faults import PATIENCE, Append, Job, Live, until
 
@@ -118,22 +118,35 @@ def _passed(batch: pa.RecordBatch) -> np.ndarray:
     return np.stack([np.asarray(batch.column("person")), np.asarray(batch.column("id")), seconds, word], axis=1)
 
 
-def lines(path: Path) -> list[bytes]:
-    """What `Append` wrote and is whole."""
-    written = path.read_bytes().split(b"\n") if path.exists() else []
-    return [base64.b64decode(line) for line in written if line and len(line) % 4 == 0]
+class Tail:
+    """What `Append` has written to a file, whole lines only: each is read once, and what was made of it is kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._place = path, 0
+
+    def new(self) -> list[bytes]:
+        """What has come since the last time."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._place)
+            written = file.read()
+        whole = written[: written.rfind(b"\n") + 1]
+        self._place += len(whole)
+        return [base64.b64decode(line) for line in whole.split(b"\n") if line and len(line) % 4 == 0]
 
 
-class Made(Live):
-    """Sends messages of records, some twice, and some that cannot be used; keeps the truth about them."""
+class Made:
+    """Makes messages of records, some twice, and some that cannot be used; keeps the truth that is not compared yet."""
 
     size = RECORDS
 
-    def __init__(self, servers: str, topic: str, rate: float) -> None:
-        super().__init__(servers, topic, rate=rate, partitions=PARTITIONS)
+    def __init__(self) -> None:
         self._rng = np.random.default_rng(1)
-        self.batches: list[pa.RecordBatch] = []
+        self._lock = threading.Lock()
+        self._batches: deque[tuple[float, pa.RecordBatch]] = deque()
         self.poisoned: Counter[tuple[str, str]] = Counter()
+        self.records = 0
 
     def messages(self, now: float) -> list[bytes]:
         """The next records, up to a second old; and what else there is."""
@@ -145,7 +158,8 @@ class Made(Live):
         out = [encode(batch)]
         if n % AGAIN == 0:
             out *= 2
-        self.batches += [batch] * len(out)
+        with self._lock:
+            self._batches.extend((now, batch) for _ in out)
         if n % POISON == 0:
             out.append(self._poison(n // POISON % 4, micros[:1]))
         return out
@@ -164,10 +178,18 @@ class Made(Live):
         return encode(_records(np.array([-1 - self.records]), np.array([-1]), ["plan9"], micros))
 
     def frame(self) -> pl.DataFrame:
-        """All usable records so far, also those sent twice; ``w`` and ``period`` are starts in epoch seconds."""
+        """The usable records, also those sent twice; ``w`` and ``period`` are starts in epoch seconds."""
         seconds = pl.col("t").dt.epoch("s")
-        frame = pl.from_arrow(pa.Table.from_batches(list(self.batches)))
+        with self._lock:
+            batches = [batch for _, batch in self._batches]
+        frame = pl.from_arrow(pa.Table.from_batches(batches))
         return frame.with_columns((seconds // WINDOW * WINDOW).alias("w"), (seconds // PERIOD * PERIOD).alias("period"))
+
+    def forget(self, before: float) -> None:
+        """Drop what was made before: at 30,000 records a second the truth of an hour would be gigabytes."""
+        with self._lock:
+            while self._batches and self._batches[0][0] < before:
+                self._batches.popleft()
 
 
 def _records(ids: Any, person: Any, values: Any, micros: Any) -> pa.RecordBatch:
@@ -207,45 +229,129 @@ class Panes:
     """The rows that came: the last of each cell, and whether any was told in two ways."""
 
     def __init__(self, folder: Path) -> None:
-        self.last: dict[Cell, tuple[int, float]] = {}
+        self._tail = Tail(folder / "rows")
+        self._told: dict[Cell, list[tuple[int, float]]] = defaultdict(list)
+        self._most: dict[Cell, int] = {}
         self.times: list[float] = []
-        self.early: Counter[Cell] = Counter()
-        told: dict[Cell, list[tuple[int, float]]] = defaultdict(list)
-        most: dict[Cell, int] = {}
-        for line in lines(folder / "rows"):
+
+    def read(self) -> Panes:
+        """Itself, with what has come by now."""
+        for line in self._tail.new():
             branch, start, value, timing, n, count, when = json.loads(line)
             cell = (branch, start, value)
             self.times.append(when)
             if timing == "EARLY":
-                self.early[cell] += 1
-                most[cell] = max(n, most.get(cell, 0))
+                self._most[cell] = max(n, self._most.get(cell, 0))
             else:
-                told[cell].append((n, count))
-        self.last = {cell: panes[-1] for cell, panes in told.items()}
-        self.on_time = sum(map(len, told.values()))
-        self.again = sum(len(panes) > 1 for panes in told.values())
-        self.different = sum(len(set(panes)) > 1 for panes in told.values())
-        self.too_early = sum(most[cell] > self.last[cell][0] for cell in most if cell in self.last)
+                self._told[cell].append((n, count))
+        return self
+
+    @property
+    def last(self) -> dict[Cell, tuple[int, float]]:
+        """What was told last of each cell, but for early panes."""
+        return {cell: panes[-1] for cell, panes in self._told.items()}
+
+    @property
+    def on_time(self) -> int:
+        """Rows that are of no early pane."""
+        return sum(map(len, self._told.values()))
+
+    @property
+    def again(self) -> int:
+        """Cells that were told more than once."""
+        return sum(len(panes) > 1 for panes in self._told.values())
+
+    @property
+    def different(self) -> int:
+        """Cells that were told in two ways."""
+        return sum(len(set(panes)) > 1 for panes in self._told.values())
+
+    @property
+    def too_early(self) -> int:
+        """Cells of which an early pane had more records than the last one."""
+        return sum(self._most[cell] > self._told[cell][-1][0] for cell in self._most.keys() & self._told.keys())
 
     def next_output(self, after: float) -> float | None:
         """Seconds from then to the next row."""
         return min((when - after for when in self.times if when > after), default=None)
 
 
-def passed(folder: Path) -> pl.DataFrame:
+class Passed:
     """What came through the ledger to a sink outside: person, id, period, report."""
-    found = np.frombuffer(b"".join(lines(folder / "passed")), np.int64).reshape(-1, 4)
-    frame = pl.DataFrame(found, ["person", "id", "seconds", "report"])
-    return frame.with_columns((pl.col("seconds") // PERIOD * PERIOD).alias("period"))
+
+    def __init__(self, folder: Path) -> None:
+        self._tail = Tail(folder / "passed")
+        self._frame = self._of(b"")
+
+    def _of(self, rows: bytes) -> pl.DataFrame:
+        frame = pl.DataFrame(np.frombuffer(rows, np.int64).reshape(-1, 4), ["person", "id", "seconds", "report"])
+        return frame.select("person", "id", "report", period=pl.col("seconds") // PERIOD * PERIOD)
+
+    def read(self) -> pl.DataFrame:
+        """All of it by now."""
+        self._frame.extend(self._of(b"".join(self._tail.new())))
+        return self._frame
 
 
 def dead(folder: Path) -> Counter[tuple[str, str]]:
     """Dead letters so far, by branch and reason: the last sum of each window."""
-    sums = {tuple(key): count for *key, count in map(json.loads, lines(folder / "dead"))}
+    sums = {tuple(key): count for *key, count in map(json.loads, Tail(folder / "dead").new())}
     out: Counter[tuple[str, str]] = Counter()
     for (branch, reason, _), count in sums.items():
         out[branch, reason] += count
     return out
+
+
+class Comparison:
+    """Holds what came out to what was made: windows and periods that have been compared are forgotten."""
+
+    def __init__(self, made: Made, folder: Path) -> None:
+        self.made, self.panes, self._passed = made, Panes(folder), Passed(folder)
+        self._windows = self._periods = 0.0  # those from here on have not been compared
+
+    def __call__(self, to: float) -> dict[str, float]:
+        """Compare the windows up to the one of this time, and the periods before it."""
+        last = int(to // WINDOW * WINDOW)
+        until(lambda: time.time() > last + WINDOW + 1, PATIENCE, "the records of the last window have been sent")
+        made = self.made.frame()
+        frame = made.filter((pl.col("w") >= self._windows) & (pl.col("w") <= last))
+        expected = cells(frame)
+        until(lambda: expected.keys() <= self.panes.read().last.keys(), PATIENCE, "the panes of all windows")
+        found = self.panes.last
+        wrong = {cell: (found[cell], true) for cell, true in expected.items() if found[cell] != true}
+        assert not wrong, f"{len(wrong)} of {len(expected)} cells differ: {list(wrong.items())[:5]}"
+        assert (self.panes.different, self.panes.too_early) == (0, 0), "a pane was told again with other rows"
+        figures = {
+            "records": once(frame).height,
+            "windows": frame["w"].n_unique(),
+            "cells": len(expected),
+            "rows told again": self.panes.again,
+            "reports told again": self._paid(made, last),
+        }
+        self._windows = last + WINDOW
+        self.made.forget(min(self._windows, self._periods))
+        return figures
+
+    def _paid(self, made: pl.DataFrame, to: int) -> int:
+        """Hold what the ledger let through to what persons can pay for; the number of reports that came twice."""
+        true = spent(made.filter((pl.col("period") >= self._periods) & (pl.col("period") + PERIOD <= to)))
+
+        def found() -> pl.DataFrame:
+            records = self._passed.read().unique(["period", "person", "id"])
+            return records.group_by("period", "person").agg(found=pl.len())
+
+        def short() -> bool:
+            both = true.join(found(), ["period", "person"], "left")
+            return not both.filter(pl.col("found").fill_null(0) < pl.col("n")).is_empty()
+
+        until(lambda: not short(), PATIENCE, "the reports of all persons")
+        most = found()["found"].max()
+        assert most == PAYS, f"{most} records of a person have passed, and the budget pays for {PAYS}"
+        assert true.join(found(), ["period", "person"]).filter(pl.col("found") != pl.col("n")).is_empty()
+        reports = self._passed.read().group_by("id").agg(pl.len(), pl.col("report").n_unique())
+        assert reports["report"].max() == 1, "two reports of a record"
+        self._periods = to // PERIOD * PERIOD
+        return reports.filter(pl.col("len") > 1).height
 
 
 class Stream:
@@ -255,10 +361,10 @@ class Stream:
         self, cluster: FlinkCluster, spare: FlinkCluster, broker: KafkaBroker, proxy: Proxy, folder: Path
     ) -> None:
         self.cluster, self.spare, self.proxy, self.folder = cluster, spare, proxy, folder
-        self._checked = 0.0  # windows from here on have not been compared
+        self.compare = Comparison(Made(), folder)
         self._topic = broker.create_topic("events", PARTITIONS)
         self.job = self.submit()
-        self.made = Made(broker.servers, self._topic, RATE)
+        self.live = Live(broker.servers, self._topic, self.compare.made, rate=RATE, partitions=PARTITIONS)
 
     def submit(self, *flags: str) -> Job:
         """Start the job, or go on with it from a savepoint."""
@@ -272,8 +378,8 @@ class Stream:
         self._flows(before)
         done = self.job.checkpoints()
         until(lambda: self.job.checkpoints() > done, PATIENCE, "a checkpoint")
-        told = Panes(self.folder).on_time
-        until(lambda: Panes(self.folder).on_time > told, PATIENCE, "a pane, which will be told again")
+        told = self.compare.panes.read().on_time
+        until(lambda: self.compare.panes.read().on_time > told, PATIENCE, "a pane, which will be told again")
         self._restarted = 0
         start = time.time()
         fault()
@@ -282,14 +388,14 @@ class Stream:
             noticed = time.time()
             until(lambda: self._supervise() or self._runs(), PATIENCE, "all tasks run again")
         back = time.time()
-        output = until(lambda: Panes(self.folder).next_output(back), PATIENCE, "an output")
+        output = until(lambda: self.compare.panes.read().next_output(back), PATIENCE, "an output")
         figures = {
             "s until it is noticed": noticed - start if restarts else 0.0,
             "s until all tasks run": back - start,
             "s until the next output": back + output - start,
             "processes started again": self._restarted,
         }
-        return figures | self.compared(back)
+        return figures | self.compare(back)
 
     def _supervise(self) -> None:
         """Start again what has ended, as whatever runs a cluster does."""
@@ -305,47 +411,7 @@ class Stream:
             return False
 
     def _flows(self, since: float) -> None:
-        until(lambda: Panes(self.folder).next_output(since), PATIENCE, "the stream flows")
-
-    def compared(self, to: float) -> dict[str, float]:
-        """Compare the windows up to the one of this time, and the periods before it."""
-        last = int(to // WINDOW * WINDOW)
-        until(lambda: time.time() > last + WINDOW + 1, PATIENCE, "the records of the last window have been sent")
-        frame = self.made.frame().filter((pl.col("w") >= self._checked) & (pl.col("w") <= last))
-        expected = cells(frame)
-        until(lambda: expected.keys() <= Panes(self.folder).last.keys(), PATIENCE, "the panes of all windows")
-        panes = Panes(self.folder)
-        wrong = {cell: (panes.last[cell], true) for cell, true in expected.items() if panes.last[cell] != true}
-        assert not wrong, f"{len(wrong)} of {len(expected)} cells differ: {list(wrong.items())[:5]}"
-        assert (panes.different, panes.too_early) == (0, 0), "a pane was told again with other rows"
-        self._checked = last + WINDOW
-        return {
-            "records": once(frame).height,
-            "windows": frame["w"].n_unique(),
-            "cells": len(expected),
-            "rows told again": panes.again,
-            "reports told again": self._paid(last),
-        }
-
-    def _paid(self, to: int) -> int:
-        """Hold what the ledger let through to what persons can pay for; the number of reports that came twice."""
-        true = spent(self.made.frame().filter(pl.col("period") + PERIOD <= to))
-
-        def found() -> pl.DataFrame:
-            records = passed(self.folder).unique(["period", "person", "id"])
-            return records.group_by("period", "person").agg(found=pl.len())
-
-        def short() -> bool:
-            both = true.join(found(), ["period", "person"], "left")
-            return not both.filter(pl.col("found").fill_null(0) < pl.col("n")).is_empty()
-
-        until(lambda: not short(), PATIENCE, "the reports of all persons")
-        most = found()["found"].max()
-        assert most == PAYS, f"{most} records of a person have passed, and the budget pays for {PAYS}"
-        assert true.join(found(), ["period", "person"]).filter(pl.col("found") != pl.col("n")).is_empty()
-        reports = passed(self.folder).group_by("id").agg(pl.len(), pl.col("report").n_unique())
-        assert reports["report"].max() == 1, "two reports of a record"
-        return reports.filter(pl.col("len") > 1).height
+        until(lambda: self.compare.panes.read().next_output(since), PATIENCE, "the stream flows")
 
     def resume(self, place: str) -> None:
         """Submit the job anew, to go on from a savepoint or checkpoint."""

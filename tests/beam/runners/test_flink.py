@@ -30,9 +30,9 @@ from apache_beam.transforms.window import GlobalWindows
 from ldp_beam import PrivateHistogram
 from ldp_core import InputError, LdpError, ParameterError, UnaryEncoding
 from ldp_core.compute.compiled import MANY
-from pipelines.local.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
-from pipelines.local.flink.__main__ import main
-from pipelines.local.flink.cluster import free_ports, listens
+from tests.bed.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
+from tests.bed.flink.__main__ import main
+from tests.bed.flink.cluster import free_ports, listens
 
 from .conftest import need_flink
 from .flink_helpers import PLAN, beam_keyed, beam_telemetry, polars_keyed, truth, write_events
@@ -53,7 +53,7 @@ def events(tmp_path_factory):
 def pool(tmp_path_factory):
     """A worker pool without a cluster."""
     [port] = free_ports(1)
-    command = [sys.executable, "-m", "pipelines.local.flink", "worker-pool", "--port", str(port), "--cluster", "none"]
+    command = [sys.executable, "-m", "tests.bed.flink", "worker-pool", "--port", str(port), "--cluster", "none"]
     logs = ["--logs", str(tmp_path_factory.mktemp("pool"))]
     with subprocess.Popen([*command, *logs], start_new_session=True) as process:
         try:
@@ -216,7 +216,7 @@ def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
 def test_a_cluster_that_does_not_come_up_says_whose_log_to_read_and_leaves_nothing(tmp_path, monkeypatch):
     (tmp_path / "lib").mkdir()  # no jars in it
-    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path / "lib")
+    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path / "lib")
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
     cluster = FlinkCluster(tmp_path / "cluster")
     with pytest.raises(LdpError, match=r"ended; its log is ") as error:
@@ -295,7 +295,7 @@ def test_a_build_without_maven_or_without_network_says_so_and_keeps_nothing(tmp_
 
 @pytest.mark.parametrize("said", ["java.net.BindException: Address already in use", "something else"])
 def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
     put_on_path(tmp_path, monkeypatch, java=f"echo {said}; exit 1")
     cluster = FlinkCluster(tmp_path / "cluster")
@@ -306,7 +306,7 @@ def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
 
 
 def test_other_ports_are_tried_but_not_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
     put_on_path(tmp_path, monkeypatch, java="echo java.net.BindException: Address already in use; exit 1")
     cluster, ports = FlinkCluster(tmp_path / "cluster"), []
@@ -321,7 +321,7 @@ def test_other_ports_are_tried_but_not_for_ever(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("installed", "good"), [("2.77.0", True), ("2.77", True), ("2.78.0", False), ("2.7", False)])
 def test_another_beam_than_the_runner_is_for_is_refused(installed, good, tmp_path, monkeypatch):
     monkeypatch.setattr(recipe, "version", lambda _: installed)
-    monkeypatch.setattr("pipelines.local.flink.cluster.program", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr("tests.bed.flink.cluster.program", lambda *_: pytest.fail("it went on"))
     if good:
         recipe.check_pairing()
         return
@@ -356,7 +356,7 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
         taken = [[other.getsockname()[1], *free_ports(6)]]  # the first is that of the pages; the next time it is free
         mine_again = free_ports
         monkeypatch.setattr(
-            "pipelines.local.flink.cluster.free_ports", lambda count: taken.pop() if taken else mine_again(count)
+            "tests.bed.flink.cluster.free_ports", lambda count: taken.pop() if taken else mine_again(count)
         )
         with FlinkCluster(tmp_path) as cluster:
             assert all(cluster.running().values())
@@ -366,7 +366,7 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
 
 @pytest.mark.parametrize("what", ["checkpoints", "directory"])
 def test_a_folder_that_cannot_be_written(what, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.local.flink.cluster.flink_jars", lambda: tmp_path)
+    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
     put_on_path(tmp_path, monkeypatch, java="exit 1")
     (tmp_path / "file").touch()

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from ldp_core import InputError
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 from .conftest import need_flink
 from .flink_faults import PATIENCE, until
@@ -44,7 +44,7 @@ def stream(tmp_path_factory):
         spare = FlinkCluster(folder / "spare", **options)
         stack.callback(spare.stop)
         stream = Stream(cluster, spare, broker, proxy, folder)
-        with stream.made:
+        with stream.live:
             yield stream
 
 
@@ -101,9 +101,9 @@ def test_everything_is_killed_and_another_cluster_goes_on_from_the_last_checkpoi
 
 
 def test_messages_that_cannot_be_used_are_dead_letters(stream, told):
-    until(lambda: len(stream.made.poisoned) == 4, PATIENCE, "every kind of poison is sent")
-    stream.made.__exit__()
-    told(stream.compared(time.time()))
-    true = stream.made.poisoned
+    true = stream.compare.made.poisoned
+    until(lambda: len(true) == 4, PATIENCE, "every kind of poison is sent")
+    stream.live.__exit__()
+    told(stream.compare(time.time()))
     until(lambda: all(dead(stream.folder)[key] >= true[key] for key in true), PATIENCE, "dead letters")
     assert {key: dead(stream.folder)[key] for key in true} == true

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local.flink import job_server_jar
+from tests.bed.flink import job_server_jar
 
 from .conftest import need_flink
 

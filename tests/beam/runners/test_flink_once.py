@@ -16,13 +16,13 @@ import pytest
 import ldp_beam
 from ldp_beam.io import ReadKafka
 from ldp_core import InputError, PrivacyPlan, UnaryEncoding
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.kafka import KafkaBroker
+from tests.bed.flink import FlinkCluster
+from tests.bed.kafka import KafkaBroker
 
 from .conftest import need_flink
 
 pytest.importorskip("confluent_kafka")
-from .flink_faults import PATIENCE, Append, Job, Live, Sent, pane_rows, report_rows, until
+from .flink_faults import PATIENCE, Append, Job, Live, Numbers, Sent, pane_rows, report_rows, until
 
 pytestmark = pytest.mark.flink
 
@@ -75,15 +75,16 @@ def test_no_sink_sees_two_reports_of_a_record_or_two_estimates_of_a_pane(cluster
     files = {(name, what): tmp_path / f"{name} {what}" for name in PROTECTIONS for what in ("reports", "panes")}
     flags = cluster.pipeline_flags(streaming=True, checkpoint_every=EVERY)
     with Job(cluster, partial(job, broker=broker, topic=topic, folder=tmp_path), flags) as running:
-        with Live(broker.servers, topic, rate=RATE, partitions=4, values=VALUES) as live:
+        made = Numbers(VALUES)
+        with Live(broker.servers, topic, made, rate=RATE, partitions=4):
             running.wait_for_uncertain({files["none", "reports"]: RATE, files["none", "panes"]: 3 * VALUES})
             recovered = running.kill_workers()
             time.sleep(2.0)  # some that were never in danger
         for name in PROTECTIONS:
-            until(partial(_all_are_there, files[name, "reports"], live.records), PATIENCE, "all records have come")
+            until(partial(_all_are_there, files[name, "reports"], made.records), PATIENCE, "all records have come")
         until(partial(_some_came_again, files["none", "panes"]), PATIENCE, "a pane is told again")
     print(f"all ran again {recovered:.1f} s after the kill")  # noqa: T201 (pytest -s shows it)
-    seen = {(name, what): Sent.read(path, live.records) for (name, what), path in files.items()}
+    seen = {(name, what): Sent.read(path, made.records) for (name, what), path in files.items()}
     for place, sent in seen.items():
         print(*place, sent)  # noqa: T201
     for name in PROTECTIONS:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import polars as pl
 import pytest
@@ -15,39 +13,36 @@ from ldp_beam.io.messages import Decoder
 from ldp_core.limits import Limits
 
 from .flink_faults import Append
-from .flink_stream import MESSAGE_BYTES, PAYS, PERIOD, RECORDS, WINDOW, Made, Stream, _bytes, bounded, cells
+from .flink_stream import MESSAGE_BYTES, PAYS, PERIOD, RECORDS, WINDOW, Comparison, Made, _bytes, bounded, cells
 
 START = 1_780_000_000  # a multiple of WINDOW and PERIOD
 
 
 @pytest.fixture
 def served(tmp_path):
-    """A stream as if it had run for a period and a window; and what its files would say: rows, and records passed."""
-    made = object.__new__(Made)  # no producer
-    made._rng, made.batches, made.poisoned, made.records = np.random.default_rng(0), [], Counter(), 0
+    """A folder, what was made for a period and a window; and what the files would say: rows, and records passed."""
+    made = Made()
     for second in range(PERIOD + WINDOW):
         made.messages(START + second + 0.999999)
         made.records += RECORDS
-    stream = object.__new__(Stream)  # no cluster
-    stream.folder, stream.made, stream._checked = tmp_path, made, 0.0
     frame = made.frame()
     rows = [[*cell, "ON_TIME", n, count, 0.0] for cell, (n, count) in cells(frame).items()]
     paid = bounded(frame).filter(pl.int_range(pl.len()).over("period", "person") < PAYS)
     seconds = paid["t"].dt.epoch("s")
     passed = np.stack([paid["person"], paid["id"], seconds, paid["id"] % 7], axis=1)
-    return stream, rows, passed
+    return (tmp_path, made), rows, passed
 
 
 def compared(stream, rows, passed):
+    folder, made = stream
     for row in rows:
-        Append(stream.folder / "rows").process(_bytes(row))
-    Append(stream.folder / "passed").process(passed)
-    return stream.compared(START + PERIOD)
+        Append(folder / "rows").process(_bytes(row))
+    Append(folder / "passed").process(passed)
+    return Comparison(made, folder)(START + PERIOD)
 
 
 def test_the_poison_is_of_these_kinds():
-    made = object.__new__(Made)
-    made.poisoned, made.records = Counter(), 0
+    made = Made()
     decoder = Decoder("arrow", limits=Limits(bytes=MESSAGE_BYTES))
     found = decoder.decode([made._poison(kind, np.zeros(1, np.int64)) for kind in range(4)])
     assert [dict(part.unusable) for part in found] == [{NOT_A_BATCH: 1, TOO_LARGE: 1}]
@@ -59,6 +54,19 @@ def test_a_stream_that_came_whole_passes(served):
     assert figures["windows"] == (PERIOD + WINDOW) / WINDOW
     assert figures["records"] == (PERIOD + WINDOW) * RECORDS
     assert (figures["rows told again"], figures["reports told again"]) == (0, 0)
+
+
+def test_what_has_been_compared_is_forgotten(served):
+    (folder, made), rows, passed = served
+    Append(folder / "passed").process(passed)
+    for row in rows:
+        Append(folder / "rows").process(_bytes(row))
+    compare = Comparison(made, folder)
+    figures = compare(START + PERIOD - 1)
+    assert figures["windows"] == PERIOD / WINDOW
+    assert made.frame()["period"].unique().to_list() == [START, START + PERIOD]  # of the first not all was compared
+    assert compare(START + PERIOD)["windows"] == 1
+    assert made.frame()["period"].unique().to_list() == [START + PERIOD]  # it has not ended
 
 
 def test_what_is_told_again_in_the_same_words_is_counted(served):

@@ -160,7 +160,7 @@ def test_a_bad_plan_fails_before_anything_runs(where, tmp_path):
 @pytest.mark.slow
 def test_the_streaming_example_on_a_local_pubsub():
     pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
-    from pipelines.local.pubsub import PubSub, PubSubServer
+    from tests.bed.pubsub import PubSub, PubSubServer
 
     name = "projects/test-project/{}".format
     service = PubSub(capacity=10_000)

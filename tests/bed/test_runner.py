@@ -11,10 +11,10 @@ from apache_beam.runners.direct.transform_evaluator import _PubSubReadEvaluator
 from apache_beam.transforms.window import FixedWindows, Sessions
 
 from ldp_beam import Histogram
-from pipelines.local.runner import LocalRunner, _GroupAlsoByWindow
+from tests.bed.runner import LocalRunner, _GroupAlsoByWindow
 
-from ...beam.helpers import SURE_BOOL, Collector, run
-from ...beam.streams import late_of, stream
+from ..beam.helpers import SURE_BOOL, Collector, run
+from ..beam.streams import late_of, stream
 
 STREAMING = ("--streaming",)
 FORGETFUL, BEAMS = LocalRunner(), BundleBasedDirectRunner()

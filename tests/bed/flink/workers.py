@@ -36,9 +36,9 @@ _ARENAS = {"MALLOC_ARENA_MAX": "2"}
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def __init__(self, logs: Path, cluster: str) -> None:
-        command = [sys.executable, "-m", "pipelines.local.flink.workers", str(logs), cluster]
+        command = [sys.executable, "-m", "tests.bed.flink.workers", str(logs), cluster]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._forks = subprocess.Popen(command, env=_ARENAS | os.environ, **pipes)  # noqa: S603
+        self._forks = subprocess.Popen(command, env=_ARENAS | os.environ, **pipes)
         self._lock = threading.Lock()
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -49,7 +49,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _PROVISION: request.provision_endpoint.url,
         }
         ask, answer = self._forks.stdin, self._forks.stdout
-        assert ask is not None and answer is not None  # noqa: S101, PT018
+        assert ask is not None and answer is not None  # noqa: PT018
         with self._lock:
             try:
                 print(json.dumps(env), file=ask, flush=True)
@@ -76,9 +76,9 @@ def fork(logs: Path) -> None:
 
     The answer waits until the worker has reached its TaskManager. For one that ends earlier Beam waits for ever.
     """
-    from apache_beam.runners.worker import sdk_worker_main  # noqa: F401, PLC0415 (imported for the workers)
+    from apache_beam.runners.worker import sdk_worker_main  # noqa: F401 (imported for the workers)
 
-    import ldp_beam  # noqa: F401, PLC0415
+    from ldp_beam import Perturb  # noqa: F401 (with it come all others)
 
     _compile()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets a worker when it ends
@@ -104,7 +104,7 @@ def _compile() -> None:
 
     Otherwise each worker of each job does so, for two seconds.
     """
-    from ldp_beam.time.windows import group, slots  # noqa: PLC0415
+    from ldp_beam.time.windows import group, slots
 
     codes = np.zeros(2 * MANY, np.uint8)
     groups = np.arange(len(codes)) % 2
@@ -119,10 +119,10 @@ def _compile() -> None:
 
 def work(reach: int) -> None:
     """Run one worker, as the environment variables say; write to the file descriptor when the TaskManager answers."""
-    from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc  # noqa: PLC0415
-    from apache_beam.runners.worker import sdk_worker_main  # noqa: PLC0415
-    from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor  # noqa: PLC0415
-    from google.protobuf import json_format  # type: ignore[import-untyped] # noqa: PLC0415
+    from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc
+    from apache_beam.runners.worker import sdk_worker_main
+    from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
+    from google.protobuf import json_format  # type: ignore[import-untyped]
 
     with grpc.insecure_channel(os.environ[_PROVISION]) as plain:
         channel = grpc.intercept_channel(plain, WorkerIdInterceptor(os.environ["WORKER_ID"]))

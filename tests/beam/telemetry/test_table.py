@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam.telemetry.means import MEAN_SCHEMA
+from ldp_beam.telemetry.table import estimate_tables
 from ldp_core import PrivacyPlan, RandomizedResponse
-from pipelines.means import MEAN_SCHEMA
-from pipelines.table import estimate_tables
 
 
 def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 from ldp_core import InputError, LdpError, ParameterError
-from pipelines.local.flink.recipe import (
+from tests.bed.flink.recipe import (
     SMALL_MANIFEST,
     WHAT,
     cache_directory,
@@ -29,10 +29,11 @@ from pipelines.local.flink.recipe import (
     has_class,
     job_server_jar,
 )
-from pipelines.local.maven import program
+from tests.bed.maven import program
 
 HOST = "127.0.0.1"
 _STATE = "cluster.json"
+_SOURCE = str(Path(__file__).parents[3])  # first: other packages install a module `tests`, too
 
 # the sums have to fit the JVM's options below; Beam's channel to the Python workers takes direct memory
 _CONFIG = """\
@@ -274,17 +275,18 @@ class FlinkCluster:
             f"--artifacts-dir={self.directory / 'tmp' / 'artifacts'}",
         ]
         self._commands["worker-pool"] = [
-            *[sys.executable, "-m", "pipelines.local.flink", "worker-pool", "--port", str(pool)],
+            *[sys.executable, "-m", "tests.bed.flink", "worker-pool", "--port", str(pool)],
             *["--logs", str(self.directory), "--cluster", self._token],
         ]
 
     def _spawn(self, name: str) -> None:
         with self.log(name).open("ab") as log:
-            process = subprocess.Popen(  # noqa: S603
+            process = subprocess.Popen(
                 self._commands[name],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([_SOURCE, *sys.path])},
                 start_new_session=True,  # its own group: Ctrl-C does not reach it, `stop` reaches its workers
             )
         self.processes[name] = process.pid
@@ -478,5 +480,5 @@ def _is_ours(pid: int, token: str) -> bool:
             return False
     else:
         listing = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
-        command = subprocess.run(listing, capture_output=True, check=False).stdout  # noqa: S603
+        command = subprocess.run(listing, capture_output=True, check=False).stdout
     return bool(token) and token.encode() in command

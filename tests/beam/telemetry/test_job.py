@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ldp_beam.telemetry.job import TelemetryJob
 from ldp_core import (
     HadamardCountMeanSketch,
     InputError,
@@ -13,7 +14,6 @@ from ldp_core import (
     RandomizedResponse,
     Rappor,
 )
-from pipelines.job import TelemetryJob
 
 
 def test_the_job_refuses_permanent_answers_before_it_reads_anything():

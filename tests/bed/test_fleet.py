@@ -13,9 +13,9 @@ pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip i
 
 from ldp_beam.io import decode
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
-from pipelines.local import fleet as fleet_module
-from pipelines.local.fleet import BAD_ROWS, EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Pace, Sent
-from pipelines.local.pubsub import MAX_MESSAGE_BYTES
+from tests.bed import fleet as fleet_module
+from tests.bed.fleet import BAD_ROWS, EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Pace, Sent
+from tests.bed.pubsub import MAX_MESSAGE_BYTES
 
 SECRET = "s3cr3t-value"
 SECOND = 1_000_000

@@ -29,12 +29,12 @@ from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.io import DecodeMessages, ReadKafka, WriteKafka, histogram_line
 from ldp_core import LdpError, ParameterError
 from ldp_core.extras import need
-from pipelines.local.fleet import TIMESTAMP_ATTRIBUTE, Message
-from pipelines.local.flink import FlinkCluster
-from pipelines.local.flink.recipe import cache_directory
-from pipelines.local.kafka import KafkaBroker
-from pipelines.local.pubsub import PubSub, PubSubServer, google_types
-from pipelines.local.runner import LocalRunner
+from tests.bed.fleet import TIMESTAMP_ATTRIBUTE, Message
+from tests.bed.flink import FlinkCluster
+from tests.bed.flink.recipe import cache_directory
+from tests.bed.kafka import KafkaBroker
+from tests.bed.pubsub import PubSub, PubSubServer, google_types
+from tests.bed.runner import LocalRunner
 
 TOPIC = "projects/ldp-live/topics/reports"
 SUBSCRIPTION = "projects/ldp-live/subscriptions/histograms"

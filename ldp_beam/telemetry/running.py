@@ -1,14 +1,10 @@
-"""Run the telemetry job that a command line describes; print its tables and its balance."""
+"""Run the telemetry job that options describe; print its tables and its balance."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import importlib.util
-import logging
-import sys
+import dataclasses
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,110 +19,75 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
 from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam.telemetry import demo
+from ldp_beam.telemetry.job import HISTOGRAMS, MEANS, PLACE, TelemetryJob, read_lines
+from ldp_beam.telemetry.means import MEAN_SCHEMA
+from ldp_beam.telemetry.options import FileOptions
+from ldp_beam.telemetry.progress import PROGRESS
+from ldp_beam.telemetry.table import coverage_table, estimate_tables
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
 from ldp_core.parameters import check_probability
-from ldp_core.windows import seconds
-from ldp_report import RESULTS, about
-from ldp_report.results import DEAD_LETTERS
-from pipelines import demo
-from pipelines.job import HISTOGRAMS, MEANS, TelemetryJob, read_lines
-from pipelines.means import MEAN_SCHEMA
-from pipelines.progress import PROGRESS
-from pipelines.table import coverage_table, estimate_tables
+from ldp_core.plans.results import DEAD_LETTERS, RESULTS, about
 
 _LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
 """Runners whose workers read the secret where this command runs."""
 
 
-def start(args: argparse.Namespace, beam_args: Sequence[str]) -> int:
-    """Run what a command line asks for.
+def start(options: FileOptions) -> None:
+    """Run what the options ask for, the demonstration or a job of one's own.
 
-    Args:
-        args: what `pipelines.arguments.parser` made.
-        beam_args: the other words.
-
-    Returns:
-        0; 1 if too many records could not be used, or live totals do not reconcile.
+    Raises:
+        LostRecordsError: too many records could not be used.
+        LdpError: something of the options does not fit together, or the input cannot be read.
     """
-    try:
-        if args.live:
-            return _live(args)
-        if args.demo:
-            return _demo(args, beam_args)
-        job = TelemetryJob(
-            PrivacyPlan.from_toml(Path(args.plan)),
-            tuple(args.input),
-            args.event_time,
-            args.window or "1d",
-            args.output,
-            tuple(args.by),
-            args.reports,
-            args.confidence,
-            args.simultaneous,
-            _key(args),
-            args.id,
-            args.heavy_hitters,
-            args.time_unit,
-            args.record,
-        )
-        run(job, beam_args, top=args.top, max_dead=args.max_dead, overwrite=args.overwrite)
-    except LostRecordsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _key(args: argparse.Namespace) -> Callable[[], Secret] | None:
-    """How a worker gets the secret; what travels with the job is the name of the file or variable."""
-    if args.secret_file is not None:
-        return partial(Secret.from_file, args.secret_file)
-    return None if args.secret_env is None else partial(Secret.from_env, args.secret_env)
-
-
-def _live(args: argparse.Namespace) -> int:
-    if importlib.util.find_spec("pipelines.local") is None:
-        raise LdpError("--live is not part of the installed package: run it in a checkout of the source")
-    live = importlib.import_module("pipelines.local.live")  # needs packages that the other modes do not
-    try:
-        rate = None if args.rate == "max" else float(args.rate)
-    except ValueError:
-        raise ParameterError(f'--rate is a number of reports a second or "max", got {args.rate!r}') from None
-    epsilon = 2.0 if args.epsilon is None else args.epsilon
-    job = live.LiveJob(
-        PrivacyPlan.from_toml(Path(args.plan)) if args.plan else live.default_plan(epsilon),
-        window=args.window or "5s",
-        rate=rate,
-        devices=args.devices,
-        duration=None if args.duration is None else seconds(args.duration, name="--for"),
-        confidence=args.confidence,
-        simultaneous=args.simultaneous,
+    if options.demo:
+        return _demo(options)
+    record = PLACE if options.by_place else options.record
+    job = TelemetryJob(
+        PrivacyPlan.from_toml(Path(options.plan or "")),
+        options.input,
+        options.event_time or "",
+        options.window,
+        options.output or "",
+        options.by,
+        options.reports,
+        options.confidence,
+        options.simultaneous,
+        _key(options),
+        options.id,
+        options.heavy_hitters,
+        options.time_unit,
+        record,
     )
-    for name in ("", "apache_beam"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
-    return int(live.run(job, engine=args.engine or "local", page=args.page))
+    _ = run(job, options)
+    return None
 
 
-def _demo(args: argparse.Namespace, beam_args: Sequence[str]) -> int:
-    plan = PrivacyPlan.from_toml(Path(args.plan or demo.PLAN))
+def _key(options: FileOptions) -> Callable[[], Secret] | None:
+    """How a worker gets the secret; what travels with the job is the name of the file or variable."""
+    if options.secret_file is not None:
+        return partial(Secret.from_file, options.secret_file)
+    return None if options.secret_env is None else partial(Secret.from_env, options.secret_env)
+
+
+def _demo(options: FileOptions) -> None:
+    plan = PrivacyPlan.from_toml(Path(options.plan or demo.PLAN))
     plan.check_oracles()
     with tempfile.TemporaryDirectory(prefix="ldp-demo-") as scratch:
         events, truth = demo.write_events(Path(scratch) / "events")
-        output = args.output or "out/demo"
+        output = options.output or "out/demo"
         job = TelemetryJob(plan, (events,), demo.EVENT_TIME, demo.WINDOW, output, (), True)
-        overwrite = args.overwrite or not args.output  # (the folder of the demo is nobody's)
-        histograms = run(job, beam_args, top=args.top, max_dead=args.max_dead, overwrite=overwrite)
+        overwrite = options.overwrite or not options.output  # (the folder of the demo is nobody's)
+        histograms = run(job, dataclasses.replace(options, overwrite=overwrite))
     print("Do the 95% intervals hold the truth? (known here, and only here)")
     print(coverage_table(histograms, demo.true_counts(truth, plan, job.window_micros // 1_000_000)))
-    return 0
 
 
 class LostRecordsError(LdpError):
     """Too many records could not be used: what there is of results is of the others."""
 
 
-def run(
-    job: TelemetryJob, beam_args: Sequence[str], *, top: int, max_dead: float = 1.0, overwrite: bool = False
-) -> pa.Table:
+def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     """Run the job, print its tables and its balance; return the histograms.
 
     Raises:
@@ -134,19 +95,19 @@ def run(
         InputError: there are results of an earlier run, and not ``overwrite``.
         ParameterError: ``max_dead`` is no share, or Beam's local runner has no such option.
     """
-    check_probability("max_dead", max_dead)
-    options = PipelineOptions(["--runner=FnApiRunner", *beam_args])
-    local = options.view_as(StandardOptions).runner in _LOCAL  # of other runners Beam does not know all options
-    if local and (unknown := options.get_all_options(retain_unknown_options=True).keys() - options.get_all_options()):
+    check_probability("max_dead", options.max_dead)
+    beams = PipelineOptions(["--runner=FnApiRunner", *options.beam])
+    local = beams.view_as(StandardOptions).runner in _LOCAL  # of other runners Beam does not know all options
+    if local and (unknown := beams.get_all_options(retain_unknown_options=True).keys() - beams.get_all_options()):
         name = min(unknown).replace("_", "-")
         raise ParameterError(f"neither this command nor Beam has an option --{name}: remove it, or see --help")
-    job.claim_output(overwrite=overwrite)
+    job.claim_output(overwrite=options.overwrite)
     secret = None
     if job.key is not None:
         secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
     print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
     with PROGRESS.show():
-        pipeline = beam.Pipeline(options=options)
+        pipeline = beam.Pipeline(options=beams)
         job.build(pipeline)
         result = pipeline.run()
         result.wait_until_finish()
@@ -160,7 +121,7 @@ def run(
     with FileSystems.open(f"{job.output}/{DEAD_LETTERS}.ndjson") as stream:
         letters = read_lines(line.decode() for line in stream)
     print()
-    for text in estimate_tables(histograms, means, job.plan, top=top):
+    for text in estimate_tables(histograms, means, job.plan, top=options.top):
         print(text)
     rows = [row for table in (histograms, means) for row in table.select(["window_start", "key", "n"]).to_pylist()]
     counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
@@ -172,7 +133,7 @@ def run(
     for letter in letters:
         print(f"  dead letters: {_letter_text(letter)}")
     print("\n".join([*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]))
-    _check_lost(job, letters, read or sum(counted.values()) + dead, max_dead)
+    _check_lost(job, letters, read or sum(counted.values()) + dead, options.max_dead)
     return histograms
 
 

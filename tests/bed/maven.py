@@ -64,9 +64,7 @@ def made(kept: Path, name: str, goals: Sequence[str], put: Callable[[Path], obje
         put(Path(folder))
         command = [maven, "-q", "-B", *goals]
         try:
-            done = subprocess.run(  # noqa: S603
-                command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
-            )
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             raise InputError(f"Maven has not made {kept.name} in {_SECONDS} s; is Maven Central reached?") from None
         if done.returncode:

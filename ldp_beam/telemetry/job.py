@@ -21,6 +21,8 @@ import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
 from ldp_beam.elements.rows import value_type
 from ldp_beam.io import HistogramBatches, ReadEvents, WriteReports, histogram_line, histogram_schema
+from ldp_beam.telemetry.means import MEAN_SCHEMA, mean_line, mean_table
+from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.time.times import TimeUnit
 from ldp_beam.time.windows import window_fn
 from ldp_core import (
@@ -41,15 +43,13 @@ from ldp_core import (
 from ldp_core.arrays.arrow import as_arrow
 from ldp_core.estimates.base import Question
 from ldp_core.exact.hashing import id_words
-from ldp_report import RESULTS
-from ldp_report.results import DEAD_LETTERS
-from pipelines.arguments import PLACE
-from pipelines.means import MEAN_SCHEMA, mean_line, mean_table
-from pipelines.progress import PROGRESS
+from ldp_core.plans.results import DEAD_LETTERS, RESULTS
 
 HISTOGRAMS = "histograms"
 MEANS = "means"
 REPORTS = "reports/part"
+PLACE = "(place in its file)"
+"""A column that no file has: which file a record is in, and where there."""
 WINDOW_START = "window_start"
 """Column of stored reports."""
 _OUTPUTS = (f"{HISTOGRAMS}.*", f"{MEANS}.*", f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)

@@ -1,4 +1,4 @@
-"""The command: ``python -m pipelines.local.flink up``, ``submit``, ``status``, ``down``."""
+"""The command: ``python -m tests.bed.flink up``, ``submit``, ``status``, ``down``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ldp_beam.telemetry.table import aligned
 from ldp_core import LdpError
-from pipelines.local.flink.cluster import FlinkCluster
-from pipelines.local.flink.recipe import VERSIONS
-from pipelines.table import aligned
+from tests.bed.flink.cluster import FlinkCluster
+from tests.bed.flink.recipe import VERSIONS
+
+CALLED = "python -m tests.bed.flink"
+_EPILOG = """\
+Examples:
+
+  %(prog)s up
+  %(prog)s submit -m pipelines.telemetry --plan plan.toml --input ...
+  %(prog)s down
+"""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(called: str = CALLED) -> argparse.ArgumentParser:
+    """The command line, as it is ``called``."""
     made = argparse.ArgumentParser(
-        prog="python -m pipelines.local.flink",
+        prog=called,
         description="A Flink cluster on this machine. It needs Java, and Maven for the first time.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     where: dict[str, Any] = {"metavar": "DIR", "help": "for logs and process ids (default: in the user's cache)"}
@@ -49,12 +60,12 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, called: str = CALLED) -> int:
     """Run the command; 0 if it succeeded, 1 if `status` finds something down, 2 if there is an error."""
-    args = parser().parse_args(argv)
+    args = parser(called).parse_args(argv)
     try:
         if args.command == "worker-pool":
-            from pipelines.local.flink import workers  # noqa: PLC0415 (the other commands start faster without Beam)
+            from tests.bed.flink import workers
 
             workers.serve(args.port, args.logs, args.cluster)
         elif args.command == "up":
@@ -90,7 +101,7 @@ def _submit(cluster: FlinkCluster, arguments: list[str]) -> int:
         flags.remove("--streaming")  # for the pipeline to say; the rest does nothing to a batch
     command = [sys.executable, *arguments, *flags]
     with suppress(KeyboardInterrupt):
-        return subprocess.run(command, check=False).returncode  # noqa: S603
+        return subprocess.run(command, check=False).returncode
     return 130
 
 

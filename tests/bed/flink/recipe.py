@@ -13,7 +13,7 @@ from types import MappingProxyType
 from xml.etree import ElementTree
 
 from ldp_core import InputError
-from pipelines.local.maven import cache, made, program
+from tests.bed.maven import cache, made, program
 
 WHAT = "a Flink cluster"
 JOB_SERVER_JAR = "LDP_FLINK_JOB_SERVER_JAR"
@@ -26,8 +26,8 @@ _FLINK_WITHIN = ".flink-runtime.version.properties"
 
 
 def _properties() -> dict[str, str]:
-    found = ElementTree.fromstring(_POM.read_text()).find("m:properties", _SPACE)  # noqa: S314 (our own file)
-    assert found is not None  # noqa: S101
+    found = ElementTree.fromstring(_POM.read_text()).find("m:properties", _SPACE)
+    assert found is not None
     return {entry.tag.partition("}")[2]: entry.text or "" for entry in found}
 
 

@@ -15,7 +15,7 @@ from google.api_core import exceptions
 from google.cloud import pubsub_v1
 
 from ldp_core.extras import MissingExtraError
-from pipelines.local.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
+from tests.bed.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
 
 TOPIC = "projects/test-project/topics/t"
 SUBSCRIPTION = "projects/test-project/subscriptions/s"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import logging
 import queue
 import signal
 import sys
@@ -18,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
@@ -30,12 +32,14 @@ import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
 from ldp_beam.io.histograms import histogram_dict
+from ldp_beam.telemetry import LiveOptions
+from ldp_beam.telemetry.table import aligned
 from ldp_beam.time.windows import window_fn
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core.windows import seconds
 from ldp_report import LivePage
-from pipelines.local.engines import EngineName, make_engine
-from pipelines.local.fleet import EVENT_TIME, Devices, Faults, Fleet, Pace, Sent, Truth
-from pipelines.table import aligned
+from tests.bed.engines import EngineName, make_engine
+from tests.bed.fleet import EVENT_TIME, Devices, Faults, Fleet, Pace, Sent, Truth
 
 APPS = ("maps", "mail", "camera", "music", "chat", "browser", "games", "wallet")
 
@@ -200,6 +204,31 @@ class Ledger:
             for (column, reason), n in sorted(self.letters.items())
             if reason != LATE
         ]
+
+
+def start(options: LiveOptions) -> int:
+    """Run what the options ask for; see `run`.
+
+    Raises:
+        LdpError: something of it cannot be had.
+    """
+    try:
+        rate = None if options.rate == "max" else float(options.rate)
+    except ValueError:
+        raise ParameterError(f'--rate is a number of reports a second or "max", got {options.rate!r}') from None
+    epsilon = 2.0 if options.epsilon is None else options.epsilon
+    job = LiveJob(
+        PrivacyPlan.from_toml(Path(options.plan)) if options.plan else default_plan(epsilon),
+        window=options.window,
+        rate=rate,
+        devices=options.devices,
+        duration=None if options.duration is None else seconds(options.duration, name="--for"),
+        confidence=options.confidence,
+        simultaneous=options.simultaneous,
+    )
+    for name in ("", "apache_beam"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
+    return run(job, engine=options.engine, page=options.port if options.page else None)
 
 
 def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None, page: int | None = None) -> int:

@@ -19,8 +19,8 @@ from typing import Any
 
 from ldp_core import LdpError
 from ldp_core.extras import need
-from pipelines.local.flink.cluster import HOST, free_ports
-from pipelines.local.maven import cache, made, program
+from tests.bed.flink.cluster import HOST, free_ports
+from tests.bed.maven import cache, made, program
 
 KAFKA_VERSION = "3.9.1"
 KAFKA_JARS = "LDP_KAFKA_JARS"
@@ -126,10 +126,10 @@ class KafkaBroker:
             }  # fmt: skip
             # (with an equals sign, because one id in 64 begins with a minus sign)
             storage = [*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={config}"]
-            formatted = subprocess.run(storage, timeout=_START_SECONDS, check=False, **output)  # noqa: S603
+            formatted = subprocess.run(storage, timeout=_START_SECONDS, check=False, **output)
             if formatted.returncode:
                 raise _did_not_start(home / "broker.log")
-            self.process = subprocess.Popen([*jvm, "kafka.Kafka", str(config)], **output)  # noqa: S603
+            self.process = subprocess.Popen([*jvm, "kafka.Kafka", str(config)], **output)
             stack.callback(self._stop)
             self._wait(home / "broker.log")
             self._stack = stack.pop_all()

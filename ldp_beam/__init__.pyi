@@ -1,0 +1,54 @@
+"""The public names, and where they are: `ldp_core.lazy` and type checkers read this file."""
+
+from ldp_beam.elements.rows import (
+    BooleanHistogramRow,
+    DeadLetter,
+    DistributionRow,
+    HistogramRow,
+    IntegerHistogramRow,
+    MeanRow,
+    text_row,
+)
+from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.transforms import (
+    Distribution,
+    Estimate,
+    HeavyHitters,
+    Histogram,
+    Mean,
+    PrivateDistribution,
+    PrivateHeavyHitters,
+    PrivateHistogram,
+    PrivateMean,
+)
+from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
+from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
+from ldp_beam.time.triggers import AfterTallies
+
+__all__ = [
+    "AfterTallies",
+    "BooleanHistogramRow",
+    "BoundContributions",
+    "DeadLetter",
+    "Deduplicate",
+    "Distribution",
+    "DistributionRow",
+    "Estimate",
+    "HeavyHitters",
+    "Histogram",
+    "HistogramCombineFn",
+    "HistogramRow",
+    "IntegerHistogramRow",
+    "Mean",
+    "MeanRow",
+    "Perturb",
+    "PrivacyLedger",
+    "PrivateDistribution",
+    "PrivateHeavyHitters",
+    "PrivateHistogram",
+    "PrivateMean",
+    "RandomizedResponse",
+    "TallyCombineFn",
+    "UnaryEncode",
+    "text_row",
+]

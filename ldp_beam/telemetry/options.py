@@ -1,0 +1,190 @@
+"""What can be asked of the telemetry job: each option is declared here, and nowhere else. It needs no Beam.
+
+From these declarations follow the parser of ``python -m ldp_beam.telemetry`` and the options of ``ldp run`` and
+``ldp live``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from ldp_core import ParameterError
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+_T = TypeVar("_T")
+
+
+def _option(default: _T, text: str, *, metavar: str | None = None, flag: str | None = None) -> _T:
+    """A field that is an option, with the line that its help has."""
+    about = {"help": text, "metavar": metavar, "flag": flag}
+    return dataclasses.field(default=default, metadata=about)
+
+
+_LENGTH = (
+    'length of the windows, as "30d", "1w", "1h", "15m", "5s". They begin at multiples of it since 1970-01-01 in UTC, '
+    'a Thursday: those of 7d on Thursdays; of 1w on Mondays, of "1w+6d" 6 days later, on Sundays'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Estimates:
+    plan: str | None = _option(None, "privacy plan, TOML", metavar="FILE")
+    confidence: float = _option(0.95, "of the intervals")
+    simultaneous: bool = _option(False, "intervals that hold together over a column's values")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(_Estimates):
+    """Perturb events at ingestion; print and write unbiased histograms and means, with error bars.
+
+    Raises:
+        ParameterError: one is missing, or would do nothing, or is misspelt.
+    """
+
+    demo: bool = _option(False, "run on 336,776 real flights, and compare with the truth")
+    input: tuple[str, ...] = _option((), "event files: .parquet, .csv, .ndjson; globs allowed", metavar="PATTERN")
+    event_time: str | None = _option(None, "column with the time of the event", metavar="COLUMN")
+    time_unit: TimeUnit = _option("s", "of event times that are numbers, since 1970-01-01 in UTC")
+    window: str = _option("1d", _LENGTH, metavar="LENGTH")
+    output: str | None = _option(
+        None,
+        "directory for histograms and means (.parquet, .ndjson), dead letters (.ndjson), the plan (results.json)",
+        metavar="DIR",
+    )
+    overwrite: bool = _option(False, "delete the results of an earlier run in --output")
+    max_dead: float = _option(
+        0.1, "end with 1 if more than this share of the records cannot be used, 0 to 1", metavar="SHARE"
+    )
+    by: tuple[str, ...] = _option((), "split estimates by these columns (unprotected)", metavar="COLUMN")
+    reports: bool = _option(False, "write the private reports too (Parquet, packed)")
+    secret_file: str | None = _option(
+        None, "with --id: keyed noise, by the hexadecimal digits in this file", metavar="FILE"
+    )
+    secret_env: str | None = _option(None, "the same, by the digits in this environment variable", metavar="NAME")
+    id: str | None = _option(None, "whose record it is; not passed on unless the plan keeps it", metavar="COLUMN")
+    record: str | None = _option(
+        None, "noise that a replay draws again: a record's own id is in this column", metavar="COLUMN"
+    )
+    by_place: bool = _option(False, "the same, by a record's place in its file")
+    heavy_hitters: int = _option(20, "so many values to find in each window", metavar="K")
+    top: int = _option(4, "print so many values of a column", metavar="N")
+    beam: tuple[str, ...] = ()
+    """Words of Beam's own."""
+
+    def __post_init__(self) -> None:
+        self._check_words()
+        for name in ("heavy_hitters", "top"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{_flag(name)} must be at least 1, got {getattr(self, name)}")
+        if self.demo:
+            if self.id or self.record or self.by_place or self.secret_file or self.secret_env:
+                raise ParameterError("--demo has nobody's ids: it does not take --id, --record and a secret")
+            return
+        needed = {"--plan": self.plan, "--input": self.input, "--event-time": self.event_time, "--output": self.output}
+        missing = [flag for flag, value in needed.items() if not value]
+        if missing:
+            raise ParameterError(f"the following options are required without --demo: {', '.join(missing)}")
+        for one, other in (("secret_file", "secret_env"), ("record", "by_place")):
+            if getattr(self, one) and getattr(self, other):
+                raise ParameterError(f"{_flag(one)} is not allowed with {_flag(other)}: they say the same twice")
+
+    def _check_words(self) -> None:
+        """Refuse a secret, and what looks like a misspelt option: Beam ignores what it does not have."""
+        ours, live = ([declared.flag for declared in declarations(kind)] for kind in (FileOptions, LiveOptions))
+        before = ""
+        for word in self.beam:
+            name = word.partition("=")[0]
+            if name in ("--secret", "--key"):
+                raise ParameterError("a secret on the command line is known to all: use --secret-file or --secret-env")
+            if name in live:
+                raise ParameterError(f"{name} is for --live")
+            near = get_close_matches(name, ours, 1, 0.8) if name.startswith("--") else []
+            if near:
+                raise ParameterError(f"there is no option {name}: did you mean {near[0]}?")
+            if not name.startswith("-") and not (before.startswith("--") and "=" not in before):
+                raise ParameterError(
+                    "there is a word that no option takes: quote patterns, give --by and --input again"
+                )
+            before = word
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions(_Estimates):
+    """Stream reports of simulated devices, and show each window as it closes, until Ctrl-C.
+
+    Raises:
+        ParameterError: one would do nothing.
+    """
+
+    window: str = _option("5s", _LENGTH, metavar="LENGTH")
+    engine: Literal["local", "flink"] = _option(
+        "local",
+        "local: Pub/Sub and Beam's local runner, in this process (ldp-telemetry[gcp]); flink: Kafka and Flink, started "
+        "and stopped with it (ldp-telemetry[kafka], Java, and Maven the first time)",
+    )
+    duration: str | None = _option(
+        None, 'how long, as "60s", "10m"; without it there is no end', metavar="LENGTH", flag="--for"
+    )
+    rate: str = _option("20000", 'reports a second, or "max" for all it takes', metavar="N")
+    devices: int = _option(100_000, "how many report", metavar="N")
+    page: bool = _option(False, "show the windows on a page too, served to this machine only")
+    port: int = _option(0, "of the page; 0 is a free one", metavar="PORT")
+    epsilon: float | None = _option(
+        None, "of one report, without --plan: half for each of two columns; 2 if it is not said", metavar="E"
+    )
+
+    def __post_init__(self) -> None:
+        if self.plan and self.epsilon is not None:
+            raise ParameterError("give --epsilon or --plan: a plan has its own epsilons")
+        if self.port and not self.page:
+            raise ParameterError("--port is of a page: give --page too")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option: its field, what is written on the line, and its type, of which there may be many."""
+
+    name: str
+    flag: str
+    kind: Any
+    many: bool
+    default: Any
+    help: str
+    metavar: str | None
+
+
+def declarations(options: type[Any]) -> Iterator[Declared]:
+    """The options of `FileOptions` or `LiveOptions`, in the order of their help.
+
+    >>> [declared.flag for declared in declarations(LiveOptions)][:4]
+    ['--plan', '--confidence', '--simultaneous', '--window']
+    """
+    types = get_type_hints(options)
+    for field in dataclasses.fields(options):
+        if field.metadata:
+            kind, many = types[field.name], False
+            if get_origin(kind) is tuple:
+                kind, many = get_args(kind)[0], True
+            elif get_origin(kind) is not Literal and get_args(kind):  # or None
+                kind = get_args(kind)[0]
+            flag = field.metadata["flag"] or _flag(field.name)
+            about = field.metadata["help"], field.metadata["metavar"]
+            yield Declared(field.name, flag, kind, many, field.default, *about)
+
+
+def made(options: type[_T], given: Mapping[str, Any], beam: Sequence[str] = ()) -> _T:
+    """The options of these fields, and the words that are for Beam.
+
+    Raises:
+        ParameterError: they do not go together.
+    """
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return options(**fields, **({"beam": tuple(beam)} if beam else {}))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
