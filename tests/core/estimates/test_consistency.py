@@ -28,6 +28,7 @@ from ldp_core import (
 from ldp_core.estimates import consistency as module
 from ldp_core.estimates.consistency import METHODS
 
+from ...cases import each
 from ..checks import FALSE_ALARM
 from ..examples import keyed
 
@@ -83,7 +84,7 @@ KNOWN_WRONG = {
 }
 
 
-@pytest.mark.parametrize("method", PUBLISHED)
+@each("method", PUBLISHED)
 def test_published_numbers(method):
     h = GRR4.estimate(Tally(100, np.array([50, 30, 20, 0]), GRR4.fingerprint))
     np.testing.assert_allclose(h.counts, RAW, rtol=1e-12)
@@ -113,7 +114,7 @@ def test_mle_is_the_limit_of_the_iterative_bayesian_update():
     np.testing.assert_allclose(consistent(RAW, 100, "mle", mechanism=GRR4), 100 * limit, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@each("name", SEVERAL)
 def test_the_iterative_bayesian_update_leaves_mle_as_it_is_and_comes_closer_to_it(name):
     """(It needs more than 100,000 steps where a share is nearly 0 at the maximum.)"""
     m, n = SEVERAL[name], 20_000
@@ -202,7 +203,7 @@ def test_what_is_consistent_stays(counts):
         np.testing.assert_allclose(consistent(counts, n, method, mechanism=m), counts, rtol=1e-9, atol=1e-9 * n)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@each("name", SEVERAL)
 def test_norm_sub_is_never_farther_from_the_truth(name):
     """The projection onto a convex set that holds the truth: in every draw, not only on average."""
     m, true = SEVERAL[name], zipf(5000, 16, 1.2)
@@ -255,7 +256,7 @@ def test_two_values_with_unequal_coins():
 # ---- independent solvers
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 def test_norm_sub_against_a_root_finder(seed):
     """norm-sub is max(e + x, 0) with sum n: x by Brent's method, for a thousand values."""
     rng = np.random.default_rng(seed)
@@ -282,8 +283,8 @@ def least(e, n, a, b):
     return n * solution.x
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize("n", [200, 5000])
+@each("name", SEVERAL)
+@each("n", [200, 5000])
 def test_projections_against_a_general_solver(name, n):
     m = SEVERAL[name]
     p, q = m.p, m.q
@@ -298,7 +299,7 @@ def test_projections_against_a_general_solver(name, n):
             np.testing.assert_allclose(made, least(e, n, a, b), atol=1e-3 * n, err_msg=method)
 
 
-@pytest.mark.parametrize("name", ["GRR", "OUE"])
+@each("name", ["GRR", "OUE"])
 def test_mle_has_the_largest_likelihood(name):
     """Against a search over the simplex for the likelihood itself, not its quadratic twin."""
     m, n = SEVERAL[name], 3000
@@ -320,8 +321,8 @@ def test_mle_has_the_largest_likelihood(name):
     np.testing.assert_allclose(made, found.x, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["GRR", "OUE"])
-@pytest.mark.parametrize("n", [3000, 10**7])
+@each("name", ["GRR", "OUE"])
+@each("n", [3000, 10**7])
 def test_power_is_the_posterior_mean(name, n):
     """Against adaptive quadrature, for estimates from far below 0 to n."""
     m, d = SEVERAL[name], 16
@@ -444,31 +445,31 @@ def test_a_base_cut_that_forgets_how_many_values_there_are():
 # ---- errors
 
 
-@pytest.mark.parametrize("method", ["norm_sub", "", None, "NORM-SUB", ["norm-sub"]])
+@each("method", ["norm_sub", "", None, "NORM-SUB", ["norm-sub"]])
 def test_unknown_methods(method):
     with pytest.raises(ParameterError, match="norm-sub"):
         consistent(RAW, 100, method)
 
 
-@pytest.mark.parametrize("method", ["base-cut", "mle", "mle-apx", "power", "power-ns"])
+@each("method", ["base-cut", "mle", "mle-apx", "power", "power-ns"])
 def test_methods_that_need_the_mechanism(method):
     with pytest.raises(ParameterError, match="which mechanism"):
         consistent(RAW, 100, method)
 
 
-@pytest.mark.parametrize("n", [-1, np.nan, np.inf, [100] * 4, [[1, 2]]])
+@each("n", [-1, np.nan, np.inf, [100] * 4, [[1, 2]]])
 def test_impossible_n(n):
     with pytest.raises(ParameterError, match="n must be"):
         consistent(RAW, n, "norm-sub")
 
 
-@pytest.mark.parametrize("counts", [[np.nan, 1], [np.inf, 1], 3.0])
+@each("counts", [[np.nan, 1], [np.inf, 1], 3.0])
 def test_impossible_counts(counts):
     with pytest.raises(ParameterError, match="finite"):
         consistent(counts, 100, "norm-sub")
 
 
-@pytest.mark.parametrize("significance", [0, 1, -1, np.nan])
+@each("significance", [0, 1, -1, np.nan])
 def test_impossible_significance(significance):
     with pytest.raises(ParameterError, match="significance"):
         consistent(RAW, 100, "base-cut", mechanism=GRR4, significance=significance)
@@ -499,7 +500,7 @@ def test_records_without_a_value_have_no_known_sum():
 # ---- one keyword of estimate
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each("method", METHODS)
 def test_estimate_makes_counts_consistent_and_says_so(method):
     for m in SEVERAL.values():
         tally = Tally(3000, count_reports(np.random.default_rng(1), m, zipf(3000, 16, 1.5), 1)[0], m.fingerprint)
@@ -539,8 +540,8 @@ def test_the_guide_runs():
         exec(compile(block, path.name, "exec"), names)
 
 
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize(
+@each("n", [1, 3])
+@each(
     "mechanism",
     [
         DBitFlip(range(10), epsilon_infinity=1.0, bits=3),

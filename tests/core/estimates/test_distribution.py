@@ -12,6 +12,7 @@ from ldp_core import Distribution, ParameterError, SquareWave, StochasticRoundin
 from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.mechanisms.numbers import square_wave
 
+from ...cases import each
 from ..checks import slow
 from .helpers import METHODS, counts_of, population
 
@@ -28,7 +29,7 @@ def test_distribution_from_reports():
     assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
 
 
-@pytest.mark.parametrize("options", [{"buckets": 4}, {"method": "em"}])
+@each("options", [{"buckets": 4}, {"method": "em"}])
 def test_an_option_that_a_mechanism_does_not_have(options):
     """It was a TypeError."""
     m = StochasticRounding((0, 1), epsilon=1.0)
@@ -39,8 +40,8 @@ def test_an_option_that_a_mechanism_does_not_have(options):
         DistributionEstimate(**options).result(m, m.tally(m.perturb([0.5])))
 
 
-@pytest.mark.parametrize("buckets", [3, 128, 129, 1024])
-@pytest.mark.parametrize("method", METHODS)
+@each("buckets", [3, 128, 129, 1024])
+@each("method", METHODS)
 def test_one_bucket_of_all_numbers_is_in_its_interval(method, buckets):
     m = SquareWave((0, 1), epsilon=1e-9, buckets=buckets)
     for cell in (0, m.symbols // 2, m.symbols - 1):

@@ -34,6 +34,7 @@ from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, distances, listening
 
+from ...cases import each
 from ..examples import ALONE, DRAWN, EVERY, keyed, noise_for, some_values
 
 N = 20_000
@@ -75,7 +76,7 @@ def reports_of(name, m, n, *, alike):
 # ---- honest reports
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_honest_reports_of_every_mechanism_are_plausible(name):
     m = EVERY[name]
     for n in (0, 1, 3000):
@@ -103,7 +104,7 @@ def alarms(m):
     return np.count_nonzero(np.maximum.reduce(np.broadcast_arrays(np.zeros(TALLIES), *found)))
 
 
-@pytest.mark.parametrize("name", [name for name in ALONE if name not in ("heavy hitters", "RAPPOR over candidates")])
+@each("name", [name for name in ALONE if name not in ("heavy hitters", "RAPPOR over candidates")])
 def test_an_alarm_that_may_be_false_as_often_as_one_time_in_five_is_not_false_more_often(name, monkeypatch):
     """The same bounds at a level that can be seen."""
     monkeypatch.setattr(plausibility, "FALSE_ALARMS", 0.2)
@@ -126,8 +127,8 @@ def first_alarm(part, n, totals):
     return totals[np.flatnonzero((outside > 0) & (totals > n * part.high))[0]]
 
 
-@pytest.mark.parametrize("n", [20, 100, 1000, 10**5])
-@pytest.mark.parametrize(("low", "high"), [(0.25, 0.75), (0.001, 0.5), (0.27, 0.5), (1e-5, 2e-5), (0.5, 0.9999)])
+@each("n", [20, 100, 1000, 10**5])
+@each(("low", "high"), [(0.25, 0.75), (0.001, 0.5), (0.27, 0.5), (1e-5, 2e-5), (0.5, 0.9999)])
 def test_the_chance_of_a_false_alarm_is_what_it_should_be(low, high, n):
     """By the exact tails of binomials, for the data that are the nearest to an alarm; and it is not far below."""
     part, totals = Part(low, high, 0.0, 1.0), np.arange(n + 1)
@@ -271,7 +272,7 @@ def _made(m, values=None):
     return m.tally(m.perturb(np.arange(N) % 20 if values is None else values))
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@each("name", MISTAKES)
 def test_planted_mistakes_are_found(name):
     m, tally = MISTAKES[name]
     said = doubts(m, tally())

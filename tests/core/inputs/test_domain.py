@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ldp_core import Candidates, Domain, DomainError, DtypeError, LdpError, Mechanism, RandomizedResponse, UnaryEncoding
 
+from ...cases import each
 from ..examples import AB, ORACLES
 
 # Text that Arrow can hold.
@@ -130,8 +131,8 @@ def test_unsigned_integers_beyond_the_labels(values, labels, consecutive):
     assert domain.encode(pa.array([*values, None], pa.uint64())).tolist() == [*expected, len(labels)]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
-@pytest.mark.parametrize("labels", [(3, 4, 5), (5, 3, -100), (-2, -1, 0, 1), (-(2**63), 2**63 - 1), (0, 100)])
+@each("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@each("labels", [(3, 4, 5), (5, 3, -100), (-2, -1, 0, 1), (-(2**63), 2**63 - 1), (0, 100)])
 def test_every_width_of_integer(dtype, labels):
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     values = [low, low + 1, 0, 1, 3, 4, 5, 100, high - 1, high, *(v for v in labels if low <= v <= high)]
@@ -146,8 +147,8 @@ def test_every_width_of_integer(dtype, labels):
         assert domain.encode(pa.array([*values, None], dtype)).tolist() == [*expected, len(labels)]
 
 
-@pytest.mark.parametrize("d", [255, 256, 257, 65_535, 65_536, 65_537])
-@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+@each("d", [255, 256, 257, 65_535, 65_536, 65_537])
+@each("unmatched", ["error", "other", "none"])
 def test_sizes_around_the_edges_of_code_types(d, unmatched):
     labels = [f"v{k}" for k in range(d)]
     domain = Domain(labels, unmatched=unmatched)
@@ -184,9 +185,7 @@ def test_decoding_is_the_inverse(case):
     assert domain.lookup(decoded.to_pylist()).tolist() == codes.tolist()
 
 
-@pytest.mark.parametrize(
-    "empty", [[], (), np.array([], object), pa.array([], pa.null()), pa.chunked_array([], pa.string())]
-)
+@each("empty", [[], (), np.array([], object), pa.array([], pa.null()), pa.chunked_array([], pa.string())])
 def test_nothing_to_encode(empty):
     domain = Domain(["a", "b"])
     assert domain.encode(empty).tolist() == []
@@ -199,7 +198,7 @@ def test_nothing_to_encode(empty):
 # ---- what a domain refuses to be
 
 
-@pytest.mark.parametrize(
+@each(
     "labels",
     [
         [],
@@ -221,9 +220,8 @@ def test_nothing_to_encode(empty):
         [float("nan"), 1.0],
         [(), ()],
     ],
-    ids=repr,
 )
-@pytest.mark.parametrize("unmatched", ["error", "none"])
+@each("unmatched", ["error", "none"])
 def test_ill_formed_labels(labels, unmatched):
     with pytest.raises(DomainError):
         Domain(labels, unmatched=unmatched)
@@ -231,7 +229,7 @@ def test_ill_formed_labels(labels, unmatched):
         UnaryEncoding(labels, epsilon=1)
 
 
-@pytest.mark.parametrize("label", ["a", 1, True])
+@each("label", ["a", 1, True])
 def test_one_label_is_a_question_and_no_mechanisms_domain(label):
     assert Domain([label]).values == (label,)
     with pytest.raises(DomainError, match="two values"):
@@ -296,8 +294,8 @@ DTYPES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "other"), [(k, o) for k, others in DTYPES.items() for o in others])
-@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
+@each(("kind", "other"), [(k, o) for k, others in DTYPES.items() for o in others])
+@each("unmatched", ["error", "other", "none"])
 def test_another_arrow_type(kind, other, unmatched):
     labels = {"str": ["a", "b"], "int": [1, 2], "bool": [False, True]}[kind]
     if other.startswith("dictionary"):
@@ -312,7 +310,7 @@ def test_another_arrow_type(kind, other, unmatched):
         Domain(labels, unmatched=unmatched).encode(array, column="c")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "values"),
     [
         ("str", [1, 2]),
@@ -334,7 +332,6 @@ def test_another_arrow_type(kind, other, unmatched):
         ("bool", np.array([0, 1])),
         ("bool", [None, "x"]),
     ],
-    ids=repr,
 )
 def test_another_python_type(kind, values):
     labels = {"str": ["a", "b"], "int": [1, 2], "bool": [False, True]}[kind]
@@ -363,7 +360,7 @@ def test_a_dictionary_index_out_of_bounds_does_not_leave_in_clear():
         m.domain.encode(array)
 
 
-@pytest.mark.parametrize("label", ["a\0", "a\0b", "\0"])
+@each("label", ["a\0", "a\0b", "\0"])
 def test_labels_with_nul_are_refused(label):
     """numpy drops NULs at the end of text and Arrow cuts numpy's text at them: two labels could become one."""
     with pytest.raises(DomainError):
@@ -376,13 +373,13 @@ def test_numpy_text_with_a_nul_inside_is_not_taken_for_another_label():
     assert domain.encode(np.array(["a\0b"])).tolist() == [2]
 
 
-@pytest.mark.parametrize("make", [set, frozenset])
+@each("make", [set, frozenset])
 def test_a_domain_is_ordered(make):
     with pytest.raises(DomainError):
         Domain(make(["a", "b", "c"]))
 
 
-@pytest.mark.parametrize("values", ["ab", b"ab"])
+@each("values", ["ab", b"ab"])
 def test_one_text_is_not_a_column(values):
     with pytest.raises(LdpError):
         Domain(AB if isinstance(values, str) else [97, 98]).encode(values)
@@ -397,7 +394,7 @@ def test_integers_beyond_64_bits_are_unmatched_like_any_other():
 SMALL = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
 
 
-@pytest.mark.parametrize(
+@each(
     "chunks",
     [
         [SMALL, pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["b", None]))],
@@ -408,7 +405,6 @@ SMALL = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a
             for c in "xy"
         ],
     ],
-    ids=["null in the dictionary", "too many entries for the index"],
 )
 def test_chunks_with_dictionaries_of_their_own(chunks):
     codes = Domain(AB, unmatched="other").encode(pa.chunked_array(chunks))
@@ -420,10 +416,9 @@ def test_nulls_in_a_dictionary_are_counted():
         Domain(AB).encode(SMALL)
 
 
-@pytest.mark.parametrize(
+@each(
     "values",
     [np.array([[1, 5]]), np.array(1), 1, None],
-    ids=["2-d", "0-d", "1", "None"],
 )
 def test_arrays_that_are_no_column(values):
     with pytest.raises(LdpError, match="'c'"):

@@ -38,11 +38,9 @@ from ldp_core import (
 )
 from ldp_core.plans.provenance import describe, described
 
+from ...cases import each
 from ..checks import exact_exp
 from ..examples import ALONE, EVERY, LABELS, VIEWS, noise_for, some_values
-
-each = pytest.mark.parametrize("name", EVERY)
-each_alone = pytest.mark.parametrize("name", ALONE)
 
 
 def test_one_of_each():
@@ -51,7 +49,7 @@ def test_one_of_each():
     assert len({m.fingerprint for m in EVERY.values()}) == len(EVERY) - len(VIEWS)  # (candidates have their sketch's)
 
 
-@each
+@each("name", EVERY)
 def test_as_a_value(name):
     m = EVERY[name]
     plan = PrivacyPlan(dict.fromkeys("abc", m) if name in ("sampled", "fake") else {"a": m}, keep=["t"])
@@ -77,15 +75,15 @@ def test_as_a_value(name):
         del m.epsilon
 
 
-@each
+@each("name", EVERY)
 def test_epsilon_is_never_exceeded(name):
     m = EVERY[name]
     assert m.worst_ratio() <= exact_exp(m.epsilon)
     assert m.worst_ratio() > exact_exp(0.75 * m.epsilon)  # and is not wasted
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-30, 1e-9, 1e-4, 0.01, 0.3, 3.0, 8.0, 15.0, 40.0, 300.0])
-@pytest.mark.parametrize("name", [name for name, m in EVERY.items() if "epsilon" in m.to_dict()])
+@each("epsilon", [0.0, 1e-30, 1e-9, 1e-4, 0.01, 0.3, 3.0, 8.0, 15.0, 40.0, 300.0])
+@each("name", [name for name, m in EVERY.items() if "epsilon" in m.to_dict()])
 def test_any_epsilon_is_kept_or_refused(name, epsilon):
     data = EVERY[name].to_dict()
     for fixed in ("field", "theta", "k", "levels"):  # chosen for the epsilon of before
@@ -101,7 +99,7 @@ def test_any_epsilon_is_kept_or_refused(name, epsilon):
 # ---- reports and tallies
 
 
-@each_alone
+@each("name", ALONE)
 def test_no_reports(name):
     m = ALONE[name]
     reports = m.perturb(some_values(m, 0), randomness=noise_for(m, 0))
@@ -113,7 +111,7 @@ def test_no_reports(name):
         assert (nothing.n, nothing.counts.tolist()) == (0, [0] * m.domain.size)
 
 
-@each_alone
+@each("name", ALONE)
 def test_reports_travel_and_tallies_merge(name):
     m, n = ALONE[name], 3000
     reports = m.perturb(some_values(m, n), randomness=noise_for(m, n))
@@ -140,7 +138,7 @@ def test_reports_travel_and_tallies_merge(name):
     np.testing.assert_array_equal(counts, [tally.counters for tally in alone])
 
 
-@each_alone
+@each("name", ALONE)
 def test_keyed_reports_are_a_function_of_person_and_value(name):
     """In whatever batches, longer than any block; under a seed, with which a second round is drawn again too."""
     m, n = ALONE[name], 70_000
@@ -156,7 +154,7 @@ def test_keyed_reports_are_a_function_of_person_and_value(name):
         assert not other[:1000].equals(whole[:1000])
 
 
-@each_alone
+@each("name", ALONE)
 def test_what_is_no_report(name):
     m = ALONE[name]
     for reports in (
@@ -177,7 +175,7 @@ def test_what_is_no_report(name):
 # ---- one language: names, reprs, outlooks, errors
 
 
-@each
+@each("name", EVERY)
 def test_arguments_go_by_name_and_repr_has_them(name):
     m = EVERY[name]
     first, *rest = inspect.signature(type(m)).parameters.values()
@@ -187,7 +185,7 @@ def test_arguments_go_by_name_and_repr_has_them(name):
     assert [p.name for p in rest if f"{p.name}=" not in repr(m) and p.name != "unmatched"] == []  # it is the domain's
 
 
-@each
+@each("name", EVERY)
 def test_unmatched_may_be_given_beside_a_list_of_labels(name):
     m = EVERY[name]
     parameters = inspect.signature(type(m)).parameters
@@ -209,7 +207,7 @@ def test_randomized_response_in_a_table_is_of_yes_and_no():
         Mechanism.from_dict({"mechanism": "unary_encoding", "epsilon": 1.0})
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "parameter"),
     [
         (name, parameter)
@@ -258,7 +256,7 @@ BEYOND = [
 ]
 
 
-@pytest.mark.parametrize(("name", "parameter", "values"), BEYOND)
+@each(("name", "parameter", "values"), BEYOND)
 def test_what_is_just_beyond_the_permitted_is_refused(name, parameter, values):
     data = EVERY[name].to_dict()
     for value in values:
@@ -266,7 +264,7 @@ def test_what_is_just_beyond_the_permitted_is_refused(name, parameter, values):
             Mechanism.from_dict({**data, parameter: value})
 
 
-@each
+@each("name", EVERY)
 def test_what_to_expect_is_in_numbers_and_their_unit(name):
     """Shares fall as 1 / sqrt(n); a margin is shown to three digits, however small it is."""
     few, many = (EVERY[name].explain(n) for n in (100, 10_000))
@@ -281,7 +279,7 @@ def test_what_to_expect_is_in_numbers_and_their_unit(name):
     assert many.advice is None or "take more than" in many.advice
 
 
-@each
+@each("name", EVERY)
 def test_nulls_are_refused_and_counted(name):
     """Under ``unmatched="error"``; a drawn column takes no column by itself."""
     m = EVERY[name]
@@ -293,7 +291,7 @@ def test_nulls_are_refused_and_counted(name):
     assert refused is ParameterError or "column 'os'" in str(raised.value)
 
 
-@each
+@each("name", EVERY)
 def test_intervals_and_bounds_refuse_the_same(name):
     m = EVERY[name]
     calls = []
@@ -352,12 +350,12 @@ FINGERPRINTS = {
 }
 
 
-@each
+@each("name", EVERY)
 def test_fingerprints_of_this_release(name):
     assert EVERY[name].fingerprint == FINGERPRINTS[name]
 
 
-@pytest.mark.parametrize(
+@each(
     "mechanism",
     [
         Rappor(bits=16, hashes=2, cohorts=4, f=0.5, p=0.3, q=0.6),
@@ -370,7 +368,7 @@ def test_a_keystream_is_no_memory(mechanism):
         mechanism.perturb(["a"], randomness=Keystream())
 
 
-@pytest.mark.parametrize(
+@each(
     ("mechanism", "counters"),
     [
         (Piecewise((0, 1), epsilon=1.0), [0, 1, 2, 3]),

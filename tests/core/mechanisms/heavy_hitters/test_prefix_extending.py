@@ -26,6 +26,7 @@ from ldp_core import (
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.exact.probability import fraction
 
+from ....cases import each
 from ...acceptance import ACCEPTANCE
 from ...checks import check_binomial, exact_exp
 from ...exact.helpers import orthogonal, report_vectors, vector
@@ -33,8 +34,8 @@ from ...examples import LETTERS
 from .helpers import POPULATION, SMALL, population, small, words
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
-@pytest.mark.parametrize("width", [64, 4096, 1 << 14])
+@each("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
+@each("width", [64, 4096, 1 << 14])
 def test_the_realised_epsilon_is_at_most_the_one_asked_for(epsilon, width):
     m = small(epsilon, width=width)
     assert exact_exp(epsilon) * (1 - Fraction(1, 10**12)) < m.worst_ratio() <= exact_exp(epsilon)
@@ -42,7 +43,7 @@ def test_the_realised_epsilon_is_at_most_the_one_asked_for(epsilon, width):
     assert m.points.size < 1 << 16
 
 
-@pytest.mark.parametrize("row", ACCEPTANCE["n_var"], ids=lambda row: str(row["epsilon"]))
+@each("row", ACCEPTANCE["n_var"])
 def test_the_variance_is_near_that_of_oue(row):
     m = HeavyHitters(SMALL, epsilon=row["epsilon"])
     n_var = m.q * (1 - m.q) / (m.p - m.q) ** 2
@@ -80,7 +81,7 @@ def check_cells(m: HeavyHitters, value: str = "bead", n: int = 400_000) -> None:
     check_binomial(counts, n, expected_cells(m, int(m.domain.encode([value])[0])))
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+@each("epsilon", [0.2, 2.0])
 def test_reports_have_the_probabilities_of_the_formula(epsilon):
     check_cells(small(epsilon, rows=2, width=64))
 
@@ -109,8 +110,8 @@ def test_a_level_that_depends_on_nothing_but_is_the_first_is_found():
         check_cells(First(SMALL, epsilon=2.0, levels=(2, 4), rows=2, width=64))
 
 
-@pytest.mark.parametrize("levels", [(4,), (2, 4), (1, 2, 3, 4)])
-@pytest.mark.parametrize("outside", ["error", "cut"])
+@each("levels", [(4,), (2, 4), (1, 2, 3, 4)])
+@each("outside", ["error", "cut"])
 def test_find(levels, outside):
     m = HeavyHitters(Prefixes("abcdefg", 4, outside), epsilon=5.0, levels=levels, rows=16, width=1024)
     found = m.find(m.tally(m.perturb(population())), 6)
@@ -186,7 +187,7 @@ def test_what_is_no_report():
 # ---- keyed noise
 
 
-@pytest.mark.parametrize("domain", [SMALL, Prefixes(LETTERS, 8)])
+@each("domain", [SMALL, Prefixes(LETTERS, 8)])
 def test_keyed_noise_is_deterministic_and_a_person_stays_at_a_level(domain):
     m = HeavyHitters(domain, epsilon=2.0, levels=(domain.length // 2, domain.length), rows=4, width=64)
     secret, ids = Secret.generate(), np.arange(3000)
@@ -208,7 +209,7 @@ def test_keyed_noise_is_deterministic_and_a_person_stays_at_a_level(domain):
 # ---- value object
 
 
-@pytest.mark.parametrize("domain", [Prefixes(LETTERS, 6, "cut"), Prefixes(None, 30)])
+@each("domain", [Prefixes(LETTERS, 6, "cut"), Prefixes(None, 30)])
 def test_domains_are_written_down(domain):
     m = HeavyHitters(domain, epsilon=1.5, rows=32)
     assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
@@ -228,7 +229,7 @@ def test_levels_too_far_apart_and_other_domains():
         HeavyHitters(["a", "b"], epsilon=1.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("k", "options"),
     [(0, {}), (1.5, {}), (5, {"confidence": 1.0}), (5, {"threshold": -1}), (5, {"threshold": float("nan")})],
 )

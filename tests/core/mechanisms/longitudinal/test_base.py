@@ -26,6 +26,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ....cases import each
 from ...checks import check_marginals, check_moments, exact_exp, exact_ln
 from ...enumeration import Branching, codes_of, worst_ratio
 from .helpers import (
@@ -55,7 +56,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@each("name", CHAINS)
 def test_both_rounds_over_all_outcomes(name):
     m = CHAINS[name]
     seen = m.domain.size
@@ -70,7 +71,7 @@ def test_both_rounds_over_all_outcomes(name):
             assert sum(itertools.compress(table.values(), supports)) == (p[v] if v == code else q[v])
 
 
-@pytest.mark.parametrize("name", ["grr d=3", "OSUE d=2", "OUE d=2"])
+@each("name", ["grr d=3", "OSUE d=2", "OUE d=2"])
 def test_any_number_of_reports_spends_at_most_epsilon_infinity(name):
     """Joint probabilities of several reports of one value: ratios grow with them, up to the permanent answer's."""
     m = CHAINS[name]
@@ -122,7 +123,7 @@ def test_epsilons_are_never_above_those_asked_for(infinity, ratio, d, kind):
     assert m.permanent_ratio() > m.worst_ratio()
 
 
-@pytest.mark.parametrize("name", MANY)
+@each("name", MANY)
 def test_reports_of_one_person_converge_to_the_permanent_answer(name):
     check_permanents(MANY[name])
 
@@ -140,7 +141,7 @@ def test_a_permanent_round_that_is_redrawn_is_found_in_the_others(monkeypatch):
             check_permanents(MANY[name])
 
 
-@pytest.mark.parametrize("m", [grr(4, 1.5), ue(4, "OSUE", 1.5), ue(4, "SOUE", 1.5, 0.3)], ids=lambda m: m.name)
+@each("m", [grr(4, 1.5), ue(4, "OSUE", 1.5), ue(4, "SOUE", 1.5, 0.3)])
 def test_guesses_after_any_number_of_reports_are_no_better_than_epsilon_infinity_allows(m):
     """The best guess of one of d values has probability at most e / (e + d - 1) under epsilon-LDP."""
     persons, value = 20_000, 2
@@ -152,7 +153,7 @@ def test_guesses_after_any_number_of_reports_are_no_better_than_epsilon_infinity
     assert shown.mean() <= most + 4 * math.sqrt(most / persons)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+@each("name", SAMPLED)
 def test_marginals(name):
     m, n = SAMPLED[name], 120_000
     codes = np.random.default_rng(1).permutation(n) % len(codes_of(m))
@@ -179,7 +180,7 @@ def check_estimates(m) -> None:
         check_moments(counts[:, value], true, variance)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+@each("name", SAMPLED)
 def test_estimates_are_unbiased_and_have_the_variance_of_the_formula(name):
     check_estimates(SAMPLED[name])
 
@@ -216,7 +217,7 @@ def reports_of(m, secret, n=400, column="c"):
     return m.perturb(labels, randomness=Keyed(secret, np.arange(n) // 2, column=column))
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_what_keyed_noise_repeats(name):
     m, secret = ALL[name], Secret.generate()
     once, again = reports_of(m, secret), reports_of(m, secret)
@@ -227,7 +228,7 @@ def test_what_keyed_noise_repeats(name):
     assert reports_of(m, seeded).equals(reports_of(m, seeded))
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_fresh_noise_is_refused(name):
     with pytest.raises(ParameterError, match="keyed noise"):
         ALL[name].perturb(pa.array([1, 1]))
@@ -257,7 +258,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("make", BAD)
+@each("make", BAD)
 def test_bad_parameters(make):
     with pytest.raises(ParameterError):
         make()

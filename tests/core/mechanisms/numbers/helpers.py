@@ -37,8 +37,6 @@ ROUNDED = {
 }
 ALL = SYMBOLS | ROUNDED
 CODES = [0, 1, STEPS // 3, STEPS // 2, STEPS - 1, STEPS]
-each_symbols = pytest.mark.parametrize("name", SYMBOLS)
-each = pytest.mark.parametrize("name", ALL)
 
 
 def true_share(m, code) -> Fraction:

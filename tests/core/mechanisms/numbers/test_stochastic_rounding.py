@@ -26,6 +26,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ....cases import each
 from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
 
 
@@ -59,7 +60,7 @@ def supports_by_report(oracle):
         yield np.array(bits), [law_of_bits(oracle, x, bits) for x in range(k)]
 
 
-@pytest.mark.parametrize("name", ROUNDED)
+@each("name", ROUNDED)
 def test_spread_over_all_reports(name):
     m = ROUNDED[name]
     weights = np.vstack([m.places, np.tri(m.buckets)[1], np.random.default_rng(0).normal(size=m.buckets)])
@@ -96,9 +97,7 @@ def test_k_ary_randomized_response_agrees_with_the_sample_variance():
     assert found.standard_error / 2 == pytest.approx(sample.std() / np.sqrt(1000), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "oracle", [LocalHashing, "local_hashing", lambda points, epsilon: 7, lambda points, epsilon: SYMBOLS["hybrid"]]
-)
+@each("oracle", [LocalHashing, "local_hashing", lambda points, epsilon: 7, lambda points, epsilon: SYMBOLS["hybrid"]])
 def test_oracles_that_do_not_do(oracle):
     with pytest.raises(ParameterError):
         StochasticRounding(SIDE, epsilon=1.0, oracle=oracle)

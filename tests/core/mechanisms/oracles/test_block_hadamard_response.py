@@ -25,6 +25,7 @@ from ldp_core import (
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
 
+from ....cases import each
 from ...checks import check_marginals, check_moments, exact_exp
 from ...enumeration import Every, check_ratio, codes_of
 from ...keyed_reference import SECRET, block
@@ -39,7 +40,6 @@ MECHANISMS = {
     "BHR one block": BHR(range(6), epsilon=1.0),
     "BHR a value a block": BHR(range(5), epsilon=3.0, blocks=5),
 }
-each = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def scores(m) -> np.ndarray:
@@ -55,8 +55,8 @@ def scores(m) -> np.ndarray:
 # ---- known answers
 
 
-@pytest.mark.parametrize("d", [2, 3, 127, 128, 129, 1000])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
+@each("d", [2, 3, 127, 128, 129, 1000])
+@each("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
 def test_closed_forms(d, epsilon):
     """Of a value that has its share of a uniform population, if all blocks are full: (e - 1 + 2 B)^2 / ... - 1 / d."""
     m, e = BHR(range(d), epsilon=epsilon), math.exp(epsilon)
@@ -69,8 +69,8 @@ def test_closed_forms(d, epsilon):
         assert m.variance(1, 1 / d) == pytest.approx(n_var, rel=1e-9)
 
 
-@pytest.mark.parametrize("d", [2, 3, 127, 128, 1000])
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+@each("d", [2, 3, 127, 128, 1000])
+@each("epsilon", [0.3, 1.0, 5.0])
 def test_one_block_is_hadamard_response(d, epsilon):
     m, one = BHR(range(d), epsilon=epsilon, blocks=1), HadamardResponse(range(d), epsilon=epsilon)
     assert m.points == one.columns
@@ -83,7 +83,7 @@ def test_one_block_is_hadamard_response(d, epsilon):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", np.linspace(0.05, 7, 30))
+@each("epsilon", np.linspace(0.05, 7, 30))
 def test_the_number_of_blocks_is_the_best(epsilon):
     def n_var(blocks):
         return (math.expm1(epsilon) + 2 * blocks) ** 2 / blocks
@@ -118,8 +118,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("d", "blocks", "policy"), CASES)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+@each(("d", "blocks", "policy"), CASES)
+@each("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon):
     m = BHR(domain(d, policy), epsilon=epsilon, blocks=blocks)
     table, (p, q), (own, same, other) = scores(m), m.expected_parts(), m._chances
@@ -141,7 +141,7 @@ def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon)
     check_ratio(m, [dict(enumerate(table)) for table in tables])
 
 
-@pytest.mark.parametrize("d", [127, 128, 129, 1000])
+@each("d", [127, 128, 129, 1000])
 def test_edges_of_blocks(d):
     """First and last values, whose rows and blocks are the first and the last."""
     m = BHR(range(d), epsilon=4.0)
@@ -162,8 +162,8 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, blocks):
 # ---- counting
 
 
-@each
-@pytest.mark.parametrize("n_groups", [1, 3, 700])
+@each("name", MECHANISMS)
+@each("n_groups", [1, 3, 700])
 def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     m = MECHANISMS[name]
     d, table = m.domain.size, scores(m)
@@ -178,7 +178,7 @@ def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
 
 
-@each
+@each("name", MECHANISMS)
 def test_the_estimator_is_the_authors(name):
     """(2 B - 1 + e) / (e - 1) (2 #C - #block), as in `decode_string` of their Hadamard_Rand_general_original."""
     m, n = MECHANISMS[name], 5000
@@ -200,7 +200,7 @@ def marginals(m) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True) @ supports.T
 
 
-@each
+@each("name", MECHANISMS)
 def test_marginals(name):
     """And rows or blocks of other values are found."""
     m = MECHANISMS[name]
@@ -234,7 +234,7 @@ def variance_of(m, v: int, n: int) -> float:
     return sum(n * f * (weights[x] @ parts**2 - (weights[x] @ parts) ** 2) for x, f in POPULATION.items())
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 3, 20, 25])
+@each("blocks", [1, 2, 3, 20, 25])
 def test_estimates_are_unbiased_with_the_stated_variance(blocks):
     """In a population of three values: of one with a third of it, of one with most, and of one with nothing.
 
@@ -252,7 +252,7 @@ def test_estimates_are_unbiased_with_the_stated_variance(blocks):
                 check_moments(wrong[:, v] * (half.p / m.p), true, variance)
 
 
-@pytest.mark.parametrize("name", ["BHR", "BHR 129", "BHR other", "BHR one block", "BHR a value a block"])
+@each("name", ["BHR", "BHR 129", "BHR other", "BHR one block", "BHR a value a block"])
 def test_standard_errors_know_the_block(name):
     m, n = MECHANISMS[name], 1_000_000
     codes = np.repeat([0, 2, 3], [300_000, 100_000, 600_000])
@@ -264,7 +264,7 @@ def test_standard_errors_know_the_block(name):
         assert np.abs(even / expected - 1).max() > 0.15
 
 
-@pytest.mark.parametrize("shares", ["uniform", "Zipf"])
+@each("shares", ["uniform", "Zipf"])
 def test_intervals_cover(shares):
     """1000 piles of 2000 records with seeded noise: overall within 0.5 %, each value within 4 standard errors of 95 %.
 
@@ -289,7 +289,7 @@ def test_intervals_cover(shares):
 # ---- keyed noise
 
 
-@each
+@each("name", MECHANISMS)
 def test_keyed_reports_are_those_of_the_reference(name):
     m = MECHANISMS[name]
     codes, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
@@ -312,7 +312,7 @@ def test_keyed_reports_are_those_of_the_reference(name):
 # ---- value object and errors
 
 
-@each
+@each("name", MECHANISMS)
 def test_what_is_no_report(name):
     m = MECHANISMS[name]
     with pytest.raises(ReportError, match="1 of 2 reports"):

@@ -22,6 +22,7 @@ from ldp_core import (
 )
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
+from ....cases import each
 from ...checks import FALSE_ALARM, check_rows_independent
 from ...examples import ORACLES
 from .helpers import FORMS, KINDS, PURE, RANDOMIZED, check_reports, supported, table_of
@@ -61,7 +62,7 @@ def check(m: FrequencyOracle, found: np.ndarray) -> None:
         assert 0.9 * low < ratio < 1.1 * high, f"variance {runs.var(ddof=1):.1f}, promised {variance:.1f}"
 
 
-@pytest.mark.parametrize("name", ORACLES)
+@each("name", ORACLES)
 def test_runs_are_unbiased_and_vary_as_promised(name):
     """And the check has power: a bias, and more noise than promised, of the same runs are found."""
     m = ORACLES[name]
@@ -85,8 +86,8 @@ def test_every_oracle_that_is_registered_is_here():
     assert {kind for kind in kinds if kind.__module__.startswith("ldp_core")} == made
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["fresh", "keyed"])
-@pytest.mark.parametrize("name", PURE)
+@each("keyed", [False, True])
+@each("name", PURE)
 def test_reports_support_values_as_they_should(name, keyed):
     """Of values in each form, by turns."""
     check_reports(PURE[name], FORMS[(list(PURE).index(name) + keyed) % len(FORMS)], keyed=keyed)

@@ -11,6 +11,7 @@ from scipy import linalg
 
 from ldp_core import HadamardResponse, Keyed, ReportError
 
+from ....cases import each
 from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
 from ...enumeration import check_oracle
 from ...keyed_reference import SECRET, block
@@ -24,8 +25,8 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "p", "q", "n_var"), KNOWN)
-@pytest.mark.parametrize("d", [2, 16, 128])
+@each(("epsilon", "p", "q", "n_var"), KNOWN)
+@each("d", [2, 16, 128])
 def test_known_answers(epsilon, p, q, n_var, d):
     m = HadamardResponse(range(d), epsilon=epsilon)
     assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-12) for x in (p, q, n_var))
@@ -38,8 +39,8 @@ def test_known_answers(epsilon, p, q, n_var, d):
 CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error"), (4, "none"), (7, "error"), (8, "none"), (9, "other")]
 
 
-@pytest.mark.parametrize(("d", "policy"), CASES)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 50.0])
+@each(("d", "policy"), CASES)
+@each("epsilon", [1e-6, 1.0, 50.0])
 def test_probabilities_and_ratios_over_all_columns(d, policy, epsilon):
     m = HadamardResponse(domain(d, policy), epsilon=epsilon)
     check_oracle(m, reports=m.columns)
@@ -55,8 +56,8 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon):
 # ---- counting
 
 
-@pytest.mark.parametrize("d", [2, 7, 8, 100])
-@pytest.mark.parametrize("n_groups", [1, 3, 700])
+@each("d", [2, 7, 8, 100])
+@each("n_groups", [1, 3, 700])
 def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
     m = HadamardResponse(range(d), epsilon=1.0)
     reports = m.perturb(np.arange(5000) % d)

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from ....cases import each
 from ...checks import check_marginals, check_moments
 from ...enumeration import check_ratio, codes_of
 from ...exact.helpers import incidence
@@ -25,8 +26,8 @@ def test_published_error_of_the_hybrid():
 HYBRIDS = [(2, 1, 3, "error"), (2, 2, 4, "none"), (2, 3, 9, "other"), (3, 2, 7, "error"), (3, 2, 20, "none")]
 
 
-@pytest.mark.parametrize(("field", "blocks", "d", "policy"), HYBRIDS)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+@each(("field", "blocks", "d", "policy"), HYBRIDS)
+@each("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks, d, policy, epsilon):
     m = HPGR(domain(d, policy), epsilon=epsilon, field=field, blocks=blocks)
     supports, b = incidence(field, m.space.dimension), m.space.points
@@ -45,7 +46,7 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
     check_ratio(m, [dict(enumerate(table)) for table in tables])
 
 
-@pytest.mark.parametrize("name", ["HPGR", "HPGR none", "HPGR one block"])
+@each("name", ["HPGR", "HPGR none", "HPGR one block"])
 def test_marginals_of_the_hybrid(name):
     m = MECHANISMS[name]
     codes = some_codes(m, 100_000)
@@ -61,7 +62,7 @@ def hybrid_table(m) -> np.ndarray:
     return expected[:, :d]
 
 
-@pytest.mark.parametrize("name", ["HPGR", "HPGR one block"])
+@each("name", ["HPGR", "HPGR one block"])
 def test_estimates_of_the_hybrid(name):
     """Value 0 has a third, value 1 nothing of the records, and nearly all are in its block."""
     m = MECHANISMS[name]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ldp_core import Domain, Keyed, Keystream, LocalHashing, ParameterError, ReportError
 from ldp_core.mechanisms.oracles import hash_families, local_hashing
 
+from ....cases import each
 from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
 from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
@@ -46,7 +47,7 @@ P_AND_Q = {
 }
 
 
-@pytest.mark.parametrize("epsilon", TABLE)
+@each("epsilon", TABLE)
 def test_known_variances(epsilon):
     """To 1e-9, because c exceeds 1 / g by less than g / P^2, 1e-14 g."""
     g, optimal, binary, best = TABLE[epsilon]
@@ -61,7 +62,7 @@ def test_known_variances(epsilon):
     assert best <= closed <= 1.034 * best  # the price of a prime g
 
 
-@pytest.mark.parametrize("epsilon", P_AND_Q)
+@each("epsilon", P_AND_Q)
 def test_known_p_and_q(epsilon):
     m = LocalHashing(range(100), epsilon=epsilon)
     assert (m.p, m.q) == tuple(pytest.approx(x, rel=1e-12) for x in P_AND_Q[epsilon])
@@ -91,7 +92,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "prime", "case"), CASES)
+@each(("variant", "prime", "case"), CASES)
 def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, case):
     d, epsilon, policy = case
     if d + (policy == "none") > prime:
@@ -100,7 +101,7 @@ def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, 
     check_oracle(m, reports=m.functions * m.g)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     """Without the constant functions (a = 0), say, two values collide less often than they should."""
     m = small(7, monkeypatch, variant, 4, 1.0)
@@ -130,9 +131,9 @@ def slow_support(m, reports, d):
     return np.array([m.family.hash(functions, np.full(len(reports), v)) == bucket for v in range(d)]).T
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (65, 2.0), (130, 5.0)])
-@pytest.mark.parametrize("n_groups", [1, 500])
+@each("variant", VARIANTS)
+@each(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (65, 2.0), (130, 5.0)])
+@each("n_groups", [1, 500])
 def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
     m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
     n = 20_000 if d < 10 else 3000
@@ -168,7 +169,7 @@ def columns(m, reports):
     return np.array([column.copy() for column in m.family._supported(reports, m.domain.size)]).T
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_functions_are_uniform_and_rows_independent(variant):
     m = LocalHashing(range(20), epsilon=1.0, variant=variant)
     reports = m.perturb(np.full(500_000, 7))
@@ -229,7 +230,7 @@ def slow_report(m, code, id_word):
     return (own if keep else bucket) << 48 | function
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_keyed_reports_are_those_of_the_reference(variant):
     m = LocalHashing(range(300), epsilon=1.0, variant=variant)
     x, ids = np.arange(600) % 300, np.arange(600) * 7
@@ -252,7 +253,7 @@ def test_a_domain_that_is_too_large(monkeypatch):
         LocalHashing(Domain(range(5), unmatched="none"), epsilon=1)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_what_is_no_report(variant):
     m = LocalHashing(range(9), epsilon=1, variant=variant)
     good = m.perturb(pa.array([1, 2, 3])).to_numpy()

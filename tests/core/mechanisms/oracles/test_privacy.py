@@ -15,6 +15,7 @@ import pytest
 from ldp_core import Domain, RandomizedResponse, ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.exact import sampling
 
+from ....cases import each
 from ...checks import by_numpy, empirical_epsilon
 from ...enumeration import Branching, Table, check_ratio
 
@@ -77,7 +78,7 @@ def layouts_of(m) -> list[str]:
     return ["numpy", "arrow", "packed"] if isinstance(m, BIT_VECTORS) else ["numpy", "arrow"]
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("name", MECHANISMS)
 def test_every_report_of_every_value(monkeypatch, name):
     """Every ratio is within epsilon; a report supports v with p if v is the value, with q otherwise and of none."""
     m = MECHANISMS[name]
@@ -131,7 +132,7 @@ def test_the_audited_epsilon_is_close_to_the_promise_and_not_above(name):
     assert 0.9 * m.epsilon <= audited <= m.epsilon
 
 
-@pytest.mark.parametrize("name", ["optimized d=3", "symmetric d=3"])
+@each("name", ["optimized d=3", "symmetric d=3"])
 def test_the_audit_finds_half_of_the_noise_missing(monkeypatch, name):
     m = AUDITED[name]
     p, q = m.thresholds

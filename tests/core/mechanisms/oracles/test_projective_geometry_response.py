@@ -14,18 +14,19 @@ from ldp_core import Keyed, ParameterError, ReportError, Tally, UnaryEncoding
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
+from ....cases import each
 from ...checks import check_marginals, check_moments, check_rows_independent, check_uniform, exact_exp, slow
 from ...enumeration import Every, check_oracle
 from ...exact.helpers import incidence
 from ...keyed_reference import SECRET, block
 from .helpers import domain, estimates_of, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, PGR, channel, each, supported
+from .projective_helpers import HPGR, MECHANISMS, PGR, channel, supported
 
 # ---- known answers
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 5.0])
-@pytest.mark.parametrize(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 2000)])
+@each("epsilon", [0.5, 1.0, 2.0, 5.0])
+@each(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 2000)])
 def test_closed_forms(epsilon, field, d):
     m = PGR(range(d), epsilon=epsilon, field=field)
     t = next(t for t in range(2, 20) if sum(field**k for k in range(t)) >= d)
@@ -44,7 +45,7 @@ def test_closed_forms(epsilon, field, d):
 PUBLISHED = [(5.0, 151, 272.7334, 0.9126), (1.386, 5, 17765.16, 11.91)]
 
 
-@pytest.mark.parametrize(("epsilon", "field", "mean", "error"), PUBLISHED)
+@each(("epsilon", "field", "mean", "error"), PUBLISHED)
 def test_published_errors(epsilon, field, mean, error):
     m = PGR(range(22000), epsilon=epsilon, field=field)
     ours = (21999 * m.variance(10000) + m.variance(10000, 10000)) / 22000
@@ -73,8 +74,8 @@ def test_large_domains_get_a_field_that_they_can_afford():
 CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 12, "none"), (5, 6, "error")]
 
 
-@pytest.mark.parametrize(("field", "d", "policy"), CASES)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+@each(("field", "d", "policy"), CASES)
+@each("epsilon", [1e-6, 1.0, 40.0])
 def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     m = PGR(domain(d, policy), epsilon=epsilon, field=field)
     check_oracle(m, reports=m.space.points)
@@ -88,8 +89,8 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, field):
     assert HPGR(range(d), epsilon=epsilon, field=field or 5).worst_ratio() <= exact_exp(epsilon)
 
 
-@each
-@pytest.mark.parametrize("n_groups", [1, 3, 700])
+@each("name", MECHANISMS)
+@each("n_groups", [1, 3, 700])
 def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
     m = MECHANISMS[name]
     reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
@@ -150,7 +151,7 @@ def below(words: bytes, d: int) -> int:
     return wide >> 32
 
 
-@pytest.mark.parametrize("name", ["PGR", "HPGR"])
+@each("name", ["PGR", "HPGR"])
 def test_keyed_reports_are_those_of_the_reference(name):
     m = MECHANISMS[name]
     x, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
@@ -172,7 +173,7 @@ def test_spaces_that_are_too_large():
         PGR(range(40_000), epsilon=1, field=32749)
 
 
-@each
+@each("name", MECHANISMS)
 def test_what_is_no_report(name):
     m = MECHANISMS[name]
     cells = m.space.points if isinstance(m, PGR) else m.points

@@ -26,6 +26,7 @@ from ldp_core import (
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import summation_histogram_encoding
 
+from ....cases import each
 from ...checks import check_binomial, check_moments, exact_exp
 from ...enumeration import check_ratio
 from ...keyed_reference import SECRET, block
@@ -37,7 +38,6 @@ MECHANISMS = {
     "none": SHE(Domain(range(9), unmatched="none"), epsilon=0.5, unit=3),
     "wide": SHE(range(70), epsilon=4.0),
 }
-each = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def law(m) -> dict[int, Fraction]:
@@ -54,7 +54,7 @@ def law(m) -> dict[int, Fraction]:
 N_VAR = {0.5: 32, 1.0: 8, 1.5: 3.5555555555555554, 2.0: 2, 2.5: 1.28, 3.0: 0.8888888888888888, 4.0: 0.5, 5.0: 0.32}
 
 
-@pytest.mark.parametrize("epsilon", N_VAR)
+@each("epsilon", N_VAR)
 def test_known_variances(epsilon):
     """On a grid 2 a / (1 - a)^2 / unit^2, a little less than in real numbers."""
     for unit in (1, 3, math.ceil(5 * epsilon)):
@@ -67,7 +67,7 @@ def test_known_variances(epsilon):
     assert SHE(range(4), epsilon=epsilon).variance(1) == pytest.approx(1 / (math.cosh(epsilon / 2) - 1), rel=1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "unit"), [(0.05, 1), (0.5, 3), (1.0, 1), (4.0, 20), (5.0, 1)])
+@each(("epsilon", "unit"), [(0.05, 1), (0.5, 3), (1.0, 1), (4.0, 20), (5.0, 1)])
 def test_the_law_is_discrete_laplace(epsilon, unit):
     """To the margin of 2^-28 for rounding, inside the range; at its ends is what lies beyond."""
     m = SHE(range(4), epsilon=epsilon, unit=unit)
@@ -117,8 +117,8 @@ class Scripted:
         return self.words[rows, columns] & np.uint64((1 << 48) - 1)
 
 
-@pytest.mark.parametrize(("epsilon", "unit"), [(12.0, 1), (20.0, 1), (30.0, 2), (200.0, 1)])
-@pytest.mark.parametrize("policy", ["error", "none"])
+@each(("epsilon", "unit"), [(12.0, 1), (20.0, 1), (30.0, 2), (200.0, 1)])
+@each("policy", ["error", "none"])
 def test_the_ratio_over_all_vectors(epsilon, unit, policy):
     m = SHE(Domain(range(2), unmatched=policy), epsilon=epsilon, unit=unit)
     weights = m._weights[1]
@@ -137,7 +137,7 @@ def test_the_ratio_over_all_vectors(epsilon, unit, policy):
     check_ratio(m, tables)
 
 
-@pytest.mark.parametrize(("epsilon", "unit"), [(0.01, 1), (1.0, 1), (2.0, 10), (36.0, 64)])
+@each(("epsilon", "unit"), [(0.01, 1), (1.0, 1), (2.0, 10), (36.0, 64)])
 def test_each_entry_has_exactly_its_words(epsilon, unit):
     """The least and the greatest word of each entry; what is between cannot be another, entries being in order."""
     m = SHE(range(2), epsilon=epsilon, unit=unit)
@@ -172,7 +172,7 @@ def check_entries(m, codes, reports) -> None:
             check_binomial(counts, len(column), np.array([float(expected[k]) for k in cells.tolist()]))
 
 
-@each
+@each("name", MECHANISMS)
 def test_entries(name):
     m = MECHANISMS[name]
     n = 30_000 if name == "wide" else 100_000
@@ -239,8 +239,8 @@ def test_intervals_and_accuracy():
 # ---- counting
 
 
-@each
-@pytest.mark.parametrize("n_groups", [1, 3, 300])
+@each("name", MECHANISMS)
+@each("n_groups", [1, 3, 300])
 def test_counts_are_sums(monkeypatch, name, n_groups):
     m = MECHANISMS[name]
     reports = m.perturb_codes(np.arange(2000) % m.domain.size, Keystream())
@@ -263,8 +263,8 @@ def test_sums_do_not_overflow():
     assert m.count_reports(top, np.arange(40_000) // 20_000, 2).tolist() == [[20_000 * m.entries[1]] * 2] * 2
 
 
-@pytest.mark.parametrize(("epsilon", "unit"), [(0.0016, 1), (0.3, 1), (1.0, 1), (2.0, 1), (4.0, 1), (36.0, 64)])
-@pytest.mark.parametrize("entries", [1 << 9, 1 << 12, 1 << 19])
+@each(("epsilon", "unit"), [(0.0016, 1), (0.3, 1), (1.0, 1), (2.0, 1), (4.0, 1), (36.0, 64)])
+@each("entries", [1 << 9, 1 << 12, 1 << 19])
 def test_tallies_of_the_greatest_and_the_least_entries(monkeypatch, epsilon, unit, entries):
     """From one to many of them in the type of an entry; and numbers of reports that cannot be halved."""
     monkeypatch.setattr(summation_histogram_encoding, "_TALLIED", entries)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ldp_core import ParameterError, Tally, UnaryEncoding
 from ldp_core.exact.sampling import ONE
 
+from ....cases import each
 from ...acceptance import ACCEPTANCE, PEERS, exactly
 from ...checks import check_binomial, check_rows_independent, exact_ln
 from .helpers import (
@@ -28,7 +29,7 @@ from .helpers import (
 )
 
 
-@pytest.mark.parametrize(("kind", "d"), [("OUE", 3), ("SUE", 16), ("custom", 65), ("OUE", 128)])
+@each(("kind", "d"), [("OUE", 3), ("SUE", 16), ("custom", 65), ("OUE", 128)])
 def test_rows_and_columns_of_bit_vectors_are_independent(kind, d):
     m = KINDS[kind](range(d))
     for value in (0, d // 2):
@@ -46,18 +47,18 @@ def test_wide_bit_vectors(d):
 
 
 # A weight above 1 is a record of several values; here a record has one value, so those rows do not apply.
-@pytest.mark.parametrize("row", [r for r in PEERS["bit_vector"] if r["max_weight"] == 1], ids=lambda row: str(row["f"]))
+@each("row", [r for r in PEERS["bit_vector"] if r["max_weight"] == 1])
 def test_epsilon_of_a_bit_vector(row):
     m = UnaryEncoding.from_probabilities([1, 2, 3], p=1 - row["f"] / 2, q=row["f"] / 2)
     assert m.epsilon == exactly(row["epsilon"])
 
 
-@pytest.mark.parametrize("row", PEERS["unary_encoding"])
+@each("row", PEERS["unary_encoding"])
 def test_epsilon_of_unary_encoding(row):
     assert UnaryEncoding.from_probabilities([1, 2], p=row["p"], q=row["q"]).epsilon == exactly(row["epsilon"])
 
 
-@pytest.mark.parametrize("row", ACCEPTANCE["debias_bit_vector"], ids=lambda row: str(row["f"]))
+@each("row", ACCEPTANCE["debias_bit_vector"])
 def test_debiased_bit_vectors(row):
     d = len(row["counts"])
     m = UnaryEncoding.from_probabilities(range(d), p=1 - row["f"] / 2, q=row["f"] / 2)
@@ -107,7 +108,7 @@ def test_from_probabilities(a, b, d):
     assert is_least_float_above(m.epsilon, Fraction(p) * (1 - Fraction(q)) / ((1 - Fraction(p)) * Fraction(q)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("p", "q"),
     [
         (0.5, 0.5),

@@ -33,12 +33,12 @@ from ldp_core.exact import random_functions
 from ldp_core.exact.random_functions import RandomFunctions
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
 
+from ....cases import each
 from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
 from ...enumeration import Every, worst_ratio
 from ...keyed_reference import SECRET
 
 SKETCHES = [CountMeanSketch, HadamardCountMeanSketch]
-each = pytest.mark.parametrize("kind", SKETCHES)
 
 
 # ---- every function and every report
@@ -67,9 +67,9 @@ def with_functions(kind, hashes, width, epsilon, table):
 SMALL = [(1, 2, 3), (1, 4, 3), (2, 2, 3)]  # k, m, codes
 
 
-@each
-@pytest.mark.parametrize(("k", "m", "codes"), SMALL)
-@pytest.mark.parametrize("epsilon", [1.0, 50.0])
+@each("kind", SKETCHES)
+@each(("k", "m", "codes"), SMALL)
+@each("epsilon", [1.0, 50.0])
 def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, epsilon):
     """P, q, the variance with its collisions, the spread and epsilon, by enumeration."""
     records = [0, 0, 0, 1, 1, 2]
@@ -146,7 +146,7 @@ def apples(m, reports, codes):
     return width / (width - 1) * (mean - len(reports) / width)
 
 
-@pytest.mark.parametrize(
+@each(
     "m",
     [
         CountMeanSketch("int", epsilon=1.5, hashes=13, width=32, variant="symmetric"),
@@ -160,7 +160,7 @@ def test_estimates_are_those_of_the_paper(m):
     np.testing.assert_allclose(ours, apples(m, reports, m.domain.encode(candidates)), rtol=1e-9, atol=1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "n_var"), [(0.5, 16.67079235613105), (1.0, 4.682694376831169)])
+@each(("epsilon", "n_var"), [(0.5, 16.67079235613105), (1.0, 4.682694376831169)])
 def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     """acceptance.json: Hadamard response, and OUE's 4 e / (e - 1)^2."""
     wide = {"hashes": 2, "width": 1 << 16}
@@ -174,7 +174,7 @@ def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     )
 
 
-@each
+@each("kind", SKETCHES)
 def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
     m = kind("int", epsilon=1.0, hashes=5, width=8)
     reports, groups = m.perturb(np.arange(4000) % 11), np.arange(4000) % 3
@@ -215,9 +215,9 @@ def expected_support(m, code, codes) -> np.ndarray:
     return other + (own - other) * share
 
 
-@each
-@pytest.mark.parametrize(("hashes", "width"), [(1, 2), (3, 4), (7, 64), (300, 128)])
-@pytest.mark.parametrize("keyed", [False, True])
+@each("kind", SKETCHES)
+@each(("hashes", "width"), [(1, 2), (3, 4), (7, 64), (300, 128)])
+@each("keyed", [False, True])
 def test_marginals(kind, hashes, width, keyed):
     m = kind("int", epsilon=2.0, hashes=hashes, width=width)
     n = 100_000
@@ -235,7 +235,7 @@ def test_marginals(kind, hashes, width, keyed):
     np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(m.tally(reports).counters, codes))
 
 
-@each
+@each("kind", SKETCHES)
 def test_another_function_than_the_reported_one_is_found(kind, monkeypatch):
     m = kind("int", epsilon=2.0, hashes=8, width=16)
     real = RandomFunctions.at
@@ -277,20 +277,20 @@ def check_estimates(kind, share) -> None:
     assert np.abs(claimed / expected - 1).max() < 0.1, "standard errors"
 
 
-@each
-@pytest.mark.parametrize("share", [0.0, 0.3])
+@each("kind", SKETCHES)
+@each("share", [0.0, 0.3])
 def test_unbiased_with_the_promised_variance(kind, share):
     check_estimates(kind, share)
 
 
-@each
+@each("kind", SKETCHES)
 def test_a_q_without_collisions_is_found(monkeypatch, kind):
     monkeypatch.setattr(RandomFunctions, "collision", Fraction(0))
     with pytest.raises(AssertionError, match="biased"):
         check_estimates(kind, 0.0)
 
 
-@each
+@each("kind", SKETCHES)
 @pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch, kind):
     """Three of four functions are never drawn: no bias, but the collisions of k / 4."""
@@ -312,12 +312,12 @@ def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:
     return np.array([(h.low <= 0) & (h.high >= 0) for h in found])[:, 1:]
 
 
-@each
+@each("kind", SKETCHES)
 def test_intervals_cover_in_spite_of_a_heavy_value(kind):
     assert 0.94 < coverage(kind).mean() < 0.995
 
 
-@each
+@each("kind", SKETCHES)
 def test_intervals_without_the_variance_of_collisions_are_found_wanting(monkeypatch, kind):
     monkeypatch.setattr(CountMean, "collision_variance", lambda self, n, counters, counts: np.zeros(()))
     assert coverage(kind).mean() < 0.85
@@ -335,7 +335,7 @@ def test_simultaneous_intervals_that_take_collisions_for_normal_are_found_wantin
     assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() < RARE
 
 
-@each
+@each("kind", SKETCHES)
 def test_the_sketch_knows_the_sum_of_squares(kind):
     n, k, width = 50_000, 128, 64
     m = kind("int", epsilon=1.0, hashes=k, width=width)
@@ -350,7 +350,7 @@ def test_the_sketch_knows_the_sum_of_squares(kind):
     assert everyone[1] == pytest.approx(n * (n - 1) / (k * (width - 1)), rel=0.1)
 
 
-@each
+@each("kind", SKETCHES)
 def test_accuracy_holds_whatever_the_values_are(kind):
     """Everybody holds one value, the worst case for the others."""
     bound = kind("int", epsilon=4.0, hashes=16, width=16).over([0, 1]).accuracy(3000)
@@ -362,7 +362,7 @@ def test_accuracy_holds_whatever_the_values_are(kind):
 # ---- tallies, reports, keys
 
 
-@each
+@each("kind", SKETCHES)
 def test_integers_with_the_same_low_half_share_no_noise(kind):
     m = kind("int", epsilon=1.0, hashes=50, width=64)
     noise = Keyed(SECRET, np.arange(500), column="c")
@@ -370,7 +370,7 @@ def test_integers_with_the_same_low_half_share_no_noise(kind):
     assert np.mean(one == other) < 0.2
 
 
-@each
+@each("kind", SKETCHES)
 def test_one_candidate_is_estimated_as_among_others(kind):
     m = kind("int", epsilon=2.0, hashes=16, width=16)
     tally = m.tally(m.perturb(np.arange(5000) % 7))
@@ -382,7 +382,7 @@ def test_one_candidate_is_estimated_as_among_others(kind):
     assert (together.low[0], together.high[0]) == (alone.low[0], alone.high[0])  # Bonferroni's correction of one
 
 
-@each
+@each("kind", SKETCHES)
 def test_no_candidates_and_candidates_twice(kind):
     for labels in ([], [3, 3]):
         with pytest.raises(DomainError, match="labels"):
@@ -392,7 +392,7 @@ def test_no_candidates_and_candidates_twice(kind):
 # ---- value objects and errors
 
 
-@each
+@each("kind", SKETCHES)
 def test_bad_kinds_and_variants(kind):
     for other in ("float", ["a", "b"], None):
         with pytest.raises(DomainError, match="kind"):
@@ -415,7 +415,7 @@ def test_bad_kinds_and_variants(kind):
         m.perturb([1])
 
 
-@each
+@each("kind", SKETCHES)
 def test_what_is_no_report_or_no_tally(kind):
     m = kind(epsilon=1, hashes=3, width=16)
     good = m.perturb(pa.array(["a", "b"]))

@@ -11,10 +11,11 @@ from ldp_core import (
 from ldp_core.exact import bloom
 from ldp_core.mechanisms.sketches import google_rappor
 
+from ....cases import each
 from .helpers import CHROME
 
 
-@pytest.mark.parametrize("filtered", [-1, 1 << 16])
+@each("filtered", [-1, 1 << 16])
 def test_google_permanent_takes_filters_of_its_bits(filtered):
     with pytest.raises(ParameterError):
         google_rappor.google_permanent(filtered, b"secret", bits=16, f=0.5)

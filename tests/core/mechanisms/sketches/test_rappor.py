@@ -29,6 +29,7 @@ from ldp_core.exact import bloom
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
+from ....cases import each
 from ...checks import check_binomial, check_rows_independent, check_uniform, exact_exp, exact_ln
 from ...enumeration import Every, check_ratio
 from ...keyed_reference import SECRET, block
@@ -45,8 +46,8 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("f", "p", "q", "h", "q_star", "p_star", "eps_infinity", "eps_1"), ROWS)
-@pytest.mark.parametrize("bits", [16, 128])
+@each(("f", "p", "q", "h", "q_star", "p_star", "eps_infinity", "eps_1"), ROWS)
+@each("bits", [16, 128])
 def test_published_rows(bits, f, p, q, h, q_star, p_star, eps_infinity, eps_1):
     m = Rappor(bits=bits, hashes=h, cohorts=64, f=f, p=p, q=q)
     assert (m.p_star, m.q_star) == (pytest.approx(p_star, rel=1e-14), pytest.approx(q_star, rel=1e-14))
@@ -54,7 +55,7 @@ def test_published_rows(bits, f, p, q, h, q_star, p_star, eps_infinity, eps_1):
     assert m.epsilon_infinity == pytest.approx(eps_infinity, rel=1e-12)
 
 
-@pytest.mark.parametrize(("f", "effective"), [(0.3, 0.3046875), (0.01, 0.015625)])
+@each(("f", "effective"), [(0.3, 0.3046875), (0.01, 0.015625)])
 def test_f_is_not_rounded_to_a_multiple_of_one_in_128_as_in_googles_client(f, effective):
     """acceptance.json, "f_quantised_to_1_over_128"."""
     assert sum(byte < 128 * f for byte in range(128)) / 128 == effective  # what `google_permanent` does
@@ -83,7 +84,7 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize(("k", "h", "f", "p", "q"), SMALL)
+@each(("k", "h", "f", "p", "q"), SMALL)
 def test_ratios_of_one_report_over_all_filters_and_outcomes(monkeypatch, k, h, f, p, q):
     m = Rappor("int", bits=k, hashes=h, cohorts=3, f=f, p=p, q=q)
     p_star, q_star = m.bit_probabilities()
@@ -103,7 +104,7 @@ def test_ratios_of_one_report_over_all_filters_and_outcomes(monkeypatch, k, h, f
     check_ratio(m, list(tables.values()))
 
 
-@pytest.mark.parametrize(("k", "h", "f", "p", "q"), SMALL)
+@each(("k", "h", "f", "p", "q"), SMALL)
 def test_any_number_of_reports_spends_epsilon_infinity_at_most(k, h, f, p, q):
     """The permanent response once, T instantaneous ones of it: all filters; the sums of 1s of each bit suffice."""
     m = Rappor("int", bits=k, hashes=h, cohorts=3, f=f, p=p, q=q)
@@ -186,7 +187,7 @@ def slow_flips(m, code, id_word):
     return out
 
 
-@pytest.mark.parametrize("k", [16, 40])
+@each("k", [16, 40])
 def test_cohort_and_permanent_response_are_those_of_the_reference(k):
     m = Rappor("int", bits=k, hashes=2, cohorts=16, f=0.3, p=0.0, q=1.0)
     x, ids = np.arange(60) % 7 + 2**33, np.arange(60) * 11
@@ -269,7 +270,7 @@ def test_cohorts_are_uniform_permanent_and_do_not_depend_on_the_value():
     assert (first[:, 1] != second[:, 1]).any()
 
 
-@pytest.mark.parametrize("hashing", ["aes", "md5"])
+@each("hashing", ["aes", "md5"])
 def test_seeded_runs_repeat_whatever_the_batches(hashing):
     m = Rappor(bits=70, hashes=3, cohorts=6, **CHROME, hashing=hashing)
     x, ids = pa.array(np.array(FRUIT)[np.arange(3000) % 5]), np.arange(3000)
@@ -294,10 +295,8 @@ def test_it_takes_keyed_noise_only():
 # ---- marginals
 
 
-@pytest.mark.parametrize("hashing", ["aes", "md5"])
-@pytest.mark.parametrize(
-    ("k", "h", "f", "p", "q"), [(16, 2, 0.5, 0.5, 0.75), (130, 3, 0.3, 0.2, 0.9), (5, 1, 0, 0.1, 0.6)]
-)
+@each("hashing", ["aes", "md5"])
+@each(("k", "h", "f", "p", "q"), [(16, 2, 0.5, 0.5, 0.75), (130, 3, 0.3, 0.2, 0.9), (5, 1, 0, 0.1, 0.6)])
 def test_marginals(hashing, k, h, f, p, q):
     m = Rappor(bits=k, hashes=h, cohorts=3, f=f, p=p, q=q, hashing=hashing)
     n = 60_000
@@ -324,8 +323,8 @@ def check_filters(m, which, rows):
 # ---- tallies
 
 
-@pytest.mark.parametrize("k", [16, 64, 70])
-@pytest.mark.parametrize("n_groups", [1, 3, 400])
+@each("k", [16, 64, 70])
+@each("n_groups", [1, 3, 400])
 def test_counts_are_those_of_loops_and_merge(k, n_groups):
     m = Rappor(bits=k, hashes=2, cohorts=5, **CHROME)
     x = pa.array(np.array(FRUIT)[np.arange(4000) % 5])
@@ -420,7 +419,7 @@ def test_no_reports_and_several_tallies():
 GOOD = {"bits": 16, "hashes": 2, "cohorts": 8, **CHROME}
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         {"bits": 257, "hashing": "md5"},
@@ -429,7 +428,6 @@ GOOD = {"bits": 16, "hashes": 2, "cohorts": 8, **CHROME}
         {"p": 1e-30, "q": 2e-30},
         {"kind": "int", "hashing": "md5"},
     ],
-    ids=str,
 )
 def test_bad_parameters(bad):
     with pytest.raises(ParameterError):
