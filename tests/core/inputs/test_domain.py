@@ -112,36 +112,20 @@ def test_every_form_encodes_like_a_dict(case):
         assert codes.tolist() == expected, type(form)
 
 
-@given(
-    st.lists(st.integers(0, 2**64 - 1), max_size=20),
-    st.lists(int64s, min_size=2, max_size=9, unique=True),
-    st.booleans(),
-)
-def test_unsigned_integers_beyond_the_labels(values, labels, consecutive):
-    if consecutive:
-        labels = list(range(min(labels[0], 2**63 - 10), min(labels[0], 2**63 - 10) + len(labels)))
-    values += [v % 2**64 for v in labels]  # those that would wrap around onto a label
-    domain = Domain(labels, unmatched="other")
-    lookup = {label: code for code, label in enumerate(labels)}
-    expected = [lookup.get(v, len(labels)) for v in values]
-    array = pa.array(values, pa.uint64())
-    forms = [array, np.array(values, np.uint64), array.dictionary_encode()]
-    for form in forms:
-        assert domain.encode(form).tolist() == expected
-    assert domain.encode(pa.array([*values, None], pa.uint64())).tolist() == [*expected, len(labels)]
-
-
 @each("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 @each("labels", [(3, 4, 5), (5, 3, -100), (-2, -1, 0, 1), (-(2**63), 2**63 - 1), (0, 100)])
 def test_every_width_of_integer(dtype, labels):
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     values = [low, low + 1, 0, 1, 3, 4, 5, 100, high - 1, high, *(v for v in labels if low <= v <= high)]
+    values += [v + 2**64 for v in labels if low <= v + 2**64 <= high]  # those that would wrap around onto a label
     for unmatched in ("other", "none"):
         domain = Domain(labels, unmatched=unmatched)
         expected = [labels.index(v) if v in labels else len(labels) for v in values]
         array = pa.array(values, dtype)
         assert domain.encode(array).tolist() == expected
         assert domain.encode(np.array(values, dtype)).tolist() == expected
+        assert domain.encode(np.array(values, np.dtype(dtype).newbyteorder(">"))).tolist() == expected
+        assert domain.encode([*values, 2**63, 2**70]).tolist() == [*expected, *[len(labels)] * 2]
         assert domain.encode(array[2:]).tolist() == expected[2:]
         assert domain.encode(array.dictionary_encode()).tolist() == expected
         assert domain.encode(pa.array([*values, None], dtype)).tolist() == [*expected, len(labels)]
@@ -219,6 +203,11 @@ def test_nothing_to_encode(empty):
         [-(2**63) - 1, 1],
         [float("nan"), 1.0],
         [(), ()],
+        {"a", "b", "c"},  # without an order
+        frozenset({"a", "b", "c"}),
+        ["\ud800", "b"],  # no Unicode
+        # numpy drops NULs at the end of text and Arrow cuts numpy's text at them: two labels could become one
+        *(["a", text] for text in ("a\0", "a\0b", "\0")),
     ],
 )
 @each("unmatched", ["error", "none"])
@@ -281,7 +270,8 @@ def test_a_domain_is_immutable_and_picklable():
 def test_unmatched_values_are_counted_and_the_column_is_named():
     domain = Domain(["a", "b"])
     values = ["a", "?", None, "b", None]
-    for form in (values, np.array(values, object), pa.array(values), pa.array(values).dictionary_encode()):
+    with_null = pa.array(values).dictionary_encode("encode")
+    for form in (values, np.array(values, object), pa.array(values), pa.array(values).dictionary_encode(), with_null):
         with pytest.raises(DomainError) as caught:
             domain.encode(form, column="browser")
         assert re.search(r"'browser': 3 of 5 values .* 2 declared values \(2 of them null\)", str(caught.value))
@@ -360,35 +350,10 @@ def test_a_dictionary_index_out_of_bounds_does_not_leave_in_clear():
         m.domain.encode(array)
 
 
-@each("label", ["a\0", "a\0b", "\0"])
-def test_labels_with_nul_are_refused(label):
-    """numpy drops NULs at the end of text and Arrow cuts numpy's text at them: two labels could become one."""
-    with pytest.raises(DomainError):
-        Domain(["a", label])
-
-
 def test_numpy_text_with_a_nul_inside_is_not_taken_for_another_label():
     domain = Domain(["a", "x"], unmatched="other")
     assert domain.encode(["a\0b"]).tolist() == [2]
     assert domain.encode(np.array(["a\0b"])).tolist() == [2]
-
-
-@each("make", [set, frozenset])
-def test_a_domain_is_ordered(make):
-    with pytest.raises(DomainError):
-        Domain(make(["a", "b", "c"]))
-
-
-@each("values", ["ab", b"ab"])
-def test_one_text_is_not_a_column(values):
-    with pytest.raises(LdpError):
-        Domain(AB if isinstance(values, str) else [97, 98]).encode(values)
-
-
-def test_integers_beyond_64_bits_are_unmatched_like_any_other():
-    domain = Domain([1, 5], unmatched="other")
-    assert domain.encode([2**63, 1]).tolist() == [2, 0]
-    assert domain.encode([2**70, 1]).tolist() == [2, 0]
 
 
 SMALL = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
@@ -411,24 +376,7 @@ def test_chunks_with_dictionaries_of_their_own(chunks):
     assert len(codes) == sum(map(len, chunks))
 
 
-def test_nulls_in_a_dictionary_are_counted():
-    with pytest.raises(DomainError, match=r"1 of 2 .*\(1 of them null\)"):
-        Domain(AB).encode(SMALL)
-
-
-@each(
-    "values",
-    [np.array([[1, 5]]), np.array(1), 1, None],
-)
-def test_arrays_that_are_no_column(values):
+@each("values", [np.array([[1, 5]]), np.array(1), 1, None, "ab", b"ab"])
+def test_what_is_no_column(values):
     with pytest.raises(LdpError, match="'c'"):
-        Domain([1, 5]).encode(values, column="c")
-
-
-def test_big_endian_numbers():
-    assert Domain([1, 5]).encode(np.array([5, 1, 5], ">i4")).tolist() == [1, 0, 1]
-
-
-def test_a_label_that_is_not_unicode_is_refused():
-    with pytest.raises(DomainError):
-        Domain(["\ud800", "b"])
+        Domain(AB if isinstance(values, str) else [1, 5, 97, 98]).encode(values, column="c")

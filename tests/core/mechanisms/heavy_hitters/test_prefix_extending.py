@@ -19,9 +19,7 @@ from ldp_core import (
     MechanismMismatchError,
     ParameterError,
     Prefixes,
-    ReportError,
     Secret,
-    Tally,
 )
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.exact.probability import fraction
@@ -165,25 +163,6 @@ def test_k_and_thresholds():
 # ---- tallies
 
 
-def test_what_is_no_tally_of_this_mechanism():
-    m = small()
-    with pytest.raises(MechanismMismatchError):
-        m.find(small(1.0).empty_tally(), 3)
-    counts = np.zeros(m.counters, np.int64)
-    counts[0] = 1
-    with pytest.raises(ReportError):
-        m.find(Tally(2, counts, m.fingerprint), 3)
-
-
-def test_what_is_no_report():
-    m = small()
-    for reports in ([m.counters], [None, 1]):
-        with pytest.raises(ReportError):
-            m.tally(pa.array(reports, pa.uint64()))
-    with pytest.raises(ReportError):
-        m.tally(pa.array(["a"]))
-
-
 # ---- keyed noise
 
 
@@ -237,3 +216,5 @@ def test_bad_searches(k, options):
     m = small()
     with pytest.raises(ParameterError):
         m.find(m.empty_tally(), k, **options)
+    with pytest.raises(MechanismMismatchError):
+        m.find(small(1.0).empty_tally(), 3)

@@ -228,12 +228,6 @@ def test_what_keyed_noise_repeats(name):
     assert reports_of(m, seeded).equals(reports_of(m, seeded))
 
 
-@each("name", ALL)
-def test_fresh_noise_is_refused(name):
-    with pytest.raises(ParameterError, match="keyed noise"):
-        ALL[name].perturb(pa.array([1, 1]))
-
-
 def test_blocks_do_not_show(monkeypatch):
     secret = Secret.from_seed(1)
     for m in (ue(20), flip(20, 3), loloha(20)):

@@ -26,7 +26,7 @@ from ldp_core.exact.sampling import ONE
 
 from ...checks import check_marginals, exact_ln
 
-ROWS = 50_000
+ROWS = 20_000
 FORMS = ["arrow", "dictionary", "numpy", "slice", "chunked", "list"]
 KINDS = {
     "OUE": lambda domain: UnaryEncoding(domain, epsilon=1.0),

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from ldp_core import (
+    BlockHadamardResponse,
+    CountMeanSketch,
     FakeDataColumn,
     FrequencyOracle,
+    HadamardCountMeanSketch,
+    HadamardResponse,
     HybridProjectiveGeometryResponse,
     Keyed,
     Keystream,
+    LocalHashing,
     Mechanism,
+    ProjectiveGeometryResponse,
     SampledColumn,
     Secret,
 )
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
 from ....cases import each
-from ...checks import FALSE_ALARM, check_rows_independent
+from ...checks import FALSE_ALARM, check_rows_independent, exact_exp
 from ...examples import ORACLES
 from .helpers import FORMS, KINDS, PURE, RANDOMIZED, check_reports, supported, table_of
 
@@ -72,6 +80,25 @@ def test_runs_are_unbiased_and_vary_as_promised(name):
         check(m, found + 0.35 * np.sqrt(m.variance(N, 0)))
     with pytest.raises(AssertionError, match="variance"):
         check(m, found.mean(axis=0) + 1.35 * (found - found.mean(axis=0)))
+
+
+MADE = {
+    "HR": lambda d, e: HadamardResponse(range(d), epsilon=e),
+    "BHR": lambda d, e: BlockHadamardResponse(range(d), epsilon=e),
+    "BHR, a value a block": lambda d, e: BlockHadamardResponse(range(d), epsilon=e, blocks=d),
+    **{v: lambda d, e, v=v: LocalHashing(range(d), epsilon=e, variant=v) for v in ("optimal", "binary", "fast")},
+    **{f"PGR {f}": lambda d, e, f=f: ProjectiveGeometryResponse(range(d), epsilon=e, field=f) for f in (None, 2, 31)},
+    "HPGR": lambda d, e: HybridProjectiveGeometryResponse(range(d), epsilon=e),
+    "HCMS": lambda d, e: HadamardCountMeanSketch(epsilon=e, hashes=3),
+    **{v: lambda d, e, v=v: CountMeanSketch(epsilon=e, hashes=3, variant=v) for v in ("optimized", "symmetric")},
+}
+
+
+@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from(sorted(MADE)))
+@settings(max_examples=200)
+def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, name):
+    m = MADE[name](d, epsilon)
+    assert exact_exp(min(epsilon, 30) * 0.99) < m.worst_ratio() <= exact_exp(epsilon)
 
 
 def test_every_oracle_that_is_registered_is_here():

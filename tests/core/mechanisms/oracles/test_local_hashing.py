@@ -8,14 +8,12 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ldp_core import Domain, Keyed, Keystream, LocalHashing, ParameterError, ReportError
 from ldp_core.mechanisms.oracles import hash_families, local_hashing
 
 from ....cases import each
-from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
+from ...checks import check_marginals, check_rows_independent, check_uniform
 from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
 from .helpers import domain
@@ -85,7 +83,7 @@ def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
 
 
 CASES = [
-    *itertools.product(("optimal", "binary"), (5, 7, 13), ((2, 1.0, "error"), (4, 2.0, "none"), (5, 0.1, "other"))),
+    *itertools.product(("optimal", "binary"), (5, 7), ((2, 1.0, "error"), (4, 2.0, "none"), (5, 0.1, "other"))),
     *itertools.product(
         ("fast",), (13,), ((2, 1.0, "error"), (4, 1.5, "none"), (9, 0.5, "error"), (10, 1.0, "other"), (6, 2.0, "none"))
     ),
@@ -95,8 +93,7 @@ CASES = [
 @each(("variant", "prime", "case"), CASES)
 def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, case):
     d, epsilon, policy = case
-    if d + (policy == "none") > prime:
-        return
+    assert d + (policy == "none") <= prime
     m = small(prime, monkeypatch, variant, d, epsilon, policy)
     check_oracle(m, reports=m.functions * m.g)
 
@@ -110,16 +107,6 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     there = every.outcomes[2] > 0  # what lane 2 draws is the number of a function, or a
     assert every.mean(supported) == m.expected_parts()[1][2]
     assert every.mean(supported * there) / every.mean(there) != m.expected_parts()[1][2]
-
-
-@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from(VARIANTS))
-def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, variant):
-    m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
-    assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.expected_parts()
-    assert 0 < q[0] < p[0] < 1
-    assert m.perturb([d - 1])[0] < 2**63
-    assert variant != "fast" or d <= m.functions <= m.g * d
 
 
 # ---- counting
@@ -136,7 +123,7 @@ def slow_support(m, reports, d):
 @each("n_groups", [1, 500])
 def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
     m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
-    n = 20_000 if d < 10 else 3000
+    n = 3000
     reports = m.perturb(np.arange(n) % d)
     groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), n)
     expected = slow_support(m, reports, d)
@@ -233,12 +220,9 @@ def slow_report(m, code, id_word):
 @each("variant", VARIANTS)
 def test_keyed_reports_are_those_of_the_reference(variant):
     m = LocalHashing(range(300), epsilon=1.0, variant=variant)
-    x, ids = np.arange(600) % 300, np.arange(600) * 7
+    x, ids = np.arange(200) * 7 % 300, np.arange(200) * 7
     reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
     assert reports.tolist() == [slow_report(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)]
-    order = np.random.default_rng(1).permutation(600)
-    again = m.perturb(pa.array(x[order]), randomness=Keyed(SECRET, ids[order], column="c"))
-    np.testing.assert_array_equal(m.reports.from_arrow(again), reports[order])
 
 
 # ---- value object and errors

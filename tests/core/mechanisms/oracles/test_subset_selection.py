@@ -14,15 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import (
-    Domain,
-    DomainError,
-    Keyed,
-    Keystream,
-    ReportError,
-    Secret,
-    SubsetSelection,
-)
+from ldp_core import Domain, DomainError, Keyed, Keystream, ReportError, Secret, SubsetSelection
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import subset_selection
 

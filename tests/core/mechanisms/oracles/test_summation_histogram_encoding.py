@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -13,21 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import (
-    Domain,
-    Keyed,
-    Keystream,
-    ParameterError,
-    ReportError,
-    Secret,
-    SummationHistogramEncoding,
-    Tally,
-)
+from ldp_core import Domain, Keyed, Keystream, ParameterError, ReportError, Secret, SummationHistogramEncoding
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import summation_histogram_encoding
 
 from ....cases import each
-from ...checks import check_binomial, check_moments, exact_exp
+from ...checks import check_binomial, exact_exp
 from ...enumeration import check_ratio
 from ...keyed_reference import SECRET, block
 
@@ -202,20 +192,6 @@ def test_rows_and_columns_are_independent():
     check_binomial((others[:200_000] & others[200_000:]).sum(axis=0), 200_000, p**2)
 
 
-def test_estimates_are_unbiased_with_the_stated_variance():
-    m, n, repeats, share = MECHANISMS["none"], 200, 1000, 0.3
-    codes = np.where(np.arange(n) < share * n, 0, m.domain.size - 1)
-    noise = Keyed(Secret.from_seed(5), np.arange(n * repeats), column="c")
-    reports = m.reports.from_arrow(m.perturb(values_for(m, np.tile(codes, repeats)), randomness=noise))
-    estimates = m.debias(n, m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats))[0]
-    check_moments(estimates[:, 0], share * n, m.variance(n, share * n))
-    check_moments(estimates[:, 1], 0, m.variance(n, 0))
-    with pytest.raises(AssertionError):  # the check has power
-        check_moments(estimates[:, 0] * 1.3, share * n, m.variance(n))
-    with pytest.raises(AssertionError):
-        check_moments(estimates[:, 1], 0, m.variance(n) * 1.5)
-
-
 def test_intervals_and_accuracy():
     m = SHE(range(200), epsilon=1.0)
     n = 2000
@@ -271,7 +247,7 @@ def test_tallies_of_the_greatest_and_the_least_entries(monkeypatch, epsilon, uni
     m = SHE(range(2), epsilon=epsilon, unit=unit)
     for n in (0, 1, 255, 256, 511, 1024, 3 * 512, (1 << 14) + 257):
         for k in m.entries:
-            mixed = np.array([[k, sum(m.entries) - k]] * n, m._dtype).reshape(n, 2)
+            mixed = np.tile(np.array([k, sum(m.entries) - k], m._dtype), (n, 1))
             assert m.tally(mixed).counters.tolist() == [n * k, n * (sum(m.entries) - k)]
 
 
@@ -284,16 +260,6 @@ def test_every_block_of_a_tally_is_checked(monkeypatch):
             reports[row, row % 3] = wrong
             with pytest.raises(ReportError, match=r"column 'x': entries must be in \[-43, 44\]"):
                 m.tally(reports, column="x")
-
-
-def test_negative_sums_travel():
-    m = MECHANISMS["none"]
-    noise = Keyed(Secret.from_seed(7), np.arange(3000), column="c")
-    whole = m.tally(m.perturb(values_for(m, np.arange(3000) % 9), randomness=noise))
-    assert (whole.counters < 0).any()
-    for again in (Tally.from_bytes(whole.to_bytes()), Tally.from_dict(whole.to_dict())):
-        assert again == whole == pickle.loads(pickle.dumps(whole))
-        assert m.estimate(again) == m.estimate(whole)
 
 
 # ---- keyed noise
@@ -330,7 +296,6 @@ def test_what_is_no_report():
     with pytest.raises(ReportError, match=r"entries must be in \[-43, 44\]"):
         m.tally(np.array([[0, 45, 0]], np.int8))
     wrong = [
-        pa.array([1, 2]),
         pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
         pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3)),
         pa.array([[1, 2, 3], None], pa.list_(pa.int8(), 3)),
@@ -341,6 +306,3 @@ def test_what_is_no_report():
     for reports in wrong:
         with pytest.raises(ReportError):
             m.tally(reports)
-    for n, counts in ((1, [45, 0, 0]), (1, [0, -44, 0]), (0, [0, 1, 0])):
-        with pytest.raises(ReportError):
-            m.estimate(Tally(n, np.array(counts), m.fingerprint))

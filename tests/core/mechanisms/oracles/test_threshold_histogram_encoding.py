@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ldp_core import (
-    ThresholdHistogramEncoding,
-)
+from ldp_core import ThresholdHistogramEncoding
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.threshold_histogram_encoding import best_theta
 

@@ -17,16 +17,7 @@ from ldp_core.exact.sampling import ONE
 from ....cases import each
 from ...acceptance import ACCEPTANCE, PEERS, exactly
 from ...checks import check_binomial, check_rows_independent, exact_ln
-from .helpers import (
-    KINDS,
-    domain,
-    epsilons,
-    is_least_float_above,
-    open_unit,
-    sizes,
-    spends_at_most,
-    table_of,
-)
+from .helpers import KINDS, domain, epsilons, is_least_float_above, open_unit, sizes, spends_at_most, table_of
 
 
 @each(("kind", "d"), [("OUE", 3), ("SUE", 16), ("custom", 65), ("OUE", 128)])

@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from ldp_core import (
@@ -64,12 +62,11 @@ def with_functions(kind, hashes, width, epsilon, table):
     return m
 
 
-SMALL = [(1, 2, 3), (1, 4, 3), (2, 2, 3)]  # k, m, codes
+SMALL = [(1, 2, 3, 1.0), (1, 4, 3, 1.0), (2, 2, 3, 1.0), (1, 2, 3, 50.0)]  # k, m, codes, epsilon
 
 
 @each("kind", SKETCHES)
-@each(("k", "m", "codes"), SMALL)
-@each("epsilon", [1.0, 50.0])
+@each(("k", "m", "codes", "epsilon"), SMALL)
 def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, epsilon):
     """P, q, the variance with its collisions, the spread and epsilon, by enumeration."""
     records = [0, 0, 0, 1, 1, 2]
@@ -113,17 +110,6 @@ def spreads(sketch, counters) -> list[Fraction]:
         sum((int(x) - t) ** 2 for row, t in zip(table, mean, strict=True) for x in row)
         for table, mean in zip(tables, means, strict=True)
     ]
-
-
-@given(st.floats(1e-6, 200), st.integers(0, 16))
-def test_epsilon_is_never_above_the_one_asked_for(epsilon, bits):
-    for m in (
-        HadamardCountMeanSketch(epsilon=epsilon, hashes=3),
-        CountMeanSketch(epsilon=epsilon, hashes=3, width=max(2, 1 << bits)),
-        CountMeanSketch(epsilon=epsilon, hashes=3, variant="symmetric"),
-    ):
-        assert m.worst_ratio() <= exact_exp(epsilon)
-        assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-3) or epsilon > 30
 
 
 # ---- the papers' estimators and other known answers
@@ -278,21 +264,19 @@ def check_estimates(kind, share) -> None:
 
 
 @each("kind", SKETCHES)
-@each("share", [0.0, 0.3])
-def test_unbiased_with_the_promised_variance(kind, share):
-    check_estimates(kind, share)
+def test_unbiased_with_the_promised_variance(kind):
+    """Also of values that nobody holds."""
+    check_estimates(kind, 0.3)
 
 
-@each("kind", SKETCHES)
-def test_a_q_without_collisions_is_found(monkeypatch, kind):
+def test_a_q_without_collisions_is_found(monkeypatch):
     monkeypatch.setattr(RandomFunctions, "collision", Fraction(0))
     with pytest.raises(AssertionError, match="biased"):
-        check_estimates(kind, 0.0)
+        check_estimates(CountMeanSketch, 0.3)
 
 
-@each("kind", SKETCHES)
 @pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
-def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch, kind):
+def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch):
     """Three of four functions are never drawn: no bias, but the collisions of k / 4."""
     real = Keystream.uniform_below
 
@@ -302,7 +286,7 @@ def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch,
 
     monkeypatch.setattr(Keystream, "uniform_below", few)
     with pytest.raises(AssertionError, match="variance"):
-        check_estimates(kind, 0.3)
+        check_estimates(HadamardCountMeanSketch, 0.3)
 
 
 def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldp_core import (
-    ParameterError,
-    Rappor,
-)
+from ldp_core import ParameterError, Rappor
 from ldp_core.exact import bloom
 from ldp_core.mechanisms.sketches import google_rappor
 

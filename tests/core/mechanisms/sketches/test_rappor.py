@@ -284,14 +284,6 @@ def test_seeded_runs_repeat_whatever_the_batches(hashing):
     assert whole == again == parts[0] + parts[1]
 
 
-def test_it_takes_keyed_noise_only():
-    m = Rappor(bits=16, hashes=2, cohorts=8, **CHROME)
-    for mechanism in (m, m.over(FRUIT)):
-        assert mechanism.memoised
-        with pytest.raises(ParameterError, match="key"):
-            mechanism.perturb(FRUIT)
-
-
 # ---- marginals
 
 
