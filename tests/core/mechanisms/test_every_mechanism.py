@@ -35,12 +35,14 @@ from ldp_core import (
     Secret,
     Tally,
 )
+from ldp_core.mechanisms.oracles import summation_histogram_encoding
 from ldp_core.plans.provenance import describe, described
 from ldp_core.reports import Word
 
 from ...cases import each
 from ..checks import exact_exp
 from ..examples import ALONE, EVERY, VIEWS, noise_for, some_values
+from .oracles.helpers import WORDS
 
 
 def test_one_of_each():
@@ -134,10 +136,40 @@ def test_reports_travel_and_tallies_merge(name):
         pickle.loads(pickle.dumps(whole)),
     ):
         assert again == whole
-    groups = np.arange(n) * 7 % 4  # (the last group is empty)
-    counts = m.count_reports(native, groups % 3, 4)
-    alone = [m.tally(reports.filter(pa.array(groups % 3 == group))) for group in range(4)]
-    np.testing.assert_array_equal(counts, [tally.counters for tally in alone])
+
+
+@each("name", {**ALONE, **WORDS})
+def test_counts_of_groups_are_sums_of_those_of_the_reports(monkeypatch, name):
+    """Of one group and of many, in one block and in several. What one report counts is in tests of all outcomes."""
+    m = {**ALONE, **WORDS}[name]
+    n = min(2000, 4_000_000 // m.counters)
+    reports = m.reports.from_arrow(m.perturb(some_values(m, n), randomness=noise_for(m, n)))
+    alone = m.count_reports(reports, np.arange(n), n)
+    for n_groups in (1, 3, 300):
+        groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), n)  # (the last of several is empty)
+        expected = np.zeros((n_groups, m.counters), np.int64)
+        np.add.at(expected, groups, alone)
+        np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+        with monkeypatch.context() as patch:
+            if type(m.reports) is Word:
+                patch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.reports.limit)
+            patch.setattr(summation_histogram_encoding, "_ROWS", 37)
+            np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
+            order = np.argsort(groups, kind="stable")
+            np.testing.assert_array_equal(m.count_reports(reports[order], groups[order], n_groups), expected)
+    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
+
+
+@each("name", [name for name, m in ALONE.items() if isinstance(m, FrequencyOracle)])
+def test_estimates_of_several_tallies_are_those_of_each(name):
+    m, n, k = ALONE[name], 3000, 3
+    reports = m.reports.from_arrow(m.perturb(some_values(m, n), randomness=noise_for(m, n)))
+    counters = m.count_reports(reports, np.arange(n) % k, k)
+    together = m.debias(np.full((k, 1), n // k), counters)
+    for g in range(k):
+        alone = m.estimate(Tally(n // k, counters[g], m.fingerprint))
+        for one, of_all in zip(("counts", "standard_errors", "low", "high"), together, strict=True):
+            np.testing.assert_allclose(getattr(alone, one), np.broadcast_to(of_all, (k, m.domain.size))[g], rtol=1e-9)
 
 
 @each("name", ALONE)

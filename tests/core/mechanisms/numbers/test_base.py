@@ -143,19 +143,12 @@ def test_means_are_unbiased(name, population):
 
 
 @each("name", SYMBOLS)
-def test_marginals_of_samples(name):
+@each("noise", [None, Keyed(Secret.generate(), np.arange(N), column="c")])
+def test_marginals_of_samples(name, noise):
     m = SYMBOLS[name]
-    codes = np.array([0, 3_333_333, STEPS], np.uint32)
-    for code in codes:
-        counts = np.bincount(m.perturb_codes(np.full(N, code), Keystream()).astype(int), minlength=m.symbols)
-        check_binomial(counts, N, np.array([float(p) for p in m.probabilities(int(code))]))
-
-
-def test_keyed_noise_has_the_same_marginals():
-    for m in (SYMBOLS["hybrid"], SYMBOLS["piecewise, epsilon 7"], SYMBOLS["one bit"]):
-        noise = Keyed(Secret.generate(), np.arange(N), column="c")
-        counts = m.tally(m.perturb(np.full(N, 0.123), randomness=noise)).counters
-        (code,) = m.inputs.encode([0.123]).tolist()
+    for number in (-1.0, -0.6, 1.0):
+        [code] = m.inputs.encode([number]).tolist()
+        counts = m.tally(m.perturb(np.full(N, number), randomness=noise)).counters
         check_binomial(counts, N, np.array([float(p) for p in m.probabilities(code)]))
 
 

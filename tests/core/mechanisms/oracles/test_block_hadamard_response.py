@@ -146,22 +146,6 @@ def test_edges_of_blocks(d):
 
 
 @each("name", MECHANISMS)
-@each("n_groups", [1, 3, 700])
-def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
-    m = MECHANISMS[name]
-    d, table = m.domain.size, scores(m)
-    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
-    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
-    expected = np.zeros((n_groups, d + m.blocks), np.int64)
-    np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
-    np.add.at(expected, (groups, d + reports.astype(int) // m.columns), 1)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.points)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
-
-
-@each("name", MECHANISMS)
 def test_the_estimator_is_the_authors(name):
     """(2 B - 1 + e) / (e - 1) (2 #C - #block), as in `decode_string` of their Hadamard_Rand_general_original."""
     m, n = MECHANISMS[name], 5000
@@ -185,14 +169,11 @@ def marginals(m) -> np.ndarray:
 
 @each("name", MECHANISMS)
 def test_marginals(name):
-    """And rows or blocks of other values are found."""
     m = MECHANISMS[name]
     codes = some_codes(m, 100_000)
     reports = m.reports.from_arrow(m.perturb(values_for(m, codes))).astype(int)
     supports = scores(m).T == 1
     check_marginals(codes, supports[reports], marginals(m))
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, supports[reports][:, np.arange(m.domain.size) - 1], marginals(m))
 
 
 def test_a_bit_that_is_never_flipped_is_found(monkeypatch):
@@ -221,15 +202,13 @@ def variance_of(m, v: int, n: int) -> float:
 def test_estimates_are_unbiased_with_the_stated_variance(blocks):
     """In a population of three values: of one with a third of it, of one with most, and of one with nothing.
 
-    Reports of half the epsilon, and another variance, are found.
+    Reports of half the epsilon are found.
     """
     m, half, n = (BHR(range(50), epsilon=2.0, blocks=blocks), BHR(range(50), epsilon=1.0, blocks=blocks), 500)
     estimates, wrong = (estimates_of(x, POPULATION, n, 1000) for x in (m, half))
     for v in (0, 3, 1, 9, 49):
         true, variance = n * POPULATION.get(v, 0), variance_of(m, v, n)
         check_moments(estimates[:, v], true, variance)
-        with pytest.raises(AssertionError):
-            check_moments(estimates[:, v], true, variance / 1.4)
         if true:
             with pytest.raises(AssertionError):
                 check_moments(wrong[:, v] * (half.p / m.p), true, variance)

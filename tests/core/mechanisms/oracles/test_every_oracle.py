@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from ldp_core import (
     BlockHadamardResponse,
@@ -20,66 +19,41 @@ from ldp_core import (
     HadamardCountMeanSketch,
     HadamardResponse,
     HybridProjectiveGeometryResponse,
-    Keyed,
-    Keystream,
     LocalHashing,
     Mechanism,
     ProjectiveGeometryResponse,
     SampledColumn,
-    Secret,
 )
 from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
 from ....cases import each
-from ...checks import FALSE_ALARM, check_rows_independent, exact_exp
+from ...checks import check_rows_independent, exact_exp
 from ...examples import ORACLES
-from .helpers import FORMS, KINDS, PURE, RANDOMIZED, check_reports, supported, table_of
-
-RUNS, N = 600, 300
-COMMON = 90  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
-
-
-def estimates(m: FrequencyOracle, estimator: FrequencyOracle | None = None) -> np.ndarray:
-    """float[RUNS, d]: estimated counts of repeated runs over the same records."""
-    estimator = m if estimator is None else estimator
-    labels = list(estimator.domain.values)
-    d = len(labels)
-    of_run = np.zeros(N, np.int64)
-    of_run[COMMON:] = 1 + np.arange(N - COMMON) % max(d - 2, 1) if d > 2 else 0
-    values = np.tile(of_run, RUNS)
-    codes = m.inputs.encode([labels[v] for v in range(d)])[values]
-    noise = Keystream()
-    if m.memoised:  # each run is of other people
-        noise = Keyed(Secret.generate(), np.arange(RUNS * N), column="x")
-    reports = m.perturb_codes(codes, noise.bind(m.digest, codes))
-    counts = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)
-    return estimator.debias(N, counts)[0]
-
-
-def check(m: FrequencyOracle, found: np.ndarray) -> None:
-    """Mean and variance of the first value (frequency 0.3, or 1 where there are but two) and of the last (0)."""
-    common = COMMON if m.domain.size > 2 else N
-    for column, count in ((0, common), (-1, 0)):
-        runs = found[:, column]
-        variance = float(np.asarray(m.variance(N, count)))
-        z = (runs.mean() - count) / np.sqrt(variance / RUNS)
-        assert 2 * stats.norm.sf(abs(z)) > FALSE_ALARM, f"mean {runs.mean():.2f}, truth {count}: {z:.1f} errors"
-        ratio = runs.var(ddof=1) / variance
-        # Of a variance; the fourth moment of sums of N bounded terms is nearly normal, for which 10 % is left.
-        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], RUNS - 1) / (RUNS - 1)
-        assert 0.9 * low < ratio < 1.1 * high, f"variance {runs.var(ddof=1):.1f}, promised {variance:.1f}"
+from .helpers import (
+    FORMS,
+    KINDS,
+    PURE,
+    RANDOMIZED,
+    N,
+    check_reports,
+    check_runs,
+    runs_of,
+    supported,
+    table_of,
+    values_of,
+)
 
 
 @each("name", ORACLES)
 def test_runs_are_unbiased_and_vary_as_promised(name):
     """And the check has power: a bias, and more noise than promised, of the same runs are found."""
     m = ORACLES[name]
-    found = estimates(m)
-    check(m, found)
+    found = runs_of(m)
+    check_runs(m, found)
     with pytest.raises(AssertionError, match="mean"):
-        check(m, found + 0.35 * np.sqrt(m.variance(N, 0)))
+        check_runs(m, found + 0.35 * np.sqrt(m.variance(N, 0)))
     with pytest.raises(AssertionError, match="variance"):
-        check(m, found.mean(axis=0) + 1.35 * (found - found.mean(axis=0)))
+        check_runs(m, found.mean(axis=0) + 1.35 * (found - found.mean(axis=0)))
 
 
 MADE = {
@@ -118,6 +92,20 @@ def test_every_oracle_that_is_registered_is_here():
 def test_reports_support_values_as_they_should(name, keyed):
     """Of values in each form, by turns."""
     check_reports(PURE[name], FORMS[(list(PURE).index(name) + keyed) % len(FORMS)], keyed=keyed)
+
+
+ROWS_OF = ["warner", "coins", "d=16", "d=300", "SS d=64", "THE d=64", "HR d=16 none", "PGR d=30 none"] + [
+    f"{variant} d=16 none" for variant in ("OLH", "BLH", "FLH")
+]
+
+
+@each("name", ROWS_OF)
+def test_rows_are_independent(name):
+    """Of one value: whether they support it, and another one."""
+    m = PURE[name]
+    bits, table = supported(m, m.perturb(values_of(m, np.ones(200_000, np.int64)))), table_of(m)
+    for v in (0, 1):
+        check_rows_independent(bits[:, v : v + 1], table[1, v : v + 1])
 
 
 @pytest.mark.slow

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import linalg
 
 from ldp_core import HadamardResponse, Keyed
 
 from ....cases import each
-from ...checks import check_marginals, check_rows_independent, check_uniform
 from ...enumeration import check_oracle
 from ...keyed_reference import SECRET, block
 from .helpers import domain
@@ -47,48 +45,7 @@ def test_probabilities_and_ratios_over_all_columns(d, policy, epsilon):
 # ---- counting
 
 
-@each("d", [2, 7, 8, 100])
-@each("n_groups", [1, 3, 700])
-def test_counts_are_those_of_the_matrix(monkeypatch, d, n_groups):
-    m = HadamardResponse(range(d), epsilon=1.0)
-    reports = m.perturb(np.arange(5000) % d)
-    groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), 5000)
-    expected = np.zeros((n_groups, d), np.int64)
-    np.add.at(expected, groups, linalg.hadamard(m.columns)[1 : d + 1, reports.astype(int)].T == 1)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.columns)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
-
-
 # ---- samples
-
-
-def supported(m, reports):
-    return linalg.hadamard(m.columns)[1 : m.domain.size + 1, reports.astype(int)].T == 1
-
-
-def test_columns_are_uniform_given_the_sign_and_rows_are_independent():
-    m = HadamardResponse(range(20), epsilon=1.0)
-    reports = m.perturb(np.full(500_000, 7))
-    support = supported(m, reports)
-    for side in (True, False):
-        counts = np.bincount(reports[support[:, 7] == side].astype(int), minlength=m.columns)
-        assert np.count_nonzero(counts) == m.columns // 2
-        check_uniform(counts[counts > 0])
-    for v in (7, 8):
-        check_rows_independent(support[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
-
-
-def test_rows_that_are_one_off_are_found(monkeypatch):
-    """The row of another value: codes from 0, rows from 0, as if row 0, which every column supports, were a value's."""
-    m = HadamardResponse(range(16), epsilon=1.0)
-    codes = np.arange(200_000) % 16
-    expected = np.where(np.eye(16, dtype=bool), m.p, m.q)
-    reports = m.perturb(codes)
-    check_marginals(codes, supported(m, reports), expected)
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, linalg.hadamard(m.columns)[:16, reports.astype(int)].T == 1, expected)
 
 
 # ---- keyed noise

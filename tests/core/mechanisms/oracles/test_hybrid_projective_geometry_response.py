@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from ....cases import each
 from ...checks import check_marginals, check_moments
@@ -89,13 +88,3 @@ def test_standard_errors_of_the_hybrid_know_the_block():
     assert (low < histogram.counts).all()
     assert (histogram.counts < high).all()
     assert math.isclose(m.variance(n, 0), n * m.rates.a[0])
-
-
-def test_other_blocks_that_are_counted_from_the_wrong_one_are_found():
-    m = HPGR(range(50), epsilon=2.0, field=3)
-    codes = some_codes(m, 300_000)
-    reports, own = m.perturb(codes), codes // -(-50 // m.blocks)
-    block, point = np.divmod(reports.astype(int), m.space.points)
-    block -= block > own  # other blocks 0, 1, ... with the own one among them: "away += away >= block" forgotten
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, supported(m, block * m.space.points + point), hybrid_table(m))

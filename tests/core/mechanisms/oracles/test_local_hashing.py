@@ -13,7 +13,7 @@ from ldp_core import Domain, Keyed, Keystream, LocalHashing, ParameterError, Rep
 from ldp_core.mechanisms.oracles import hash_families, local_hashing
 
 from ....cases import each
-from ...checks import check_marginals, check_rows_independent, check_uniform
+from ...checks import check_marginals, check_rows_independent
 from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
 from .helpers import domain
@@ -36,15 +36,6 @@ TABLE = {
 }
 
 
-# acceptance.json, "local_hashing_parameters": epsilon -> p, q
-P_AND_Q = {
-    0.5: (0.45186276187760605, 0.3333333333333333),
-    1.0: (0.4753668864186717, 0.25),
-    2.0: (0.5135191667978681, 0.125),
-    4.0: (0.4981667119073897, 0.017857142857142856),
-}
-
-
 @each("epsilon", TABLE)
 def test_known_variances(epsilon):
     """To 1e-9, because c exceeds 1 / g by less than g / P^2, 1e-14 g."""
@@ -58,13 +49,6 @@ def test_known_variances(epsilon):
     closed = (e - 1 + fast.g) ** 2 / ((fast.g - 1) * (e - 1) ** 2)
     assert fast.variance(1) == pytest.approx(closed, rel=1e-12)
     assert best <= closed <= 1.034 * best  # the price of a prime g
-
-
-@each("epsilon", P_AND_Q)
-def test_known_p_and_q(epsilon):
-    m = LocalHashing(range(100), epsilon=epsilon)
-    assert (m.p, m.q) == tuple(pytest.approx(x, rel=1e-12) for x in P_AND_Q[epsilon])
-    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
 
 
 def test_variance_of_a_frequent_value():
@@ -118,23 +102,6 @@ def slow_support(m, reports, d):
     return np.array([m.family.hash(functions, np.full(len(reports), v)) == bucket for v in range(d)]).T
 
 
-@each("variant", VARIANTS)
-@each(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (65, 2.0), (130, 5.0)])
-@each("n_groups", [1, 500])
-def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
-    m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
-    n = 3000
-    reports = m.perturb(np.arange(n) % d)
-    groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), n)
-    expected = slow_support(m, reports, d)
-    sums = np.zeros((n_groups, d), np.int64)
-    np.add.at(sums, groups, expected)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), sums)
-    some = m.count_reports(reports[:0], groups[:0], n_groups)
-    assert some.shape == (n_groups, d)
-    assert not some.any()
-
-
 def test_both_ways_of_fast_counting_are_taken(monkeypatch):
     m = LocalHashing(range(20), epsilon=1.0, variant="fast")
     reports = m.perturb(np.arange(60_000) % 20)
@@ -154,22 +121,6 @@ def test_both_ways_of_fast_counting_are_taken(monkeypatch):
 
 def columns(m, reports):
     return np.array([column.copy() for column in m.family._supported(reports, m.domain.size)]).T
-
-
-@each("variant", VARIANTS)
-def test_functions_are_uniform_and_rows_independent(variant):
-    m = LocalHashing(range(20), epsilon=1.0, variant=variant)
-    reports = m.perturb(np.full(500_000, 7))
-    functions = reports & np.uint64(2**48 - 1)
-    if variant == "fast":
-        check_uniform(np.bincount(functions.astype(int), minlength=m.functions))
-    else:
-        for part in (functions >> np.uint64(24), functions & np.uint64(2**24 - 1)):
-            assert part.max() < hash_families.PRIME
-            check_uniform(np.bincount((part % np.uint64(97)).astype(int), minlength=97))
-    supported = columns(m, reports)
-    for v in (7, 8):
-        check_rows_independent(supported[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
 
 
 def test_functions_shared_by_neighbours_are_found(monkeypatch):

@@ -13,12 +13,12 @@ from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
 from ....cases import each
-from ...checks import check_marginals, check_rows_independent, check_uniform, slow
+from ...checks import check_marginals, slow
 from ...enumeration import Every, check_oracle
 from ...exact.helpers import incidence
 from ...keyed_reference import SECRET, block
-from .helpers import domain, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, PGR, channel, supported
+from .helpers import domain, some_codes
+from .projective_helpers import MECHANISMS, PGR, channel, supported
 
 # ---- known answers
 
@@ -81,35 +81,7 @@ def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     assert sum(channel(m, 0)[y] for y in np.flatnonzero(supports[0])) == p
 
 
-@each("name", MECHANISMS)
-@each("n_groups", [1, 3, 700])
-def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
-    m = MECHANISMS[name]
-    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
-    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
-    expected = np.zeros((n_groups, m.counters), np.int64)
-    np.add.at(expected[:, : m.domain.size], groups, supported(m, reports))
-    if isinstance(m, HPGR):
-        np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
-
-
 # ---- samples
-
-
-def test_points_are_uniform_given_whether_they_support_and_rows_are_independent():
-    m = PGR(range(20), epsilon=1.0, field=3)
-    reports = m.perturb(np.full(300_000, 7))
-    support = supported(m, reports)
-    for side, size in ((True, m.space.support), (False, m.space.points - m.space.support)):
-        counts = np.bincount(reports[support[:, 7] == side].astype(int), minlength=m.space.points)
-        assert np.count_nonzero(counts) == size
-        check_uniform(counts[counts > 0])
-    for v in (7, 8):
-        check_rows_independent(support[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
 
 
 def test_a_product_of_the_wrong_digits_is_found(monkeypatch):

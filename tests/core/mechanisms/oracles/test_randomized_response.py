@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given
 
-from ldp_core import Keystream, ParameterError, RandomizedResponse, ReportError, Tally
+from ldp_core import ParameterError, RandomizedResponse, Tally
 from ldp_core.exact.sampling import ONE
 
 from ....cases import each
 from ...acceptance import ACCEPTANCE, PEERS, exactly
-from ...checks import check_marginals, check_rows_independent, exact_exp, exact_ln
+from ...checks import check_marginals, exact_exp, exact_ln
 from .helpers import (
     RANDOMIZED,
     ROWS,
@@ -41,15 +41,6 @@ def test_booleans_as_bits_from_every_offset():
             reports = m.perturb(pa.array(values)[offset:-3])
             reports.validate(full=True)
             check_marginals(values[offset:-3].astype(int), supported(m, reports), table_of(m))
-
-
-@each("name", ["warner", "coins", "d=16", "d=300"])
-def test_rows_of_randomized_response_are_independent(name):
-    m = RANDOMIZED[name]
-    reports = m.perturb_codes(np.ones(300_000, m.domain.code_dtype), Keystream())
-    p, q = m.expected_parts()
-    check_rows_independent((reports == 1)[:, None], np.array([float(p[1])]))
-    check_rows_independent((reports == 0)[:, None], np.array([float(q[0])]))
 
 
 @each("row", PEERS["bool"])
@@ -173,12 +164,3 @@ def test_standard_errors_of_unequal_coins():
 def test_reports_have_the_type_that_is_promised(d):
     m = RandomizedResponse([f"v{k}" for k in range(d)], epsilon=1)
     assert m.perturb(pa.array(["v1"])).type == m.reports.arrow_type()
-
-
-@each(
-    "reports",
-    [[True, None], pa.array([True, None]), [1, 2], pa.array(["x"]), pa.nulls(2)],
-)
-def test_bad_reports_of_randomized_response(reports):
-    with pytest.raises(ReportError):
-        RandomizedResponse(epsilon=1).tally(reports)

@@ -19,7 +19,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import subset_selection
 
 from ....cases import each
-from ...checks import check_binomial, check_rows_independent, exact_exp
+from ...checks import check_binomial, exact_exp
 from ...enumeration import Every, check_ratio
 from ...keyed_reference import SECRET, block, first_word
 
@@ -254,13 +254,6 @@ def test_draws_that_favour_a_position_are_found(monkeypatch, repairing):
     )
     with pytest.raises(AssertionError, match="probability"):
         check_binomial(subsets(m, 2, 1_000_000), 1_000_000, expected)
-
-
-def test_rows_are_independent():
-    m = SubsetSelection(range(40), epsilon=1.0)
-    rows = m.perturb(np.full(400_000, 7))
-    for v in (7, 8):
-        check_rows_independent(rows[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
 
 
 # ---- layouts, tallies, groups

@@ -57,11 +57,6 @@ def test_debiased_bit_vectors(row):
     np.testing.assert_allclose(estimate.counts, row["estimate"], rtol=1e-12, atol=1e-12)
 
 
-def test_a_bit_vector_without_information_is_an_error_not_infinity():
-    with pytest.raises(ParameterError):
-        UnaryEncoding.from_probabilities(range(8), p=0.5, q=0.5)
-
-
 @given(epsilons, sizes)
 def test_symmetric_unary_encoding(epsilon, d):
     m = UnaryEncoding(domain(d), epsilon=epsilon, variant="symmetric")
@@ -99,28 +94,8 @@ def test_from_probabilities(a, b, d):
     assert is_least_float_above(m.epsilon, Fraction(p) * (1 - Fraction(q)) / ((1 - Fraction(p)) * Fraction(q)))
 
 
-@each(
-    ("p", "q"),
-    [
-        (0.5, 0.5),
-        (0.3, 0.6),
-        (1, 0.5),
-        (0.5, 0),
-        (0, 0),
-        (1, 1),
-        (1, 0),
-        (0, 1),
-        (1.5, 0.5),
-        (0.5, -0.1),
-        (math.nan, 0.5),
-        (0.5, math.nan),
-        (math.inf, 0.5),
-        (True, 0.5),
-        (0.5, False),
-        ("0.75", 0.25),
-        (None, 0.5),
-    ],
-)
-def test_p_and_q_must_be_ordered_probabilities_strictly_inside(p, q):
-    with pytest.raises(ParameterError):
-        UnaryEncoding.from_probabilities([1, 2], p=p, q=q)
+@each("bad", [0, 1, -0.1, 1.5, math.nan, math.inf, True, False, "0.75", None])
+def test_p_and_q_must_be_ordered_probabilities_strictly_inside(bad):
+    for p, q in ((bad, 0.25), (0.75, bad), (bad, bad), (0.5, 0.5), (0.3, 0.6)):
+        with pytest.raises(ParameterError):
+            UnaryEncoding.from_probabilities([1, 2], p=p, q=q)

@@ -24,7 +24,6 @@ from ldp_core import (
     ParameterError,
     ReportError,
     Secret,
-    Tally,
     UnaryEncoding,
 )
 from ldp_core.exact import random_functions
@@ -161,7 +160,7 @@ def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
 
 
 @each("kind", SKETCHES)
-def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
+def test_candidates_in_blocks(monkeypatch, kind):
     m = kind("int", epsilon=1.0, hashes=5, width=8)
     reports, groups = m.perturb(np.arange(4000) % 11), np.arange(4000) % 3
     counters = m.count_reports(reports, groups, 3)
@@ -173,11 +172,6 @@ def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
     monkeypatch.setattr(random_functions, "_PAIRS", 17)
     np.testing.assert_array_equal(m.support_of(counters, codes), naive)
     np.testing.assert_array_equal(m.support_of(counters[1], codes), naive[1])
-    alone = [m.over(range(40)).estimate(Tally(int(np.sum(groups == g)), counters[g], m.fingerprint)) for g in range(3)]
-    together = m.over(range(40)).debias(np.bincount(groups)[:, None], counters)
-    for g, histogram in enumerate(alone):
-        for one, of_all in zip(("counts", "standard_errors", "low", "high"), together, strict=True):
-            np.testing.assert_allclose(getattr(histogram, one), of_all[g])
 
 
 # ---- samples
@@ -392,9 +386,6 @@ def test_bad_kinds_and_variants(kind):
         m.over([1, 2])
     with pytest.raises(ParameterError, match="unmatched"):
         m.over(Domain(["a"], unmatched="other"))
-    for values in ([None], ["x", None]):
-        with pytest.raises(DomainError, match="1 of"):
-            m.perturb(values)
     with pytest.raises(DtypeError):
         m.perturb([1])
 
@@ -407,10 +398,8 @@ def test_what_is_no_report_or_no_tally(kind):
     bad[1] = [0, 1 << 16] if kind is CountMeanSketch else 96
     for reports in (
         pa.array(bad, m.reports.arrow_type()),
-        pa.array([None], m.reports.arrow_type()),
         pa.array([1, 2]),
         pa.array([[1, 2, 3]], pa.list_(pa.uint64(), 3)),
-        pa.array(["x"]),
     ):
         with pytest.raises(ReportError):
             m.tally(reports)
@@ -419,14 +408,8 @@ def test_what_is_no_report_or_no_tally(kind):
             m.tally(pa.array([[3, 0]], m.reports.arrow_type()))
         with pytest.raises(ReportError, match="null"):
             m.tally(pa.array([[0, None]], m.reports.arrow_type()))
-    over = m.over(["a", "b"])
     with pytest.raises(MechanismMismatchError):
-        over.estimate(kind(epsilon=1, hashes=3, width=16, salt=1).tally(good))
-    support = np.array(m.tally(good).counters)
-    with pytest.raises(ReportError):
-        over.estimate(Tally(1, support + 1, m.fingerprint))
-    with pytest.raises(ReportError):
-        over.estimate(Tally(2, -support, m.fingerprint))
+        m.over(["a", "b"]).estimate(kind(epsilon=1, hashes=3, width=16, salt=1).tally(good))
 
 
 def test_candidates_have_no_other_parameters():
