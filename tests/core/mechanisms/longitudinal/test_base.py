@@ -206,15 +206,6 @@ def test_what_keyed_noise_repeats(name):
     assert reports_of(m, seeded).equals(reports_of(m, seeded))
 
 
-def test_blocks_do_not_show(monkeypatch):
-    secret = Secret.from_seed(1)
-    for m in (ue(20), flip(20, 3), loloha(20)):
-        whole = reports_of(m, secret)
-        monkeypatch.setattr(type(m), "block_size", 7)
-        assert reports_of(m, secret).equals(whole)
-        monkeypatch.undo()
-
-
 # ---- tallies, wire, value objects
 
 

@@ -293,13 +293,6 @@ def test_keyed_noise_promises_a_value_and_not_a_change():
     assert not (abc[:, 0] == abc[:, 2]).all()
 
 
-def test_two_rounds_are_always_keyed():
-    m = grr(5)
-    for c, times in itertools.product((0, 2, None), ("secret", "public")):
-        given = {"changes": c, "change_times": times}
-        assert m.epsilon_of(9, **given) == m.epsilon_of(9, keyed=True, **given)
-
-
 # ---- of every mechanism
 
 EVERY = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}

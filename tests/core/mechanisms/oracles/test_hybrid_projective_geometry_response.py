@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 
 from ....cases import each
-from ...checks import check_marginals, check_moments
+from ...checks import check_moments
 from ...enumeration import check_ratio, codes_of
 from ...exact.helpers import incidence
-from .helpers import domain, estimates_of, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, channel, supported
+from .helpers import domain, estimates_of
+from .projective_helpers import HPGR, MECHANISMS, channel
 
 
 def test_published_error_of_the_hybrid():
@@ -43,22 +43,6 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
             chances = own if v == code else same if k == code // in_block else other
             assert chances.variance == sum(x**2 * t for x, t in zip(parts, table, strict=True)) - mean**2
     check_ratio(m, [dict(enumerate(table)) for table in tables])
-
-
-@each("name", ["HPGR", "HPGR none", "HPGR one block"])
-def test_marginals_of_the_hybrid(name):
-    m = MECHANISMS[name]
-    codes = some_codes(m, 100_000)
-    check_marginals(codes, supported(m, m.reports.from_arrow(m.perturb(values_for(m, codes)))), hybrid_table(m))
-
-
-def hybrid_table(m) -> np.ndarray:
-    d, none = m.domain.size, m.domain.unmatched == "none"
-    block = np.arange(d + none) // -(-(d + none) // m.blocks)
-    own, same, other = (float(x.supports) for x in m._chances)
-    expected = np.where(block[:, None] == block, same, other)
-    np.fill_diagonal(expected, own)
-    return expected[:, :d]
 
 
 @each("name", ["HPGR", "HPGR one block"])

@@ -146,21 +146,8 @@ def test_an_epsilon_that_is_accepted_can_be_estimated_with():
     assert np.isfinite(m.variance(10))
 
 
-@each(("epsilon", "d"), [(1e-6, 2), (1e-6, 16), (1e-4, 16)])
-def test_variance_at_a_small_epsilon(epsilon, d):
-    m = RandomizedResponse(range(d), epsilon=epsilon)
-    p, q = (Fraction(x[0]) for x in m.expected_parts())
-    assert m.variance(1) == pytest.approx(float(q * (1 - q) / (p - q) ** 2), rel=1e-12)
-
-
 def test_standard_errors_of_unequal_coins():
     """The two estimates add up to n, so they have one standard error; `variance` is the last value's."""
     m = RandomizedResponse.from_coins(truth=0.5, yes=0.25)
     h = m.estimate(Tally(1000, np.array([600, 400]), m.fingerprint))
     np.testing.assert_allclose(h.standard_errors, np.sqrt(m.variance(1000, h.counts[1])))
-
-
-@each("d", [256, 65_536])
-def test_reports_have_the_type_that_is_promised(d):
-    m = RandomizedResponse([f"v{k}" for k in range(d)], epsilon=1)
-    assert m.perturb(pa.array(["v1"])).type == m.reports.arrow_type()

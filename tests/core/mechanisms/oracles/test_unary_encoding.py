@@ -57,26 +57,16 @@ def test_debiased_bit_vectors(row):
     np.testing.assert_allclose(estimate.counts, row["estimate"], rtol=1e-12, atol=1e-12)
 
 
-@given(epsilons, sizes)
-def test_symmetric_unary_encoding(epsilon, d):
-    m = UnaryEncoding(domain(d), epsilon=epsilon, variant="symmetric")
+@given(epsilons, sizes, st.sampled_from(["symmetric", "optimized"]))
+def test_epsilon_is_never_above_the_one_asked_for_and_cannot_be_nearer(epsilon, d, variant):
+    m = UnaryEncoding(domain(d), epsilon=epsilon, variant=variant)
     p, q = m.thresholds
-    assert p + q == ONE
-    assert m.worst_ratio() == Fraction(p, q) ** 2
+    assert p == (ONE - q if variant == "symmetric" else ONE // 2)
+    assert m.worst_ratio() == Fraction(p, ONE - p) * Fraction(ONE - q, q)
     assert spends_at_most(m, epsilon)
-    if p < ONE - 1:
-        assert exact_ln(Fraction(p + 1, q - 1) ** 2) > Decimal(epsilon)
-
-
-@given(epsilons, sizes)
-def test_optimized_unary_encoding(epsilon, d):
-    m = UnaryEncoding(domain(d), epsilon=epsilon)
-    p, q = m.thresholds
-    assert p == ONE // 2
-    assert m.worst_ratio() == Fraction(ONE - q, q)
-    assert spends_at_most(m, epsilon)
-    if q > 1:
-        assert exact_ln(Fraction(ONE - q + 1, q - 1)) > Decimal(epsilon)
+    if p < ONE - 1 and q > 1:  # one step nearer to the edge
+        p, q = p + (variant == "symmetric"), q - 1
+        assert exact_ln(Fraction(p, ONE - p) * Fraction(ONE - q, q)) > Decimal(epsilon)
 
 
 @given(open_unit, open_unit, st.integers(2, 20))
