@@ -196,8 +196,10 @@ def test_five_thousand_reports_of_a_person_converge_to_the_permanent_response_an
     check_converges(m, found, permanent)
     where = bloom.positions(codes(np.full(40, 5)), cohorts, 32, 2)
     filters = np.unpackbits(bloom.filters(where, 4), axis=1, bitorder="little").astype(bool)
-    with pytest.raises(AssertionError):
-        check_converges(m, found, filters)
+    anew = unpacked(m, m.perturb(np.full(5000, 5), randomness=keyed(np.arange(5000))))[None]  # as of 5000 people
+    for wrong in ((found, filters), (anew, permanent[:1])):
+        with pytest.raises(AssertionError):
+            check_converges(m, *wrong)
     # What the mean reveals, read off, is the filter with each bit flipped with probability f / 2: epsilon_infinity.
     read = found.mean(axis=1) > 0.5
     np.testing.assert_array_equal(read, permanent)
