@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from ldp_core import SquareWave, Tally
 from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit, smoothed
 
+from ...cases import each
 from .helpers import SIDE, counts_of, population
 
 
@@ -40,8 +40,8 @@ def dense_ems(m, counts, smooth):
     return theta
 
 
-@pytest.mark.parametrize("method", ["ems", "em"])
-@pytest.mark.parametrize(("epsilon", "buckets"), [(0.5, 20), (1.0, 64), (3.0, 33)])
+@each("method", ["ems", "em"])
+@each(("epsilon", "buckets"), [(0.5, 20), (1.0, 64), (3.0, 33)])
 def test_expectation_maximisation_is_that_with_matrices(method, epsilon, buckets):
     m = SquareWave(SIDE, epsilon=epsilon, buckets=buckets)
     counts = counts_of(m, np.diff(stats.beta(5, 2).cdf(np.arange(buckets + 1) / buckets)), 20_000)
@@ -65,8 +65,8 @@ def test_smoothing_is_that_of_a_matrix():
     np.testing.assert_allclose(smoothed(np.ones(7)), 1)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.25])
-@pytest.mark.parametrize(("steps", "tolerance"), [(1, 1e-6), (2, 1e-6), (3, 0.04), (10, 0.04), (100, 0.04)])
+@each("smoothing", [0.0, 0.25])
+@each(("steps", "tolerance"), [(1, 1e-6), (2, 1e-6), (3, 0.04), (10, 0.04), (100, 0.04)])
 def test_derivatives_are_quotients_of_differences(smoothing, steps, tolerance):
     """Exact for two steps; of more, some are taken to be alike."""
     m = SquareWave((0, 1), epsilon=2.0, buckets=24)
@@ -79,7 +79,7 @@ def test_derivatives_are_quotients_of_differences(smoothing, steps, tolerance):
     assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 8, 100, 4096])
+@each("steps", [1, 2, 3, 4, 7, 8, 100, 4096])
 def test_stretches_are_all_steps(steps):
     path = [np.array([float(at)]) for at in (0, 1, *(3 * 2**j for j in range(12))) if at <= steps]
     begin = 0

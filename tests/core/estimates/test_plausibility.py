@@ -34,6 +34,7 @@ from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, distances, listening
 
+from ...cases import each
 from ..examples import ALONE, DRAWN, EVERY, keyed, noise_for, some_values
 
 N = 20_000
@@ -75,7 +76,7 @@ def reports_of(name, m, n, *, alike):
 # ---- honest reports
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_honest_reports_of_every_mechanism_are_plausible(name):
     m = EVERY[name]
     for n in (0, 1, 3000):
@@ -103,7 +104,7 @@ def alarms(m):
     return np.count_nonzero(np.maximum.reduce(np.broadcast_arrays(np.zeros(TALLIES), *found)))
 
 
-@pytest.mark.parametrize("name", [name for name in ALONE if name not in ("heavy hitters", "RAPPOR over candidates")])
+@each("name", [name for name in ALONE if name not in ("heavy hitters", "RAPPOR over candidates")])
 def test_an_alarm_that_may_be_false_as_often_as_one_time_in_five_is_not_false_more_often(name, monkeypatch):
     """The same bounds at a level that can be seen."""
     monkeypatch.setattr(plausibility, "FALSE_ALARMS", 0.2)
@@ -126,8 +127,8 @@ def first_alarm(part, n, totals):
     return totals[np.flatnonzero((outside > 0) & (totals > n * part.high))[0]]
 
 
-@pytest.mark.parametrize("n", [20, 100, 1000, 10**5])
-@pytest.mark.parametrize(("low", "high"), [(0.25, 0.75), (0.001, 0.5), (0.27, 0.5), (1e-5, 2e-5), (0.5, 0.9999)])
+@each("n", [20, 100, 1000, 10**5])
+@each(("low", "high"), [(0.25, 0.75), (0.001, 0.5), (0.27, 0.5), (1e-5, 2e-5), (0.5, 0.9999)])
 def test_the_chance_of_a_false_alarm_is_what_it_should_be(low, high, n):
     """By the exact tails of binomials, for the data that are the nearest to an alarm; and it is not far below."""
     part, totals = Part(low, high, 0.0, 1.0), np.arange(n + 1)
@@ -170,11 +171,6 @@ def test_a_bound_that_is_too_narrow_would_be_found():
 # ---- planted mistakes
 
 
-def moved(tally, m):
-    """A tally of another mechanism's reports, read as those of ``m``."""
-    return Tally(tally.n, tally.counters, m.fingerprint)
-
-
 RAW_FLAGS = np.arange(N) % 100 < 3
 NUMBERS = np.full(N, 20.0)
 
@@ -194,84 +190,55 @@ def unperturbed_codes(m):
     return np.full(N, m.symbols // 5, m.reports.dtype)
 
 
+def read_as(m, other, values=None, **noise):
+    """Reports of another mechanism, read as those of ``m``."""
+    reports = other.perturb(np.arange(N) % 20 if values is None else values, **noise)
+    return Tally(N, other.tally(reports).counters, m.fingerprint)
+
+
+SHE = SummationHistogramEncoding(range(20), epsilon=1.0)
+TEN = RandomizedResponse(range(10), epsilon=1.0)
+HYBRID, WAVE = Hybrid((0, 100), epsilon=1.0), SquareWave((0, 100), epsilon=1.0, buckets=64)
+COIN, ROUNDING = OneBitMean((0, 10), epsilon=1.0), StochasticRounding((0, 100), epsilon=1.0)
+SETS, MANY_SETS = (SubsetSelection(range(20), epsilon=e, k=9) for e in (0.2, 1.0))
+HASHES, MANY_HASHES = (LocalHashing(range(20), epsilon=e, variant="binary") for e in (1.0, 2.0))
+FLIP, MANY_FLIPS = (DBitFlip(range(20), epsilon_infinity=e, bits=4) for e in (1.0, 4.0))
+THREES = [3] * N
+VIEWED = ("CMS over candidates", "HCMS over candidates")
 MISTAKES = {
     "raw flags": (RR, lambda: RR.tally(RAW_FLAGS)),
-    "raw integers": (
-        RandomizedResponse(range(10), epsilon=1.0),
-        lambda: RandomizedResponse(range(10), epsilon=1.0).tally(np.zeros(N, int)),
-    ),
+    "raw integers": (TEN, lambda: TEN.tally(np.zeros(N, int))),
     "raw one-hot vectors": (OUE, lambda: OUE.tally(one_hot(20))),
     "raw one-hot vectors, symmetric": (SUE, lambda: SUE.tally(one_hot(20))),
     "raw one-hot vectors, longitudinal": (LUE, lambda: LUE.tally(one_hot(20))),
-    "raw entries": (
-        SummationHistogramEncoding(range(20), epsilon=1.0),
-        lambda: SummationHistogramEncoding(range(20), epsilon=1.0).tally(np.full((N, 20), 2, np.int8)),
-    ),
+    "raw entries": (SHE, lambda: SHE.tally(np.full((N, 20), 2, np.int8))),
     "raw flags of a sampled column": (SAMPLED, lambda: SAMPLED.tally(pa.array(RAW_FLAGS))),
     "every record answers": (SAMPLED, lambda: SAMPLED.tally(pa.array(np.arange(N) % 2 == 0))),
-    "another epsilon of vectors": (OUE, lambda: moved(_made(UnaryEncoding(range(20), epsilon=2.0)), OUE)),
-    "a slightly other epsilon of vectors": (OUE, lambda: moved(_made(UnaryEncoding(range(20), epsilon=1.1)), OUE)),
-    "another variant": (OUE, lambda: moved(_made(SUE), OUE)),
-    "a larger epsilon of flags": (RR, lambda: moved(_made(RandomizedResponse(epsilon=2.0), RAW_FLAGS), RR)),
-    "a larger epsilon of sets": (
-        SubsetSelection(range(20), epsilon=0.2, k=9),
-        lambda: moved(
-            _made(SubsetSelection(range(20), epsilon=1.0, k=9), [3] * N), SubsetSelection(range(20), epsilon=0.2, k=9)
-        ),
-    ),
-    "a larger epsilon of hashes": (
-        LocalHashing(range(20), epsilon=1.0, variant="binary"),
-        lambda: moved(
-            _made(LocalHashing(range(20), epsilon=2.0, variant="binary"), [3] * N),
-            LocalHashing(range(20), epsilon=1.0, variant="binary"),
-        ),
-    ),
-    "a larger epsilon of some bits": (
-        DBitFlip(range(20), epsilon_infinity=1.0, bits=4),
-        lambda: moved(
-            DBitFlip(range(20), epsilon_infinity=4.0, bits=4).tally(
-                DBitFlip(range(20), epsilon_infinity=4.0, bits=4).perturb([3] * N, randomness=keyed(N))
-            ),
-            DBitFlip(range(20), epsilon_infinity=1.0, bits=4),
-        ),
-    ),
-    "numbers as they are": (
-        Hybrid((0, 100), epsilon=1.0),
-        lambda: Hybrid((0, 100), epsilon=1.0).tally(unperturbed_codes(Hybrid((0, 100), epsilon=1.0))),
-    ),
-    "buckets as they are": (
-        SquareWave((0, 100), epsilon=1.0, buckets=64),
-        lambda: SquareWave((0, 100), epsilon=1.0, buckets=64).tally(
-            unperturbed_codes(SquareWave((0, 100), epsilon=1.0, buckets=64))
-        ),
-    ),
-    "bits as they are": (
-        OneBitMean((0, 10), epsilon=1.0),
-        lambda: OneBitMean((0, 10), epsilon=1.0).tally(RAW_FLAGS),
-    ),
+    "another epsilon of vectors": (OUE, lambda: read_as(OUE, UnaryEncoding(range(20), epsilon=2.0))),
+    "a slightly other epsilon of vectors": (OUE, lambda: read_as(OUE, UnaryEncoding(range(20), epsilon=1.1))),
+    "another variant": (OUE, lambda: read_as(OUE, SUE)),
+    "a larger epsilon of flags": (RR, lambda: read_as(RR, RandomizedResponse(epsilon=2.0), RAW_FLAGS)),
+    "a larger epsilon of sets": (SETS, lambda: read_as(SETS, MANY_SETS, THREES)),
+    "a larger epsilon of hashes": (HASHES, lambda: read_as(HASHES, MANY_HASHES, THREES)),
+    "a larger epsilon of some bits": (FLIP, lambda: read_as(FLIP, MANY_FLIPS, THREES, randomness=keyed(N))),
+    "numbers as they are": (HYBRID, lambda: HYBRID.tally(unperturbed_codes(HYBRID))),
+    "buckets as they are": (WAVE, lambda: WAVE.tally(unperturbed_codes(WAVE))),
+    "bits as they are": (COIN, lambda: COIN.tally(RAW_FLAGS)),
     "another epsilon of rounded numbers": (
-        StochasticRounding((0, 100), epsilon=1.0),
-        lambda: moved(
-            _made(StochasticRounding((0, 100), epsilon=3.0), NUMBERS), StochasticRounding((0, 100), epsilon=1.0)
-        ),
+        ROUNDING,
+        lambda: read_as(ROUNDING, StochasticRounding((0, 100), epsilon=3.0), NUMBERS),
     ),
     **{
         f"the same report of all, {name}": (
             EVERY[name],
             lambda m=EVERY[name]: m.tally(m.perturb(some_values(m, 1)).take(pa.array(np.zeros(N, int)))),
         )
-        for name in EVERY
-        if name
-        in ("HR", "PGR", "HPGR", "BHR", "CMS over candidates", "HCMS over candidates", "heavy hitters", "OLH", "FLH")
+        for name in ("HR", "PGR", "HPGR", "BHR", "OLH", "FLH", *VIEWED, "heavy hitters")
     },
 }
 
 
-def _made(m, values=None):
-    return m.tally(m.perturb(np.arange(N) % 20 if values is None else values))
-
-
-@pytest.mark.parametrize("name", MISTAKES)
+@each("name", MISTAKES)
 def test_planted_mistakes_are_found(name):
     m, tally = MISTAKES[name]
     said = doubts(m, tally())
@@ -291,7 +258,7 @@ def test_raw_flags_are_as_many_standard_errors_off_as_arithmetic_says():
 def test_counts_that_add_up_to_twice_the_records():
     """20,000 vectors with a share of 1s that is that of a smaller epsilon."""
     other = UnaryEncoding(range(20), epsilon=0.8)
-    tally = moved(_made(other), OUE)
+    tally = read_as(OUE, other)
     with pytest.warns(LdpWarning):
         total = OUE.estimate(tally).counts.sum()
     expected = N * (other.q - OUE.q) * 19 / (OUE.p - OUE.q) + N  # what wrong bits add

@@ -8,6 +8,8 @@ import pytest
 
 from ldp_core import DomainError, InputError, Keyed, OpenDomain, Secret
 
+from ...cases import each
+
 
 def test_codes_of_integers_are_their_bits():
     numbers = [0, 7, -1, -(2**63), 2**63 - 1]
@@ -25,7 +27,7 @@ def test_integers_beyond_64_bits_with_a_sign_are_refused():
             OpenDomain("int").encode(values)
 
 
-@pytest.mark.parametrize("distinct", [3, 500, 10**9])
+@each("distinct", [3, 500, 10**9])
 def test_codes_of_texts_do_not_depend_on_their_neighbours(distinct):
     texts = [f"v{k}" for k in np.random.default_rng(0).integers(0, distinct, 20_000)]
     whole = OpenDomain().encode(pa.array(texts))
@@ -36,7 +38,7 @@ def test_codes_of_texts_do_not_depend_on_their_neighbours(distinct):
     np.testing.assert_array_equal(whole, OpenDomain().encode(pa.array(texts, pa.string_view())))
 
 
-@pytest.mark.parametrize("index", [-1, 2])
+@each("index", [-1, 2])
 def test_indices_out_of_a_dictionary_do_not_wrap(index):
     """-1 was the last entry, and 2 an IndexError."""
     broken = pa.DictionaryArray.from_arrays(pa.array([0, index], pa.int8()), pa.array(["a", "b"]), safe=False)

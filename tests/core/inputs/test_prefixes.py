@@ -10,10 +10,11 @@ import pytest
 
 from ldp_core import DomainError, Prefixes
 
+from ...cases import each
 from ..examples import LETTERS
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [("", 3), ("aa", 3), ("aé", 3), ("a\0", 3), ("ab", 0), ("ab", 33), (LETTERS, 13), (None, 64), ("ab", True)],
 )
@@ -29,7 +30,7 @@ def test_bad_policies():
         Prefixes(None, 3, "cut")
 
 
-@pytest.mark.parametrize("alphabet", ["ab", LETTERS, "".join(map(chr, range(1, 128))), "z"])
+@each("alphabet", ["ab", LETTERS, "".join(map(chr, range(1, 128))), "z"])
 def test_codes_and_back(alphabet):
     domain = Prefixes(alphabet, 64 // len(alphabet).bit_length())
     rng = np.random.default_rng(2)

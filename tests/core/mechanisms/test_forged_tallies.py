@@ -21,6 +21,7 @@ from ldp_core import (
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.reports import Word
 
+from ...cases import each
 from ..examples import EVERY, noise_for, some_values
 
 MORE = {
@@ -36,7 +37,6 @@ MORE = {
     "SHE, fine": SummationHistogramEncoding(range(4), epsilon=1.0, unit=8),
 }
 ALL = {**EVERY, **MORE}
-each = pytest.mark.parametrize("name", ALL)
 
 # How many counters a report adds to, where it is the same for every report. (In blocks it is not.)
 ONE = ["binary RR", "k-ary RR", "RR, other", "L-GRR", "HCMS", "HCMS over candidates", "heavy hitters", "fake"]
@@ -59,8 +59,8 @@ def honest(m, n, k=1, seed=0):
     return np.bincount(group, minlength=k), m.count_reports(natives(m, n, seed), group, k)
 
 
-@each
-@pytest.mark.parametrize("seed", range(3))
+@each("name", ALL)
+@each("seed", range(3))
 def test_no_honest_tally_is_refused(name, seed):
     m = ALL[name]
     n, counters = honest(m, 600, 40, seed)  # (most groups have no or one report)
@@ -76,7 +76,7 @@ def test_no_honest_tally_is_refused(name, seed):
 WORDS = [name for name, m in ALL.items() if type(m.reports) is Word and m.reports.limit <= 1 << 11]
 
 
-@pytest.mark.parametrize("name", WORDS)
+@each("name", WORDS)
 def test_no_report_alone_is_refused(name):
     """All that there are, of the mechanisms whose report is a number."""
     m = ALL[name]
@@ -85,7 +85,7 @@ def test_no_report_alone_is_refused(name):
     m.check_counts(np.ones(len(reports), np.int64), counters)
 
 
-@pytest.mark.parametrize("name", ["HR", *(name for name in MORE if name.startswith(("HR", "PGR")))])
+@each("name", ["HR", *(name for name in MORE if name.startswith(("HR", "PGR")))])
 def test_what_one_report_supports_is_as_little_and_as_much_as_said(name):
     """Bounds; where all rows but one, or all points, are values, there are reports that reach them."""
     m = ALL[name]
@@ -122,7 +122,7 @@ def forged(m, name):
     yield 2**62, four
 
 
-@each
+@each("name", ALL)
 def test_forged_tallies_are_refused(name):
     m = ALL[name]
     good_n, good = honest(m, 200)
@@ -149,7 +149,7 @@ def moved(m, counters):
     return counters
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "how"),
     [
         # Of 5 values in a block with 8 columns each column supports one at least, and a point of HPGR s at most.

@@ -9,7 +9,6 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from ldp_core import (
@@ -19,13 +18,12 @@ from ldp_core import (
     MechanismMismatchError,
     ParameterError,
     Prefixes,
-    ReportError,
     Secret,
-    Tally,
 )
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.exact.probability import fraction
 
+from ....cases import each
 from ...acceptance import ACCEPTANCE
 from ...checks import check_binomial, exact_exp
 from ...exact.helpers import orthogonal, report_vectors, vector
@@ -33,8 +31,8 @@ from ...examples import LETTERS
 from .helpers import POPULATION, SMALL, population, small, words
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
-@pytest.mark.parametrize("width", [64, 4096, 1 << 14])
+@each("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
+@each("width", [64, 4096, 1 << 14])
 def test_the_realised_epsilon_is_at_most_the_one_asked_for(epsilon, width):
     m = small(epsilon, width=width)
     assert exact_exp(epsilon) * (1 - Fraction(1, 10**12)) < m.worst_ratio() <= exact_exp(epsilon)
@@ -42,7 +40,7 @@ def test_the_realised_epsilon_is_at_most_the_one_asked_for(epsilon, width):
     assert m.points.size < 1 << 16
 
 
-@pytest.mark.parametrize("row", ACCEPTANCE["n_var"], ids=lambda row: str(row["epsilon"]))
+@each("row", ACCEPTANCE["n_var"])
 def test_the_variance_is_near_that_of_oue(row):
     m = HeavyHitters(SMALL, epsilon=row["epsilon"])
     n_var = m.q * (1 - m.q) / (m.p - m.q) ** 2
@@ -80,37 +78,33 @@ def check_cells(m: HeavyHitters, value: str = "bead", n: int = 400_000) -> None:
     check_binomial(counts, n, expected_cells(m, int(m.domain.encode([value])[0])))
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+@each("epsilon", [0.2, 2.0])
 def test_reports_have_the_probabilities_of_the_formula(epsilon):
     check_cells(small(epsilon, rows=2, width=64))
 
 
-def test_a_wrong_probability_is_found():
+class First(HeavyHitters):
+    """Reports are about the first level only."""
+
+    def perturb_block(self, codes, noise):
+        return super().perturb_block(codes, noise) % np.uint64(self.counters // 2)
+
+
+def test_faults_of_reports_are_found(monkeypatch):
     m = small(2.0, rows=2, width=64)
+    expected = expected_cells(m, int(SMALL.encode(["bead"])[0]))
     m.__dict__["_agree"] = m._agree // 4 * 3
-    counts = m.tally(m.perturb(words(bead=400_000))).counters
-    expected = expected_cells(small(2.0, rows=2, width=64), int(SMALL.encode(["bead"])[0]))
     with pytest.raises(AssertionError):
-        check_binomial(counts, 400_000, expected)
-
-
-def test_a_prefix_that_is_the_end_is_found(monkeypatch):
-    monkeypatch.setattr(Prefixes, "prefix", lambda self, codes, length: codes & np.uint64(255))
+        check_binomial(m.tally(m.perturb(words(bead=100_000))).counters, 100_000, expected)
     with pytest.raises(AssertionError):
-        check_cells(small(2.0, rows=2, width=64))
-
-
-def test_a_level_that_depends_on_nothing_but_is_the_first_is_found():
-    class First(HeavyHitters):
-        def perturb_block(self, codes, noise):
-            return super().perturb_block(codes, noise) % np.uint64(self.counters // 2)
-
+        check_cells(First(SMALL, epsilon=2.0, levels=(2, 4), rows=2, width=64), n=100_000)
+    monkeypatch.setattr(Prefixes, "prefix", lambda self, codes, length: codes & np.uint64(255))  # the end
     with pytest.raises(AssertionError):
-        check_cells(First(SMALL, epsilon=2.0, levels=(2, 4), rows=2, width=64))
+        check_cells(small(2.0, rows=2, width=64), n=100_000)
 
 
-@pytest.mark.parametrize("levels", [(4,), (2, 4), (1, 2, 3, 4)])
-@pytest.mark.parametrize("outside", ["error", "cut"])
+@each("levels", [(4,), (2, 4), (1, 2, 3, 4)])
+@each("outside", ["error", "cut"])
 def test_find(levels, outside):
     m = HeavyHitters(Prefixes("abcdefg", 4, outside), epsilon=5.0, levels=levels, rows=16, width=1024)
     found = m.find(m.tally(m.perturb(population())), 6)
@@ -164,41 +158,14 @@ def test_k_and_thresholds():
 # ---- tallies
 
 
-def test_what_is_no_tally_of_this_mechanism():
-    m = small()
-    with pytest.raises(MechanismMismatchError):
-        m.find(small(1.0).empty_tally(), 3)
-    counts = np.zeros(m.counters, np.int64)
-    counts[0] = 1
-    with pytest.raises(ReportError):
-        m.find(Tally(2, counts, m.fingerprint), 3)
-
-
-def test_what_is_no_report():
-    m = small()
-    for reports in ([m.counters], [None, 1]):
-        with pytest.raises(ReportError):
-            m.tally(pa.array(reports, pa.uint64()))
-    with pytest.raises(ReportError):
-        m.tally(pa.array(["a"]))
-
-
 # ---- keyed noise
 
 
-@pytest.mark.parametrize("domain", [SMALL, Prefixes(LETTERS, 8)])
-def test_keyed_noise_is_deterministic_and_a_person_stays_at_a_level(domain):
+@each("domain", [SMALL, Prefixes(LETTERS, 8)])
+def test_a_person_stays_at_a_level_under_keyed_noise(domain):
     m = HeavyHitters(domain, epsilon=2.0, levels=(domain.length // 2, domain.length), rows=4, width=64)
-    secret, ids = Secret.generate(), np.arange(3000)
-    one, other = pa.array(["bead"] * 3000), pa.array(["face"] * 3000)
-
-    def drawn(values, ids):
-        return m.perturb(values, randomness=Keyed(secret, ids, column="x")).to_numpy()
-
-    first = drawn(one, ids)
-    assert (drawn(one, ids) == first).all()
-    assert (drawn(one, ids[::-1].copy()) == first[::-1]).all()
-    second = drawn(other, ids)
+    noise = Keyed(Secret.generate(), np.arange(3000), column="x")
+    first, second = (m.perturb(np.full(3000, value), randomness=noise) for value in ("bead", "face"))
     per_level = m.counters // 2
     assert (first // per_level == second // per_level).all()
     assert 1300 < (first // per_level).sum() < 1700
@@ -208,7 +175,7 @@ def test_keyed_noise_is_deterministic_and_a_person_stays_at_a_level(domain):
 # ---- value object
 
 
-@pytest.mark.parametrize("domain", [Prefixes(LETTERS, 6, "cut"), Prefixes(None, 30)])
+@each("domain", [Prefixes(LETTERS, 6, "cut"), Prefixes(None, 30)])
 def test_domains_are_written_down(domain):
     m = HeavyHitters(domain, epsilon=1.5, rows=32)
     assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))
@@ -228,7 +195,7 @@ def test_levels_too_far_apart_and_other_domains():
         HeavyHitters(["a", "b"], epsilon=1.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("k", "options"),
     [(0, {}), (1.5, {}), (5, {"confidence": 1.0}), (5, {"threshold": -1}), (5, {"threshold": float("nan")})],
 )
@@ -236,3 +203,5 @@ def test_bad_searches(k, options):
     m = small()
     with pytest.raises(ParameterError):
         m.find(m.empty_tally(), k, **options)
+    with pytest.raises(MechanismMismatchError):
+        m.find(small(1.0).empty_tally(), 3)

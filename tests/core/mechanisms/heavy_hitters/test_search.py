@@ -12,6 +12,7 @@ from scipy import stats
 from ldp_core import HeavyHitters, Keystream, Prefixes
 from ldp_core.mechanisms.heavy_hitters import _search as pe
 
+from ....cases import each
 from ...checks import FALSE_ALARM, check_binomial, check_moments, exact_exp
 from .helpers import SMALL, small, spread, words
 
@@ -55,7 +56,7 @@ def expected_variances(m: HeavyHitters) -> np.ndarray:
     return N**2 * (per_report / n + f * (1 - f) * (1 / n - 1 / N))
 
 
-@pytest.mark.parametrize("levels", [(4,), (2, 4)])
+@each("levels", [(4,), (2, 4)])
 def test_estimates_are_unbiased_and_vary_as_the_formula_says(levels):
     m = small(3.0, levels=levels, rows=16, width=512)
     counts, errors = estimated(m, 150, key=5)
@@ -89,7 +90,7 @@ def estimated_slowly(level: pe.Level, table: np.ndarray, candidates: np.ndarray,
     return counts + taken
 
 
-@pytest.mark.parametrize("rows", [3, 8, 64])
+@each("rows", [3, 8, 64])
 def test_looking_up_few_candidates_again_finds_what_looking_up_all_finds(rows, monkeypatch):
     m = small(5.0, levels=(4,), rows=rows, width=256)
     values = pa.concat_arrays([words(bead=60_000, cafe=20_000, a=3000, gag=2000, dad=800), spread(10_000)])
@@ -126,7 +127,7 @@ def false_alarms(m: HeavyHitters, n: int, repeats: int) -> int:
     return sum(len(m.find(m.tally(m.perturb(values)), 10)) > 0 for _ in range(repeats))
 
 
-@pytest.mark.parametrize(("epsilon", "n"), [(1.0, 20_000), (4.0, 4000)])
+@each(("epsilon", "n"), [(1.0, 20_000), (4.0, 4000)])
 def test_nothing_is_found_where_nothing_is(epsilon, n):
     """The threshold is exceeded by chance in 1 run of 20; where support is rare the noise is skewed."""
     alarms = false_alarms(small(epsilon, levels=(4,), rows=8), n, 60)
@@ -190,7 +191,7 @@ def wrong_runs(n: int, runs: int = 40) -> int:
     return sum(any(v != "ros" for v in m.find(m.tally(m.perturb(["ros"] * n)), 10).values) for _ in range(runs))
 
 
-@pytest.mark.parametrize("n", [1, 2, 30])
+@each("n", [1, 2, 30])
 def test_of_few_reports_nothing_is_found_that_nobody_has(n, monkeypatch):
     check_at_most(wrong_runs(n), 40, 0.05)
     monkeypatch.setattr(pe, "_FEW_REPORTS", 0)  # the planted fault: the normal approximation alone

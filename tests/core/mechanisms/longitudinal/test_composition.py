@@ -13,7 +13,6 @@ import pytest
 
 from ldp_core import (
     DBitFlip,
-    Domain,
     HadamardCountMeanSketch,
     Keyed,
     Loloha,
@@ -30,6 +29,7 @@ from ldp_core.exact.composition import Bits, Permanent, SharedAnswer
 from ldp_core.exact.probability import power_below
 from ldp_core.mechanisms.catalogue import CATALOGUE
 
+from ....cases import each
 from ...checks import fails
 from ...enumeration import Branching, codes_of
 from .helpers import distribution, flip, grr, loloha, second_round, ue
@@ -43,7 +43,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("m", "reports", "loss"), PUBLISHED)
+@each(("m", "reports", "loss"), PUBLISHED)
 def test_published_losses(m, reports, loss):
     assert round(m.epsilon_of(reports), 3) == loss > reports * m.epsilon
 
@@ -115,7 +115,7 @@ def exact_unchanged(permanent, channel, reports):
     return max(max(column) / min(column) for column in zip(*tables, strict=True))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_an_unchanged_value_is_exact(name):
     m, (permanent, channel) = SMALL[name], rounds(name)
     for k in (1, 2, 3):
@@ -137,38 +137,9 @@ def check_bounds(name):
         assert m.epsilon_of(k, changes=c) <= (1.75 if k < 3 else 3.5) * secret  # how far the bound is off, here
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_bounds_of_values_that_change(name):
     check_bounds(name)
-
-
-def of_bit(reports, history, bit, b):
-    """Ln Pr[reports of one bit | history]."""
-    out = 0.0
-    for value in set(history):
-        at = [t for t, v in enumerate(history) if v == value]
-        ones = sum(reports[t] for t in at)
-        pi, p2, q2 = float(b.one if value == bit else b.zero), float(b.p2), float(b.q2)
-        out += math.log(
-            pi * p2**ones * (1 - p2) ** (len(at) - ones) + (1 - pi) * q2**ones * (1 - q2) ** (len(at) - ones)
-        )
-    return out
-
-
-def largest_of_bits(b, k, c, values=3):
-    """The exact loss: bits are independent, so that each has its own worst reports; all that no value has are alike."""
-    histories = [h for h in itertools.product(range(values), repeat=k) if changes(h) <= c]
-    reports = list(itertools.product((0, 1), repeat=k))
-    logs = np.array([[[of_bit(r, h, bit, b) for r in reports] for bit in range(values + 1)] for h in histories])
-    weights = np.array([1] * values + [b.size - values])
-    return max(((y - x).max(axis=1) * weights).sum() for x in logs for y in logs)
-
-
-@pytest.mark.parametrize("m", [ue(16, "OSUE", 2.0, 0.5), ue(9, "SUE", 4.0, 1.0), ue(200, "OUE", 5.0, 0.3)])
-def test_bounds_of_many_bits(m):
-    for k, c in ((1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (3, 2)):
-        exact = largest_of_bits(m.shared, k, c)
-        assert exact * (1 - 1e-12) <= m.epsilon_of(k, changes=c) < 2.2 * exact
 
 
 def test_a_bound_that_is_too_small_is_found(monkeypatch):
@@ -188,9 +159,7 @@ def independent(self, reports):
     return single**reports
 
 
-@pytest.mark.parametrize(
-    ("k", "h", "f", "p", "q"), [(2, 1, 0.5, 0.3, 0.6), (3, 2, 0.5, 0.5, 0.75), (3, 1, 0.3, 0, 0.9)]
-)
+@each(("k", "h", "f", "p", "q"), [(2, 1, 0.5, 0.3, 0.6), (3, 2, 0.5, 0.5, 0.75), (3, 1, 0.3, 0, 0.9)])
 def test_rappor(k, h, f, p, q):
     """All filters are values; the rounds of a bit are checked in `test_rappor`."""
     m = Rappor("int", bits=k, hashes=h, cohorts=3, f=f, p=p, q=q)
@@ -324,20 +293,13 @@ def test_keyed_noise_promises_a_value_and_not_a_change():
     assert not (abc[:, 0] == abc[:, 2]).all()
 
 
-def test_two_rounds_are_always_keyed():
-    m = grr(5)
-    for c, times in itertools.product((0, 2, None), ("secret", "public")):
-        given = {"changes": c, "change_times": times}
-        assert m.epsilon_of(9, **given) == m.epsilon_of(9, keyed=True, **given)
-
-
 # ---- of every mechanism
 
 EVERY = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}
 KNOWN = list(itertools.product((0, 1, 5, None), ("secret", "public"), (False, True)))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_every_mechanism(name):
     m = EVERY[name]
     for c, times, keyed in KNOWN:
@@ -383,7 +345,7 @@ def test_bad_arguments():
 LONG = {"grr": grr(50, 5.0, 0.3), "OSUE": ue(16, "OSUE", 4.0, 0.5), "weak": ue(3, "SUE", 1.0, 1e-6)}
 
 
-@pytest.mark.parametrize("name", LONG)
+@each("name", LONG)
 def test_many_reports_come_to_epsilon_infinity_and_cost_no_time(name):
     m = LONG[name]
     began = time.process_time()
@@ -424,7 +386,7 @@ def test_what_changes_in_secret_spends_more_and_more():
     assert 10 * m.epsilon_infinity < moved - still <= m.epsilon_of(k, changes=1) < (moved - still) / 0.95
 
 
-@pytest.mark.parametrize("base", [Fraction(1, 3), Fraction(2**63, 2**64 - 1), Fraction(1, 2**64), Fraction(1)])
+@each("base", [Fraction(1, 3), Fraction(2**63, 2**64 - 1), Fraction(1, 2**64), Fraction(1)])
 def test_powers(base):
     for exponent in (0, 1, 2, 3, 7, 100):
         exact = base**exponent
@@ -435,11 +397,3 @@ def test_powers(base):
     assert float(power_below(near, 2**60)) == pytest.approx(math.exp(-1), rel=1e-15)
     assert power_below(Fraction(0), 0) == 1
     assert power_below(Fraction(0), 5) == 0
-
-
-def test_domains_with_a_value_for_the_others():
-    m = ue(3, "OSUE", 4.0, 2.0, "none")
-    assert m.shared.fewest == 0
-    assert LongitudinalRandomizedResponse(Domain(["a"], unmatched="other"), epsilon_infinity=2, epsilon_1=1).epsilon_of(
-        2
-    )

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from ldp_core import Keyed, Secret, Tally
 from ldp_core.noise.keyed import KeyedRows
 
+from ....cases import each
 from ...checks import check_uniform, exact_exp, exact_ln
 from ...enumeration import codes_of, worst_ratio
 from .helpers import VALUES, collected, distinct, distribution, flip, histories, zero_codes
 
 
-@pytest.mark.parametrize(("b", "d", "epsilon"), [(16, 4, 2.0), (16, 16, 1.0), (100, 2, 0.5)])
+@each(("b", "d", "epsilon"), [(16, 4, 2.0), (16, 16, 1.0), (100, 2, 0.5)])
 def test_variance_of_d_bit_flip(b, d, epsilon):
     """Ding et al. 2017: of the sum of (b / d) ((e^(eps/2) + 1) bit - 1) / (e^(eps/2) - 1) over the bits."""
     m, e = flip(b, d, epsilon), math.exp(epsilon / 2)
@@ -47,9 +48,7 @@ def quarter(b, d):
     return counters
 
 
-@pytest.mark.parametrize(
-    ("b", "d", "unmatched"), [(2, 1, "error"), (4, 2, "error"), (4, 1, "none"), (3, 3, "none"), (4, 3, "other")]
-)
+@each(("b", "d", "unmatched"), [(2, 1, "error"), (4, 2, "error"), (4, 1, "none"), (3, 3, "none"), (4, 3, "other")])
 def test_d_bit_flip_over_all_outcomes(b, d, unmatched):
     m = flip(b - (unmatched == "other"), d, unmatched=unmatched)
     tables = [distribution(m.perturb_codes, code, d) for code in codes_of(m)]
@@ -91,7 +90,7 @@ def check_states_of_d_bit_flip(m) -> None:
     check_uniform(np.bincount(buckets[:, 0].ravel(), minlength=VALUES))
 
 
-@pytest.mark.parametrize("d", [1, 3, 20])
+@each("d", [1, 3, 20])
 def test_d_bit_flip_has_an_answer_a_bit_and_one_more(d):
     m = flip(VALUES, d)
     assert m.permanent_answers == d + 1
@@ -100,7 +99,7 @@ def test_d_bit_flip_has_an_answer_a_bit_and_one_more(d):
     assert flip(VALUES, VALUES, unmatched="none").permanent_answers == VALUES + 1
 
 
-@pytest.mark.parametrize(("b", "d"), [(250, 248), (256, 249), (257, 256), (1000, 3), (32_769, 5), (65_537, 2)])
+@each(("b", "d"), [(250, 248), (256, 249), (257, 256), (1000, 3), (32_769, 5), (65_537, 2)])
 def test_d_bit_flip_of_many_buckets(b, d):
     """Beyond 8 and 16 bits; one bit in 10^13 is flipped, so that the value's is the one that is 1."""
     m, n = flip(b, d, infinity=60.0), 1000

@@ -11,6 +11,7 @@ import pytest
 from ldp_core import Keyed, LongitudinalRandomizedResponse, Secret, UnaryEncoding
 from ldp_core.noise.keyed import KeyedRows
 
+from ....cases import each
 from ...checks import check_binomial, exact_exp
 from ...enumeration import codes_of, worst_ratio
 from .helpers import VALUES, distinct, distribution, histories, loloha, zero_codes
@@ -26,7 +27,7 @@ def test_loloha_has_the_variance_of_optimized_unary_encoding_with_epsilon_1():
         assert m.variance(1) == pytest.approx(UnaryEncoding(range(50), epsilon=one).variance(1), rel=0.02)
 
 
-@pytest.mark.parametrize(("d", "g", "unmatched"), [(3, 2, "error"), (3, 3, "error"), (2, 2, "none"), (4, 3, "other")])
+@each(("d", "g", "unmatched"), [(3, 2, "error"), (3, 3, "error"), (2, 2, "none"), (4, 3, "other")])
 def test_loloha_over_all_outcomes(d, g, unmatched):
     m = loloha(d - (unmatched == "other"), g, unmatched=unmatched)
     tables = [distribution(m.perturb_codes, code) for code in codes_of(m)]
@@ -59,7 +60,7 @@ def check_states_of_loloha(m, monkeypatch) -> None:
             assert len(np.unique(person[hashed == bucket])) <= 1, "two answers for one bucket"
 
 
-@pytest.mark.parametrize("g", [2, 3, 4])
+@each("g", [2, 3, 4])
 def test_loloha_has_an_answer_a_bucket(monkeypatch, g):
     m = loloha(VALUES, g)
     assert m.permanent_answers == g

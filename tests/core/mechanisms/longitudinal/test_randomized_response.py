@@ -6,18 +6,19 @@ import math
 
 import pytest
 
+from ....cases import each
 from .helpers import grr, loloha, paper_p2
 
 
-@pytest.mark.parametrize(("infinity", "one"), [(2.0, 1.0), (4.0, 1.0), (1.0, 0.5)])
+@each(("infinity", "one"), [(2.0, 1.0), (4.0, 1.0), (1.0, 0.5)])
 def test_randomized_response_of_two_values_is_the_papers(infinity, one):
     m = grr(2, infinity, one)
     assert m.instantaneous.p == pytest.approx(paper_p2(infinity, one, 2), rel=1e-12)
     assert loloha(9, "binary", infinity, one)._rounds.instantaneous.p == m.instantaneous.p
 
 
-@pytest.mark.parametrize("d", [2, 3, 16, 300])
-@pytest.mark.parametrize(("infinity", "one"), [(2.0, 1.0), (1.0, 0.5)])
+@each("d", [2, 3, 16, 300])
+@each(("infinity", "one"), [(2.0, 1.0), (1.0, 0.5)])
 def test_the_chain_of_randomized_responses_is_one(d, infinity, one):
     """Kairouz et al. 2016: p = e / (e + d - 1), with e = exp(epsilon_1); the paper's second round spends less."""
     m, e = grr(d, infinity, one), math.exp(one)

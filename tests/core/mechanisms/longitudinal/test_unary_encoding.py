@@ -8,6 +8,7 @@ import pytest
 from ldp_core import Domain, Keyed, LongitudinalUnaryEncoding, Secret
 from ldp_core.exact import bits
 
+from ....cases import each
 from ...checks import check_binomial, check_marginals
 from .helpers import TIMES, VARIANTS, check_permanents, collected, expected_support, supported, ue
 
@@ -19,7 +20,7 @@ OSUE = [
 ]
 
 
-@pytest.mark.parametrize(("infinity", "one", "q1", "p2", "p", "q", "n_var"), OSUE)
+@each(("infinity", "one", "q1", "p2", "p", "q", "n_var"), OSUE)
 def test_known_answers_of_osue(infinity, one, q1, p2, p, q, n_var):
     m = ue(16, "OSUE", infinity, one)
     found = m.permanent.p, m.permanent.q, m.instantaneous.p, m.instantaneous.q, m.p, m.q, m.variance(1)
@@ -29,7 +30,7 @@ def test_known_answers_of_osue(infinity, one, q1, p2, p, q, n_var):
     assert (m.epsilon, m.epsilon_1, m.epsilon_infinity, m.permanent_answers) == (one, one, infinity, 16)
 
 
-@pytest.mark.parametrize(("f", "n_var", "peers"), [(0.8, 4.4826943768311684, 3.683), (0.3, 3.9826943768311684, 3.683)])
+@each(("f", "n_var", "peers"), [(0.8, 4.4826943768311684, 3.683), (0.3, 3.9826943768311684, 3.683)])
 def test_variance_where_the_peers_formula_is_wrong(f, n_var, peers):
     """acceptance.json, "variance_for_positive_f"."""
     m = ue(4)
@@ -54,7 +55,7 @@ PEERS = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "infinity", "one", "p2", "q2", "n_var"), PEERS)
+@each(("variant", "infinity", "one", "p2", "q2", "n_var"), PEERS)
 def test_second_rounds_are_those_of_the_peers(variant, infinity, one, p2, q2, n_var):
     m = ue(4, variant, infinity, one)
     assert (m.instantaneous.p, m.instantaneous.q, m.variance(1)) == pytest.approx((p2, q2, n_var), rel=1e-10)
@@ -67,7 +68,7 @@ class Redrawn(LongitudinalUnaryEncoding):
         return super().perturb_codes(codes, noise.instantaneous())
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_a_permanent_round_that_is_redrawn_is_found(variant):
     domain = Domain(range(12))
     m = Redrawn(domain, epsilon_infinity=2.0, epsilon_1=0.5, variant=variant)

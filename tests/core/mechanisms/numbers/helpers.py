@@ -37,8 +37,6 @@ ROUNDED = {
 }
 ALL = SYMBOLS | ROUNDED
 CODES = [0, 1, STEPS // 3, STEPS // 2, STEPS - 1, STEPS]
-each_symbols = pytest.mark.parametrize("name", SYMBOLS)
-each = pytest.mark.parametrize("name", ALL)
 
 
 def true_share(m, code) -> Fraction:
@@ -76,7 +74,7 @@ def exact_variance(m, code) -> Fraction:
 
 # ---- samples
 
-N = 300_000
+N = 100_000
 POPULATIONS = {
     "ends and zero": lambda: np.random.default_rng(0).permutation(np.arange(N) % 3 - 1.0),
     "30 % at 0.2": lambda: np.where(np.random.default_rng(1).random(N) < 0.3, 0.2, -0.4),

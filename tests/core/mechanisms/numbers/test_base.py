@@ -21,7 +21,6 @@ from ldp_core import (
     OneBitMean,
     ParameterError,
     Piecewise,
-    ReportError,
     Secret,
     SquareWave,
     StochasticRounding,
@@ -30,6 +29,7 @@ from ldp_core import (
 from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers import base as numeric
 
+from ....cases import each
 from ...checks import check_binomial, exact_exp
 from .helpers import (
     ALL,
@@ -40,8 +40,6 @@ from .helpers import (
     N,
     check_mean,
     coverage,
-    each,
-    each_symbols,
     enumerated,
     exact_variance,
     true_share,
@@ -56,14 +54,20 @@ MEANS = [
 ]
 
 
-@each_symbols
-def test_the_channel_is_that_of_the_code_that_perturbs(name):
+@each("name", SYMBOLS)
+def test_the_channel_is_that_of_the_code_and_its_values_are_unbiased_exactly(name):
     m = SYMBOLS[name]
+    values = m.symbol_values()
+    for code in [*CODES, 777_777]:
+        row = m.probabilities(code)
+        assert sum(row) == 1
+        assert len(row) == m.symbols == m.counters
+        assert sum(p * v for p, v in zip(row, values, strict=True)) == true_share(m, code)
     for code in CODES[2:3] if m.symbols > 100 else CODES:
         assert enumerated(m, code) == m.probabilities(code)
 
 
-@pytest.mark.parametrize("points", [2, 3, 100, 256, 257, 1000])
+@each("points", [2, 3, 100, 256, 257, 1000])
 def test_rounding_carries_exactly_as_often_as_it_should(points):
     for code in [*CODES, 12_345_678]:
         point, rest = divmod(code * (points - 1), STEPS)
@@ -72,18 +76,7 @@ def test_rounding_carries_exactly_as_often_as_it_should(points):
         assert rounded.tolist() == [point, point, point + (rest > 0), point + (rest > 0)]
 
 
-@each_symbols
-def test_probabilities_add_up_and_values_are_unbiased_exactly(name):
-    m = SYMBOLS[name]
-    values = m.symbol_values()
-    for code in [*CODES, 777_777]:
-        row = m.probabilities(code)
-        assert sum(row) == 1
-        assert len(row) == m.symbols == m.counters
-        assert sum(p * v for p, v in zip(row, values, strict=True)) == true_share(m, code)
-
-
-@each_symbols
+@each("name", SYMBOLS)
 def test_every_ratio_is_within_epsilon(name):
     m = SYMBOLS[name]
     near = STEPS // 7 * (m.points - 1) // STEPS
@@ -104,7 +97,7 @@ def test_epsilon_is_never_above_the_one_asked_for(epsilon):
         assert 1 < SquareWave(SIDE, epsilon=epsilon, buckets=buckets).worst_ratio() <= exact_exp(epsilon)
 
 
-@pytest.mark.parametrize(("epsilon", "duchi", "at_0", "at_1", "c"), MEANS)
+@each(("epsilon", "duchi", "at_0", "at_1", "c"), MEANS)
 def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     one_bit, piecewise = OneBitMean(SIDE, epsilon=epsilon), Piecewise(SIDE, epsilon=epsilon)
     assert float(exact_variance(one_bit, STEPS // 2)) == pytest.approx(duchi, rel=1e-12)
@@ -125,7 +118,7 @@ def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     assert hybrid.variance(1) <= min(one_bit.variance(1), piecewise.variance(1)) * 1.002
 
 
-@pytest.mark.parametrize("name", ["one bit", "hybrid", "piecewise", "square wave"])
+@each("name", ["one bit", "hybrid", "piecewise", "square wave"])
 def test_variance_of_any_number_is_that_of_the_channel(name):
     m = SYMBOLS[name]
     codes = [*CODES, 777_777, 8_400_001]
@@ -136,38 +129,31 @@ def test_variance_of_any_number_is_that_of_the_channel(name):
     assert 4 * m.least_noise <= min(exact) * (1 + 1e-9)
 
 
-@each
-@pytest.mark.parametrize("population", POPULATIONS)
+@each("name", ALL)
+@each("population", POPULATIONS)
 def test_means_are_unbiased(name, population):
     m, numbers = ALL[name], POPULATIONS[population]()
     check_mean(m, numbers, m.mean(m.tally(m.perturb(numbers))))
 
 
-@each_symbols
-def test_marginals_of_samples(name):
+@each("name", SYMBOLS)
+@each("noise", [None, Keyed(Secret.generate(), np.arange(N), column="c")])
+def test_marginals_of_samples(name, noise):
     m = SYMBOLS[name]
-    codes = np.array([0, 3_333_333, STEPS], np.uint32)
-    for code in codes:
-        counts = np.bincount(m.perturb_codes(np.full(N, code), Keystream()).astype(int), minlength=m.symbols)
-        check_binomial(counts, N, np.array([float(p) for p in m.probabilities(int(code))]))
-
-
-def test_keyed_noise_has_the_same_marginals():
-    for m in (SYMBOLS["hybrid"], SYMBOLS["piecewise, epsilon 7"], SYMBOLS["one bit"]):
-        noise = Keyed(Secret.generate(), np.arange(N), column="c")
-        counts = m.tally(m.perturb(np.full(N, 0.123), randomness=noise)).counters
-        (code,) = m.inputs.encode([0.123]).tolist()
+    for number in (-1.0, -0.6, 1.0):
+        [code] = m.inputs.encode([number]).tolist()
+        counts = m.tally(m.perturb(np.full(N, number), randomness=noise)).counters
         check_binomial(counts, N, np.array([float(p) for p in m.probabilities(code)]))
 
 
-@pytest.mark.parametrize("name", ["one bit", "one bit, epsilon 3", "piecewise", "hybrid", "hybrid, epsilon 0.5"])
-@pytest.mark.parametrize("n", [50, 1000])
+@each("name", ["one bit", "one bit, epsilon 3", "piecewise", "hybrid", "hybrid, epsilon 0.5"])
+@each("n", [50, 1000])
 def test_intervals_of_means_cover(name, n):
     for numbers in (np.array([-1.0, -0.9, 0.4]), np.array([1.0])):
         assert 0.93 <= coverage(SYMBOLS[name], numbers, 4000, n) <= 0.985
 
 
-@pytest.mark.parametrize("kind", [OneBitMean, Piecewise, Hybrid, StochasticRounding])
+@each("kind", [OneBitMean, Piecewise, Hybrid, StochasticRounding])
 @pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
 def test_the_values_of_another_epsilon_are_found(kind):
     numbers = POPULATIONS["30 % at 0.2"]()
@@ -192,7 +178,7 @@ def test_error_bars_that_are_too_short_are_found(monkeypatch):
 # ---- value objects and errors
 
 
-@each
+@each("name", ALL)
 def test_means_of_several_tallies_are_those_of_each(name):
     """To what rounding leaves of the width of the interval: a mean may be 0."""
     m = ALL[name]
@@ -208,7 +194,7 @@ def test_means_of_several_tallies_are_those_of_each(name):
     assert name not in SYMBOLS or abs(together[0][0]) < 1e-12
 
 
-@each
+@each("name", ALL)
 def test_no_reports_and_one(name):
     m = ALL[name]
     empty = m.mean(m.tally(m.perturb(pa.array([], pa.float64()))))
@@ -223,7 +209,7 @@ def test_no_reports_and_one(name):
         assert np.isnan(m.distribution(m.empty_tally()).quantile(0.5))
 
 
-@each
+@each("name", ALL)
 def test_inputs(name):
     m = ALL[name]
     for values in ([1.5], [None, 0.5], [float("nan")], pa.array([0.1, None]), np.array([-1.0000001])):
@@ -237,7 +223,7 @@ def test_inputs(name):
         assert len(m.perturb(values)) == 2
 
 
-@pytest.mark.parametrize("kind", [OneBitMean, Piecewise, Hybrid, SquareWave, StochasticRounding])
+@each("kind", [OneBitMean, Piecewise, Hybrid, SquareWave, StochasticRounding])
 def test_bad_parameters(kind):
     for domain in ((1, 0), (0, 0), (0, float("inf")), (0, 1e-310), "ab", 7, (0, 1, 2), (True, 2)):
         with pytest.raises(DomainError):
@@ -250,13 +236,3 @@ def test_bad_parameters(kind):
         m.mean(kind(SIDE, epsilon=2.0).empty_tally())
     with pytest.raises(ParameterError):
         Mechanism.from_dict({**m.to_dict(), "seed": 1})
-
-
-@each_symbols
-def test_what_is_no_report(name):
-    m = SYMBOLS[name]
-    if m.reports.arrow_type() != pa.bool_():
-        with pytest.raises(ReportError):
-            m.tally(pa.array([0, m.symbols], m.reports.arrow_type()))
-    with pytest.raises(ReportError):
-        m.mean(Tally(3, np.arange(m.symbols), m.fingerprint))

@@ -9,11 +9,12 @@ from ldp_core import Keystream, Piecewise, Tally
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS
 
+from ....cases import each
 from ...checks import check_binomial, exact_exp
 from .helpers import SIDE, N, enumerated, exact_variance
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 5.3, 5.5, 8.0, 10.0])
+@each("epsilon", [0.1, 5.3, 5.5, 8.0, 10.0])
 def test_piecewise_cells_are_fine_enough_everywhere(epsilon):
     m, h = Piecewise(SIDE, epsilon=epsilon), np.exp(epsilon / 2)
     for t in (0.0, 0.37, 1.0):

@@ -7,6 +7,7 @@ import pytest
 
 from ldp_core import ParameterError, SquareWave
 
+from ....cases import each
 from .helpers import SIDE
 
 # epsilon; b, p, q, as vvv214/LDP_Protocols sw.py has them
@@ -18,7 +19,7 @@ SQUARE_WAVE = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "b", "p", "q"), SQUARE_WAVE)
+@each(("epsilon", "b", "p", "q"), SQUARE_WAVE)
 def test_square_wave_parameters(epsilon, b, p, q):
     m = SquareWave((0, 1), epsilon=epsilon, buckets=2048)
     assert m.b == pytest.approx(b, rel=1e-12)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -15,7 +13,6 @@ from ldp_core import (
     HadamardResponse,
     Keyed,
     LocalHashing,
-    Mechanism,
     OneBitMean,
     ParameterError,
     RandomizedResponse,
@@ -26,6 +23,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ....cases import each
 from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
 
 
@@ -59,7 +57,7 @@ def supports_by_report(oracle):
         yield np.array(bits), [law_of_bits(oracle, x, bits) for x in range(k)]
 
 
-@pytest.mark.parametrize("name", ROUNDED)
+@each("name", ROUNDED)
 def test_spread_over_all_reports(name):
     m = ROUNDED[name]
     weights = np.vstack([m.places, np.tri(m.buckets)[1], np.random.default_rng(0).normal(size=m.buckets)])
@@ -85,20 +83,7 @@ def test_two_points_and_randomized_response_are_one_bit_mean():
     assert ours.standard_error == pytest.approx(theirs.standard_error * np.sqrt(999 / 1000), rel=1e-9)
 
 
-def test_k_ary_randomized_response_agrees_with_the_sample_variance():
-    """There a report is a symbol, so that the error from the model is that of the sample."""
-    m = ROUNDED["rounding, k-RR"]
-    counts = np.array([300, 100, 250, 50, 300])
-    value = (m.places - m.oracle.q * m.places.sum()) / (m.oracle.p - m.oracle.q)
-    sample = np.repeat(value, counts)
-    found = m.mean(Tally(1000, counts, m.fingerprint))
-    assert (found.mean + 1) / 2 == pytest.approx(sample.mean(), rel=1e-12)
-    assert found.standard_error / 2 == pytest.approx(sample.std() / np.sqrt(1000), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "oracle", [LocalHashing, "local_hashing", lambda points, epsilon: 7, lambda points, epsilon: SYMBOLS["hybrid"]]
-)
+@each("oracle", [LocalHashing, "local_hashing", lambda points, epsilon: 7, lambda points, epsilon: SYMBOLS["hybrid"]])
 def test_oracles_that_do_not_do(oracle):
     with pytest.raises(ParameterError):
         StochasticRounding(SIDE, epsilon=1.0, oracle=oracle)
@@ -146,10 +131,3 @@ def test_errors_of_cumulative_shares_of_rounded_numbers():
     assert all(f.cumulative[-1] == pytest.approx(1) for f in found)
     assert np.all(seen < 1.3 * stated)
     assert np.all(seen > 0.7 * stated)
-
-
-def test_oracles_are_written_down():
-    assert StochasticRounding((0, 1), epsilon=1.0).to_dict()["oracle"] == "unary_encoding"
-    assert ROUNDED["rounding, SUE"].to_dict()["oracle"] == {"mechanism": "unary_encoding", "variant": "symmetric"}
-    for m in ROUNDED.values():
-        assert Mechanism.from_dict(json.loads(json.dumps(m.to_dict()))) == m == pickle.loads(pickle.dumps(m))

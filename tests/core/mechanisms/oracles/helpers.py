@@ -9,11 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from scipy import stats
 
 from ldp_core import (
     Domain,
+    FrequencyOracle,
     HadamardResponse,
     Keyed,
+    Keystream,
     LocalHashing,
     ProjectiveGeometryResponse,
     RandomizedResponse,
@@ -24,9 +27,9 @@ from ldp_core import (
 )
 from ldp_core.exact.sampling import ONE
 
-from ...checks import check_marginals, exact_ln
+from ...checks import FALSE_ALARM, check_marginals, exact_ln
 
-ROWS = 50_000
+ROWS = 20_000
 FORMS = ["arrow", "dictionary", "numpy", "slice", "chunked", "list"]
 KINDS = {
     "OUE": lambda domain: UnaryEncoding(domain, epsilon=1.0),
@@ -203,3 +206,39 @@ def estimates_of(m, shares: dict[int, float], n: int, repeats: int) -> np.ndarra
     reports = m.reports.from_arrow(m.perturb(pa.array(np.tile(codes, repeats)), randomness=noise))
     counts = m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats)
     return m.debias(n, counts)[0]
+
+
+# ---- repeated runs
+
+RUNS, N = 600, 300
+COMMON = 90  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
+
+
+def runs_of(m: FrequencyOracle) -> np.ndarray:
+    """float[RUNS, d]: estimated counts of repeated runs over the same records."""
+    labels = list(m.domain.values)
+    d = len(labels)
+    of_run = np.zeros(N, np.int64)
+    of_run[COMMON:] = 1 + np.arange(N - COMMON) % max(d - 2, 1) if d > 2 else 0
+    values = np.tile(of_run, RUNS)
+    codes = values.astype(m.domain.code_dtype) if isinstance(m.inputs, Domain) else m.inputs.encode(labels)[values]
+    noise = Keystream()
+    if m.memoised:  # each run is of other people
+        noise = Keyed(Secret.generate(), np.arange(RUNS * N), column="x")
+    reports = m.perturb_codes(codes, noise.bind(m.digest, codes))
+    counts = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)
+    return m.debias(N, counts)[0]
+
+
+def check_runs(m: FrequencyOracle, found: np.ndarray) -> None:
+    """Mean and variance of the first value (frequency 0.3, or 1 where there are but two) and of the last (0)."""
+    common = COMMON if m.domain.size > 2 else N
+    for column, count in ((0, common), (-1, 0)):
+        runs = found[:, column]
+        variance = float(np.asarray(m.variance(N, count)))
+        z = (runs.mean() - count) / np.sqrt(variance / RUNS)
+        assert 2 * stats.norm.sf(abs(z)) > FALSE_ALARM, f"mean {runs.mean():.2f}, truth {count}: {z:.1f} errors"
+        ratio = runs.var(ddof=1) / variance
+        # Of a variance; the fourth moment of sums of N bounded terms is nearly normal, for which 10 % is left.
+        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], RUNS - 1) / (RUNS - 1)
+        assert 0.9 * low < ratio < 1.1 * high, f"variance {runs.var(ddof=1):.1f}, promised {variance:.1f}"

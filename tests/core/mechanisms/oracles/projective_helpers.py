@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from ldp_core import Domain, HybridProjectiveGeometryResponse, ProjectiveGeometryResponse
 
@@ -31,7 +30,6 @@ MECHANISMS = {
     "HPGR none": HPGR(Domain(range(40), unmatched="none"), epsilon=1.0, field=2, blocks=7),
     "HPGR one block": HPGR(Domain(range(6), unmatched="other"), epsilon=1.0, field=2, blocks=1),
 }
-each = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def supported(m, reports) -> np.ndarray:

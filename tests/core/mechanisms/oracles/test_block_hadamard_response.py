@@ -9,23 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import linalg
 
-from ldp_core import (
-    BlockHadamardResponse,
-    Domain,
-    HadamardResponse,
-    Keyed,
-    ReportError,
-    Secret,
-    Tally,
-)
+from ldp_core import BlockHadamardResponse, Domain, HadamardResponse, Keyed, Secret
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
 
-from ...checks import check_marginals, check_moments, exact_exp
+from ....cases import each
+from ...checks import check_marginals, check_moments
 from ...enumeration import Every, check_ratio, codes_of
 from ...keyed_reference import SECRET, block
 from .helpers import domain, estimates_of, some_codes, values_for
@@ -39,7 +30,6 @@ MECHANISMS = {
     "BHR one block": BHR(range(6), epsilon=1.0),
     "BHR a value a block": BHR(range(5), epsilon=3.0, blocks=5),
 }
-each = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def scores(m) -> np.ndarray:
@@ -55,8 +45,8 @@ def scores(m) -> np.ndarray:
 # ---- known answers
 
 
-@pytest.mark.parametrize("d", [2, 3, 127, 128, 129, 1000])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
+@each("d", [2, 3, 127, 128, 129, 1000])
+@each("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
 def test_closed_forms(d, epsilon):
     """Of a value that has its share of a uniform population, if all blocks are full: (e - 1 + 2 B)^2 / ... - 1 / d."""
     m, e = BHR(range(d), epsilon=epsilon), math.exp(epsilon)
@@ -69,8 +59,8 @@ def test_closed_forms(d, epsilon):
         assert m.variance(1, 1 / d) == pytest.approx(n_var, rel=1e-9)
 
 
-@pytest.mark.parametrize("d", [2, 3, 127, 128, 1000])
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+@each("d", [2, 3, 127, 128, 1000])
+@each("epsilon", [0.3, 1.0, 5.0])
 def test_one_block_is_hadamard_response(d, epsilon):
     m, one = BHR(range(d), epsilon=epsilon, blocks=1), HadamardResponse(range(d), epsilon=epsilon)
     assert m.points == one.columns
@@ -83,7 +73,7 @@ def test_one_block_is_hadamard_response(d, epsilon):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", np.linspace(0.05, 7, 30))
+@each("epsilon", np.linspace(0.05, 7, 30))
 def test_the_number_of_blocks_is_the_best(epsilon):
     def n_var(blocks):
         return (math.expm1(epsilon) + 2 * blocks) ** 2 / blocks
@@ -118,8 +108,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("d", "blocks", "policy"), CASES)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+@each(("d", "blocks", "policy"), CASES)
+@each("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon):
     m = BHR(domain(d, policy), epsilon=epsilon, blocks=blocks)
     table, (p, q), (own, same, other) = scores(m), m.expected_parts(), m._chances
@@ -141,7 +131,7 @@ def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon)
     check_ratio(m, [dict(enumerate(table)) for table in tables])
 
 
-@pytest.mark.parametrize("d", [127, 128, 129, 1000])
+@each("d", [127, 128, 129, 1000])
 def test_edges_of_blocks(d):
     """First and last values, whose rows and blocks are the first and the last."""
     m = BHR(range(d), epsilon=4.0)
@@ -152,33 +142,10 @@ def test_edges_of_blocks(d):
         assert [x == most for x in shares] == (table[code] == 1).tolist()
 
 
-@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from([None, 1, 2, "d"]))
-def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, blocks):
-    m = BHR(range(d), epsilon=epsilon, blocks=d if blocks == "d" else blocks)
-    assert m.worst_ratio() <= exact_exp(epsilon)
-    assert m.worst_ratio() > exact_exp(min(epsilon, 40) * 0.999)
-
-
 # ---- counting
 
 
-@each
-@pytest.mark.parametrize("n_groups", [1, 3, 700])
-def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
-    m = MECHANISMS[name]
-    d, table = m.domain.size, scores(m)
-    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
-    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
-    expected = np.zeros((n_groups, d + m.blocks), np.int64)
-    np.add.at(expected[:, :d], groups, table[:, reports.astype(int)].T == 1)
-    np.add.at(expected, (groups, d + reports.astype(int) // m.columns), 1)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.points)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
-
-
-@each
+@each("name", MECHANISMS)
 def test_the_estimator_is_the_authors(name):
     """(2 B - 1 + e) / (e - 1) (2 #C - #block), as in `decode_string` of their Hadamard_Rand_general_original."""
     m, n = MECHANISMS[name], 5000
@@ -200,16 +167,13 @@ def marginals(m) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True) @ supports.T
 
 
-@each
+@each("name", MECHANISMS)
 def test_marginals(name):
-    """And rows or blocks of other values are found."""
     m = MECHANISMS[name]
     codes = some_codes(m, 100_000)
     reports = m.reports.from_arrow(m.perturb(values_for(m, codes))).astype(int)
     supports = scores(m).T == 1
     check_marginals(codes, supports[reports], marginals(m))
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, supports[reports][:, np.arange(m.domain.size) - 1], marginals(m))
 
 
 def test_a_bit_that_is_never_flipped_is_found(monkeypatch):
@@ -234,25 +198,23 @@ def variance_of(m, v: int, n: int) -> float:
     return sum(n * f * (weights[x] @ parts**2 - (weights[x] @ parts) ** 2) for x, f in POPULATION.items())
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 3, 20, 25])
+@each("blocks", [1, 2, 3, 20, 25])
 def test_estimates_are_unbiased_with_the_stated_variance(blocks):
     """In a population of three values: of one with a third of it, of one with most, and of one with nothing.
 
-    Reports of half the epsilon, and another variance, are found.
+    Reports of half the epsilon are found.
     """
     m, half, n = (BHR(range(50), epsilon=2.0, blocks=blocks), BHR(range(50), epsilon=1.0, blocks=blocks), 500)
     estimates, wrong = (estimates_of(x, POPULATION, n, 1000) for x in (m, half))
     for v in (0, 3, 1, 9, 49):
         true, variance = n * POPULATION.get(v, 0), variance_of(m, v, n)
         check_moments(estimates[:, v], true, variance)
-        with pytest.raises(AssertionError):
-            check_moments(estimates[:, v], true, variance / 1.4)
         if true:
             with pytest.raises(AssertionError):
                 check_moments(wrong[:, v] * (half.p / m.p), true, variance)
 
 
-@pytest.mark.parametrize("name", ["BHR", "BHR 129", "BHR other", "BHR one block", "BHR a value a block"])
+@each("name", ["BHR", "BHR 129", "BHR other", "BHR one block", "BHR a value a block"])
 def test_standard_errors_know_the_block(name):
     m, n = MECHANISMS[name], 1_000_000
     codes = np.repeat([0, 2, 3], [300_000, 100_000, 600_000])
@@ -264,7 +226,7 @@ def test_standard_errors_know_the_block(name):
         assert np.abs(even / expected - 1).max() > 0.15
 
 
-@pytest.mark.parametrize("shares", ["uniform", "Zipf"])
+@each("shares", ["uniform", "Zipf"])
 def test_intervals_cover(shares):
     """1000 piles of 2000 records with seeded noise: overall within 0.5 %, each value within 4 standard errors of 95 %.
 
@@ -289,7 +251,7 @@ def test_intervals_cover(shares):
 # ---- keyed noise
 
 
-@each
+@each("name", MECHANISMS)
 def test_keyed_reports_are_those_of_the_reference(name):
     m = MECHANISMS[name]
     codes, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
@@ -310,12 +272,3 @@ def test_keyed_reports_are_those_of_the_reference(name):
 
 
 # ---- value object and errors
-
-
-@each
-def test_what_is_no_report(name):
-    m = MECHANISMS[name]
-    with pytest.raises(ReportError, match="1 of 2 reports"):
-        m.tally(np.array([m.points - 1, m.points], np.uint64))
-    with pytest.raises(ReportError):
-        m.estimate(Tally(1, np.full(m.counters, 2), m.fingerprint))

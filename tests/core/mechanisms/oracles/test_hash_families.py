@@ -7,16 +7,16 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from ldp_core import Keystream
 from ldp_core.mechanisms.oracles import hash_families
 
+from ....cases import each
 from ...checks import check_binomial, check_uniform
 
 
-@pytest.mark.parametrize("prime", [5, 7, 11, 13])
-@pytest.mark.parametrize("g", [2, 3, 4, 5])
+@each("prime", [5, 7, 11, 13])
+@each("g", [2, 3, 4, 5])
 def test_collisions_of_affine_functions(monkeypatch, prime, g):
     monkeypatch.setattr(hash_families, "PRIME", prime)
     family = hash_families.AffineFamily(g)
@@ -27,7 +27,7 @@ def test_collisions_of_affine_functions(monkeypatch, prime, g):
         assert Fraction(int((hashes[v] == hashes[w]).sum()), prime**2) == family.collision
 
 
-@pytest.mark.parametrize("g", [2, 3, 4, 149, 1000, 65536])
+@each("g", [2, 3, 4, 149, 1000, 65536])
 def test_collision_probability_of_the_real_family(g):
     family = hash_families.AffineFamily(g)
     assert family._width.sum() == hash_families.PRIME
@@ -42,7 +42,7 @@ def test_the_prime_is_one():
     assert all(prime % k for k in range(2, math.isqrt(prime) + 1))
 
 
-@pytest.mark.parametrize(("g", "digits"), [(2, 3), (3, 2), (5, 2)])
+@each(("g", "digits"), [(2, 3), (3, 2), (5, 2)])
 def test_collisions_of_linear_functions(g, digits):
     family = hash_families.LinearFamily(g, g**digits)
     functions = np.arange(family.size, dtype=np.uint64)
@@ -51,7 +51,7 @@ def test_collisions_of_linear_functions(g, digits):
         assert Fraction(int((hashes[v] == hashes[w]).sum()), family.size) == family.collision == Fraction(1, g)
 
 
-@pytest.mark.parametrize(("g", "codes"), [(2, 30), (3, 9), (5, 100)])
+@each(("g", "codes"), [(2, 30), (3, 9), (5, 100)])
 def test_the_transform_is_the_sum_over_functions(g, codes):
     family = hash_families.LinearFamily(g, codes)
     counts = np.random.default_rng(1).integers(0, 1000, (3, family.size, g))

@@ -6,13 +6,13 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
-from ...checks import check_marginals, check_moments
+from ....cases import each
+from ...checks import check_moments
 from ...enumeration import check_ratio, codes_of
 from ...exact.helpers import incidence
-from .helpers import domain, estimates_of, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, channel, supported
+from .helpers import domain, estimates_of
+from .projective_helpers import HPGR, MECHANISMS, channel
 
 
 def test_published_error_of_the_hybrid():
@@ -25,8 +25,8 @@ def test_published_error_of_the_hybrid():
 HYBRIDS = [(2, 1, 3, "error"), (2, 2, 4, "none"), (2, 3, 9, "other"), (3, 2, 7, "error"), (3, 2, 20, "none")]
 
 
-@pytest.mark.parametrize(("field", "blocks", "d", "policy"), HYBRIDS)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+@each(("field", "blocks", "d", "policy"), HYBRIDS)
+@each("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks, d, policy, epsilon):
     m = HPGR(domain(d, policy), epsilon=epsilon, field=field, blocks=blocks)
     supports, b = incidence(field, m.space.dimension), m.space.points
@@ -45,23 +45,7 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
     check_ratio(m, [dict(enumerate(table)) for table in tables])
 
 
-@pytest.mark.parametrize("name", ["HPGR", "HPGR none", "HPGR one block"])
-def test_marginals_of_the_hybrid(name):
-    m = MECHANISMS[name]
-    codes = some_codes(m, 100_000)
-    check_marginals(codes, supported(m, m.reports.from_arrow(m.perturb(values_for(m, codes)))), hybrid_table(m))
-
-
-def hybrid_table(m) -> np.ndarray:
-    d, none = m.domain.size, m.domain.unmatched == "none"
-    block = np.arange(d + none) // -(-(d + none) // m.blocks)
-    own, same, other = (float(x.supports) for x in m._chances)
-    expected = np.where(block[:, None] == block, same, other)
-    np.fill_diagonal(expected, own)
-    return expected[:, :d]
-
-
-@pytest.mark.parametrize("name", ["HPGR", "HPGR one block"])
+@each("name", ["HPGR", "HPGR one block"])
 def test_estimates_of_the_hybrid(name):
     """Value 0 has a third, value 1 nothing of the records, and nearly all are in its block."""
     m = MECHANISMS[name]
@@ -88,13 +72,3 @@ def test_standard_errors_of_the_hybrid_know_the_block():
     assert (low < histogram.counts).all()
     assert (histogram.counts < high).all()
     assert math.isclose(m.variance(n, 0), n * m.rates.a[0])
-
-
-def test_other_blocks_that_are_counted_from_the_wrong_one_are_found():
-    m = HPGR(range(50), epsilon=2.0, field=3)
-    codes = some_codes(m, 300_000)
-    reports, own = m.perturb(codes), codes // -(-50 // m.blocks)
-    block, point = np.divmod(reports.astype(int), m.space.points)
-    block -= block > own  # other blocks 0, 1, ... with the own one among them: "away += away >= block" forgotten
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, supported(m, block * m.space.points + point), hybrid_table(m))

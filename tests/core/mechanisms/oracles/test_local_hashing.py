@@ -8,13 +8,12 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ldp_core import Domain, Keyed, Keystream, LocalHashing, ParameterError, ReportError
 from ldp_core.mechanisms.oracles import hash_families, local_hashing
 
-from ...checks import check_marginals, check_rows_independent, check_uniform, exact_exp
+from ....cases import each
+from ...checks import check_marginals, check_rows_independent
 from ...enumeration import Every, check_oracle
 from ...keyed_reference import SECRET, block
 from .helpers import domain
@@ -37,16 +36,7 @@ TABLE = {
 }
 
 
-# acceptance.json, "local_hashing_parameters": epsilon -> p, q
-P_AND_Q = {
-    0.5: (0.45186276187760605, 0.3333333333333333),
-    1.0: (0.4753668864186717, 0.25),
-    2.0: (0.5135191667978681, 0.125),
-    4.0: (0.4981667119073897, 0.017857142857142856),
-}
-
-
-@pytest.mark.parametrize("epsilon", TABLE)
+@each("epsilon", TABLE)
 def test_known_variances(epsilon):
     """To 1e-9, because c exceeds 1 / g by less than g / P^2, 1e-14 g."""
     g, optimal, binary, best = TABLE[epsilon]
@@ -59,13 +49,6 @@ def test_known_variances(epsilon):
     closed = (e - 1 + fast.g) ** 2 / ((fast.g - 1) * (e - 1) ** 2)
     assert fast.variance(1) == pytest.approx(closed, rel=1e-12)
     assert best <= closed <= 1.034 * best  # the price of a prime g
-
-
-@pytest.mark.parametrize("epsilon", P_AND_Q)
-def test_known_p_and_q(epsilon):
-    m = LocalHashing(range(100), epsilon=epsilon)
-    assert (m.p, m.q) == tuple(pytest.approx(x, rel=1e-12) for x in P_AND_Q[epsilon])
-    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
 
 
 def test_variance_of_a_frequent_value():
@@ -84,23 +67,22 @@ def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
 
 
 CASES = [
-    *itertools.product(("optimal", "binary"), (5, 7, 13), ((2, 1.0, "error"), (4, 2.0, "none"), (5, 0.1, "other"))),
+    *itertools.product(("optimal", "binary"), (5, 7), ((2, 1.0, "error"), (4, 2.0, "none"), (5, 0.1, "other"))),
     *itertools.product(
         ("fast",), (13,), ((2, 1.0, "error"), (4, 1.5, "none"), (9, 0.5, "error"), (10, 1.0, "other"), (6, 2.0, "none"))
     ),
 ]
 
 
-@pytest.mark.parametrize(("variant", "prime", "case"), CASES)
+@each(("variant", "prime", "case"), CASES)
 def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, case):
     d, epsilon, policy = case
-    if d + (policy == "none") > prime:
-        return
+    assert d + (policy == "none") <= prime
     m = small(prime, monkeypatch, variant, d, epsilon, policy)
     check_oracle(m, reports=m.functions * m.g)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     """Without the constant functions (a = 0), say, two values collide less often than they should."""
     m = small(7, monkeypatch, variant, 4, 1.0)
@@ -111,16 +93,6 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     assert every.mean(supported * there) / every.mean(there) != m.expected_parts()[1][2]
 
 
-@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from(VARIANTS))
-def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, variant):
-    m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
-    assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.expected_parts()
-    assert 0 < q[0] < p[0] < 1
-    assert m.perturb([d - 1])[0] < 2**63
-    assert variant != "fast" or d <= m.functions <= m.g * d
-
-
 # ---- counting
 
 
@@ -128,23 +100,6 @@ def slow_support(m, reports, d):
     """bool[n, d], by hashing each value."""
     functions, bucket = reports & np.uint64(2**48 - 1), reports >> np.uint64(48)
     return np.array([m.family.hash(functions, np.full(len(reports), v)) == bucket for v in range(d)]).T
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("d", "epsilon"), [(2, 1.0), (7, 0.5), (8, 3.0), (65, 2.0), (130, 5.0)])
-@pytest.mark.parametrize("n_groups", [1, 500])
-def test_counts_are_those_of_hashing_each_value(variant, d, epsilon, n_groups):
-    m = LocalHashing(range(d), epsilon=epsilon, variant=variant)
-    n = 20_000 if d < 10 else 3000
-    reports = m.perturb(np.arange(n) % d)
-    groups = np.random.default_rng(d).integers(0, max(n_groups - 1, 1), n)
-    expected = slow_support(m, reports, d)
-    sums = np.zeros((n_groups, d), np.int64)
-    np.add.at(sums, groups, expected)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), sums)
-    some = m.count_reports(reports[:0], groups[:0], n_groups)
-    assert some.shape == (n_groups, d)
-    assert not some.any()
 
 
 def test_both_ways_of_fast_counting_are_taken(monkeypatch):
@@ -166,22 +121,6 @@ def test_both_ways_of_fast_counting_are_taken(monkeypatch):
 
 def columns(m, reports):
     return np.array([column.copy() for column in m.family._supported(reports, m.domain.size)]).T
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_functions_are_uniform_and_rows_independent(variant):
-    m = LocalHashing(range(20), epsilon=1.0, variant=variant)
-    reports = m.perturb(np.full(500_000, 7))
-    functions = reports & np.uint64(2**48 - 1)
-    if variant == "fast":
-        check_uniform(np.bincount(functions.astype(int), minlength=m.functions))
-    else:
-        for part in (functions >> np.uint64(24), functions & np.uint64(2**24 - 1)):
-            assert part.max() < hash_families.PRIME
-            check_uniform(np.bincount((part % np.uint64(97)).astype(int), minlength=97))
-    supported = columns(m, reports)
-    for v in (7, 8):
-        check_rows_independent(supported[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
 
 
 def test_functions_shared_by_neighbours_are_found(monkeypatch):
@@ -229,15 +168,12 @@ def slow_report(m, code, id_word):
     return (own if keep else bucket) << 48 | function
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_keyed_reports_are_those_of_the_reference(variant):
     m = LocalHashing(range(300), epsilon=1.0, variant=variant)
-    x, ids = np.arange(600) % 300, np.arange(600) * 7
+    x, ids = np.arange(200) * 7 % 300, np.arange(200) * 7
     reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
     assert reports.tolist() == [slow_report(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)]
-    order = np.random.default_rng(1).permutation(600)
-    again = m.perturb(pa.array(x[order]), randomness=Keyed(SECRET, ids[order], column="c"))
-    np.testing.assert_array_equal(m.reports.from_arrow(again), reports[order])
 
 
 # ---- value object and errors
@@ -252,7 +188,7 @@ def test_a_domain_that_is_too_large(monkeypatch):
         LocalHashing(Domain(range(5), unmatched="none"), epsilon=1)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_what_is_no_report(variant):
     m = LocalHashing(range(9), epsilon=1, variant=variant)
     good = m.perturb(pa.array([1, 2, 3])).to_numpy()

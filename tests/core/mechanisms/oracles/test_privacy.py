@@ -15,6 +15,7 @@ import pytest
 from ldp_core import Domain, RandomizedResponse, ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.exact import sampling
 
+from ....cases import each
 from ...checks import by_numpy, empirical_epsilon
 from ...enumeration import Branching, Table, check_ratio
 
@@ -50,11 +51,11 @@ def run_once(m, value, layout):
 COINS = [(0.5, 0.5), (0.25, 0.5), (0.5, 0.25), (0.5, 0.75), (0.2, 0.5), (0.99, 0.9), (0.01, 0.3)]
 LETTERS = ("a", "b", "c", "d")
 MECHANISMS = {
-    **{f"warner {e}": RandomizedResponse(epsilon=e) for e in (1e-6, 0.5, 1, 3, 20, 50)},
-    **{f"grr d={d} {e}": RandomizedResponse(LETTERS[:d], epsilon=e) for d in (2, 3, 4) for e in (1e-6, 1, 5, 50)},
+    **{f"warner {e}": RandomizedResponse(epsilon=e) for e in (1e-6, 1, 50)},
+    **{f"grr d={d} {e}": RandomizedResponse(LETTERS[:d], epsilon=e) for d in (2, 3, 4) for e in (1e-6, 1, 50)},
     **{f"grr other {k}": RandomizedResponse(Domain(LETTERS[:k], unmatched="other"), epsilon=1.5) for k in (1, 2, 3)},
     **{f"coins {t}, {y}": RandomizedResponse.from_coins(truth=t, yes=y) for t, y in COINS},
-    **{f"coins of text {t}, {y}": RandomizedResponse.from_coins(["no", "yes"], truth=t, yes=y) for t, y in COINS},
+    **{f"coins of text {t}, {y}": RandomizedResponse.from_coins(["no", "yes"], truth=t, yes=y) for t, y in COINS[1:3]},
     "coins with other": RandomizedResponse.from_coins(Domain(["no"], unmatched="other"), truth=0.4, yes=0.3),
     **{
         f"{v} d={d} {u} {e}": UnaryEncoding(Domain(range(d), unmatched=u), epsilon=e, variant=v)
@@ -66,10 +67,7 @@ MECHANISMS = {
         for p, q in [(0.75, 0.25), (0.9, 0.01), (0.02, 0.01), (0.999, 0.99)]
         for u in ("error", "none")
     },
-    **{
-        f"THE d={d} {u} {e}": ThresholdHistogramEncoding(Domain(range(d), unmatched=u), epsilon=e)
-        for d, u, e in [(2, "error", 1e-6), (3, "none", 50), (3, "other", 1), (4, "error", 3)]
-    },
+    "THE": ThresholdHistogramEncoding(Domain(range(3), unmatched="other"), epsilon=1.0),
 }
 
 
@@ -77,7 +75,7 @@ def layouts_of(m) -> list[str]:
     return ["numpy", "arrow", "packed"] if isinstance(m, BIT_VECTORS) else ["numpy", "arrow"]
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("name", MECHANISMS)
 def test_every_report_of_every_value(monkeypatch, name):
     """Every ratio is within epsilon; a report supports v with p if v is the value, with q otherwise and of none."""
     m = MECHANISMS[name]
@@ -131,7 +129,7 @@ def test_the_audited_epsilon_is_close_to_the_promise_and_not_above(name):
     assert 0.9 * m.epsilon <= audited <= m.epsilon
 
 
-@pytest.mark.parametrize("name", ["optimized d=3", "symmetric d=3"])
+@each("name", ["optimized d=3", "symmetric d=3"])
 def test_the_audit_finds_half_of_the_noise_missing(monkeypatch, name):
     m = AUDITED[name]
     p, q = m.thresholds

@@ -7,25 +7,24 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ldp_core import Keyed, ParameterError, ReportError, Tally, UnaryEncoding
+from ldp_core import Keyed, ParameterError, UnaryEncoding
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
 
-from ...checks import check_marginals, check_moments, check_rows_independent, check_uniform, exact_exp, slow
+from ....cases import each
+from ...checks import check_marginals, slow
 from ...enumeration import Every, check_oracle
 from ...exact.helpers import incidence
 from ...keyed_reference import SECRET, block
-from .helpers import domain, estimates_of, some_codes, values_for
-from .projective_helpers import HPGR, MECHANISMS, PGR, channel, each, supported
+from .helpers import domain, some_codes
+from .projective_helpers import MECHANISMS, PGR, channel, supported
 
 # ---- known answers
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 5.0])
-@pytest.mark.parametrize(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 2000)])
+@each("epsilon", [0.5, 1.0, 2.0, 5.0])
+@each(("field", "d"), [(2, 20), (3, 100), (7, 1000), (149, 150), (149, 2000)])
 def test_closed_forms(epsilon, field, d):
     m = PGR(range(d), epsilon=epsilon, field=field)
     t = next(t for t in range(2, 20) if sum(field**k for k in range(t)) >= d)
@@ -44,7 +43,7 @@ def test_closed_forms(epsilon, field, d):
 PUBLISHED = [(5.0, 151, 272.7334, 0.9126), (1.386, 5, 17765.16, 11.91)]
 
 
-@pytest.mark.parametrize(("epsilon", "field", "mean", "error"), PUBLISHED)
+@each(("epsilon", "field", "mean", "error"), PUBLISHED)
 def test_published_errors(epsilon, field, mean, error):
     m = PGR(range(22000), epsilon=epsilon, field=field)
     ours = (21999 * m.variance(10000) + m.variance(10000, 10000)) / 22000
@@ -73,8 +72,8 @@ def test_large_domains_get_a_field_that_they_can_afford():
 CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 12, "none"), (5, 6, "error")]
 
 
-@pytest.mark.parametrize(("field", "d", "policy"), CASES)
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 40.0])
+@each(("field", "d", "policy"), CASES)
+@each("epsilon", [1e-6, 1.0, 40.0])
 def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     m = PGR(domain(d, policy), epsilon=epsilon, field=field)
     check_oracle(m, reports=m.space.points)
@@ -82,41 +81,7 @@ def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     assert sum(channel(m, 0)[y] for y in np.flatnonzero(supports[0])) == p
 
 
-@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from([None, 2, 3, 7, 31]))
-def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, field):
-    assert PGR(range(d), epsilon=epsilon, field=field).worst_ratio() <= exact_exp(epsilon)
-    assert HPGR(range(d), epsilon=epsilon, field=field or 5).worst_ratio() <= exact_exp(epsilon)
-
-
-@each
-@pytest.mark.parametrize("n_groups", [1, 3, 700])
-def test_counts_are_those_of_the_matrix(monkeypatch, name, n_groups):
-    m = MECHANISMS[name]
-    reports = m.reports.from_arrow(m.perturb(values_for(m, some_codes(m, 5000))))
-    groups = np.random.default_rng(2).integers(0, max(n_groups - 1, 1), 5000)
-    expected = np.zeros((n_groups, m.counters), np.int64)
-    np.add.at(expected[:, : m.domain.size], groups, supported(m, reports))
-    if isinstance(m, HPGR):
-        np.add.at(expected, (groups, m.domain.size + (reports // m.space.points).astype(int)), 1)
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    monkeypatch.setattr("ldp_core.exact.transforms._CELLS", 2 * m.space.points * getattr(m, "blocks", 1))
-    np.testing.assert_array_equal(m.count_reports(reports, groups, n_groups), expected)
-    assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
-
-
 # ---- samples
-
-
-def test_points_are_uniform_given_whether_they_support_and_rows_are_independent():
-    m = PGR(range(20), epsilon=1.0, field=3)
-    reports = m.perturb(np.full(300_000, 7))
-    support = supported(m, reports)
-    for side, size in ((True, m.space.support), (False, m.space.points - m.space.support)):
-        counts = np.bincount(reports[support[:, 7] == side].astype(int), minlength=m.space.points)
-        assert np.count_nonzero(counts) == size
-        check_uniform(counts[counts > 0])
-    for v in (7, 8):
-        check_rows_independent(support[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
 
 
 def test_a_product_of_the_wrong_digits_is_found(monkeypatch):
@@ -129,18 +94,6 @@ def test_a_product_of_the_wrong_digits_is_found(monkeypatch):
         check_marginals(codes, supported(m, m.perturb(codes)), expected)
 
 
-def test_a_wrong_epsilon_is_found_in_the_moments():
-    """Reports of epsilon 1.5, debiased and judged as if of 1.4."""
-    m, other = PGR(range(100), epsilon=1.5, field=5), PGR(range(100), epsilon=1.4, field=5)
-    estimates = estimates_of(m, {0: 0.3, 5: 0.7}, 500, 1000)
-    wrong = (estimates * (m.p - m.q) + 500 * (m.q - other.q)) / (other.p - other.q)
-    check_moments(estimates[:, 0], 150, m.variance(500, 150))
-    with pytest.raises(AssertionError):
-        check_moments(wrong[:, 0], 150, other.variance(500, 150))
-    with pytest.raises(AssertionError):
-        check_moments(estimates[:, 1], 0, m.variance(500, 0) / 1.2)
-
-
 # ---- keyed noise
 
 
@@ -150,7 +103,7 @@ def below(words: bytes, d: int) -> int:
     return wide >> 32
 
 
-@pytest.mark.parametrize("name", ["PGR", "HPGR"])
+@each("name", ["PGR", "HPGR"])
 def test_keyed_reports_are_those_of_the_reference(name):
     m = MECHANISMS[name]
     x, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
@@ -170,13 +123,3 @@ def test_keyed_reports_are_those_of_the_reference(name):
 def test_spaces_that_are_too_large():
     with pytest.raises(ParameterError, match=r"2\*\*31"):
         PGR(range(40_000), epsilon=1, field=32749)
-
-
-@each
-def test_what_is_no_report(name):
-    m = MECHANISMS[name]
-    cells = m.space.points if isinstance(m, PGR) else m.points
-    with pytest.raises(ReportError, match="1 of 2 reports"):
-        m.tally(np.array([cells - 1, cells], np.uint64))
-    with pytest.raises(ReportError):
-        m.estimate(Tally(1, np.full(m.counters, 2), m.fingerprint))

@@ -14,19 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import (
-    Domain,
-    DomainError,
-    Keyed,
-    Keystream,
-    ReportError,
-    Secret,
-    SubsetSelection,
-)
+from ldp_core import Domain, DomainError, Keyed, Keystream, ReportError, Secret, SubsetSelection
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import subset_selection
 
-from ...checks import check_binomial, check_rows_independent, exact_exp
+from ....cases import each
+from ...checks import check_binomial, exact_exp
 from ...enumeration import Every, check_ratio
 from ...keyed_reference import SECRET, block, first_word
 
@@ -47,7 +40,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "d", "w", "p", "q", "n_var"), KNOWN)
+@each(("epsilon", "d", "w", "p", "q", "n_var"), KNOWN)
 def test_known_answers(epsilon, d, w, p, q, n_var):
     m = SubsetSelection(range(d), epsilon=epsilon)
     assert m.k == w
@@ -75,9 +68,7 @@ def listed_distribution(m, code: int) -> dict[int, Fraction]:
     return {int.from_bytes(bytes(row), "little"): weight for row, weight in table.items()}
 
 
-@pytest.mark.parametrize(
-    "m", [SubsetSelection(range(d), epsilon=1.0, k=k) for d, k in [(2, 1), (3, 1), (3, 2), (6, 3), (9, 2), (9, 8)]]
-)
+@each("m", [SubsetSelection(range(d), epsilon=1.0, k=k) for d, k in [(2, 1), (3, 1), (3, 2), (6, 3), (9, 2), (9, 8)]])
 def test_every_listed_set_has_its_exact_probability(m):
     check_distributions(m, [listed_distribution(m, code) for code in range(m.domain.size)])
 
@@ -196,12 +187,12 @@ SMALL = [
 ] + [SubsetSelection(Domain(["a", "b"], unmatched="other"), epsilon=1.5)]
 
 
-@pytest.mark.parametrize("m", SMALL, ids=lambda m: f"{m.domain.size} {m.k} {m.epsilon}")
+@each("m", SMALL)
 def test_every_set_has_its_exact_probability_and_every_ratio_is_within_epsilon(m, repairing):
     check_distributions(m, [distribution(m, code) for code in range(m.domain.size)])
 
 
-@pytest.mark.parametrize("start", [1, ONE // 2, ONE - 1])
+@each("start", [1, ONE // 2, ONE - 1])
 def test_the_start_does_not_matter(start, repairing):
     m = SubsetSelection(range(5), epsilon=1.0, k=2)
     expected = distribution(m, 3)
@@ -244,7 +235,7 @@ def exact_counts(m, code):
     return np.array([float(table.get(s, 0)) for s in range(1 << m.domain.size)])
 
 
-@pytest.mark.parametrize("listed", [True, False])
+@each("listed", [True, False])
 def test_sets_have_their_probabilities(listed, monkeypatch):
     m = SubsetSelection(range(6), epsilon=1.0, k=3)
     expected = listed_distribution(m, 2)
@@ -265,17 +256,10 @@ def test_draws_that_favour_a_position_are_found(monkeypatch, repairing):
         check_binomial(subsets(m, 2, 1_000_000), 1_000_000, expected)
 
 
-def test_rows_are_independent():
-    m = SubsetSelection(range(40), epsilon=1.0)
-    rows = m.perturb(np.full(400_000, 7))
-    for v in (7, 8):
-        check_rows_independent(rows[:, v : v + 1], np.array([m.p if v == 7 else m.q]))
-
-
 # ---- layouts, tallies, groups
 
 
-@pytest.mark.parametrize(
+@each(
     "reports",
     [
         pa.array([1, 2]),
@@ -335,7 +319,7 @@ def slow_set(m, code, id_word):
     return bits
 
 
-@pytest.mark.parametrize(("d", "k"), [(5, 2), (16, 4), (18, 9), (19, 9), (100, 1), (300, None)])
+@each(("d", "k"), [(5, 2), (16, 4), (18, 9), (19, 9), (100, 1), (300, None)])
 def test_keyed_reports_are_those_of_the_reference(d, k):
     m = SubsetSelection(range(d), epsilon=1.0, k=k)
     x, ids = np.arange(100) % d, np.arange(100) * 7

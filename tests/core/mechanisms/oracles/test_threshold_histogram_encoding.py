@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ldp_core import (
-    ThresholdHistogramEncoding,
-)
+from ldp_core import ThresholdHistogramEncoding
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.threshold_histogram_encoding import best_theta
 
+from ....cases import each
 from ...checks import check_marginals, exact_exp
 from ...enumeration import check_oracle
 from .helpers import domain
@@ -43,7 +42,7 @@ PEER = [
 ]
 
 
-@pytest.mark.parametrize("epsilon", TABLE)
+@each("epsilon", TABLE)
 def test_known_variances_and_thetas(epsilon):
     n_var, theta = TABLE[epsilon]
     m = ThresholdHistogramEncoding(range(16), epsilon=epsilon)
@@ -51,14 +50,17 @@ def test_known_variances_and_thetas(epsilon):
     assert m.variance(1) == pytest.approx(n_var, rel=1e-9)  # (theta is rounded)
 
 
-@pytest.mark.parametrize(("epsilon", "theta", "p", "q"), PEER)
+@each(("epsilon", "theta", "p", "q"), PEER)
 def test_known_p_and_q(epsilon, theta, p, q):
     m = ThresholdHistogramEncoding(range(16), epsilon=epsilon, theta=theta)
     assert (m.p, m.q) == (pytest.approx(p, rel=1e-12), pytest.approx(q, rel=1e-12))
+    spent = np.log(p * (1 - q) / ((1 - p) * q))  # what two bits reveal: less than was asked for
+    assert m.realised_epsilon == pytest.approx(spent, rel=1e-12)
+    assert m.realised_epsilon < 0.95 * epsilon
 
 
-@pytest.mark.parametrize("theta", [0.5, 0.75, 1.0])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@each("theta", [0.5, 0.75, 1.0])
+@each("epsilon", [0.5, 1.0, 4.0])
 def test_bits_are_those_of_laplace_noise_above_a_threshold(epsilon, theta):
     m = ThresholdHistogramEncoding(range(16), epsilon=epsilon, theta=theta)
     noise = stats.laplace(scale=2 / epsilon)
@@ -66,7 +68,7 @@ def test_bits_are_those_of_laplace_noise_above_a_threshold(epsilon, theta):
     assert m.q == pytest.approx(noise.sf(theta), rel=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 20.0, 50.0])
+@each("epsilon", [0.1, 1.0, 5.0, 20.0, 50.0])
 def test_theta_has_the_least_variance(epsilon):
     best = best_theta(epsilon)
     assert 0.5 <= best <= 1
@@ -82,8 +84,8 @@ def test_theta_has_the_least_variance(epsilon):
 CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error")]
 
 
-@pytest.mark.parametrize(("d", "policy"), CASES)
-@pytest.mark.parametrize(("epsilon", "theta"), [(1e-6, None), (1.0, None), (1.0, 0.5), (3.0, 1.0), (80.0, None)])
+@each(("d", "policy"), CASES)
+@each(("epsilon", "theta"), [(1e-6, None), (1.0, None), (1.0, 0.5), (3.0, 1.0), (80.0, None)])
 def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
     m = ThresholdHistogramEncoding(domain(d, policy), epsilon=epsilon, theta=theta)
     check_oracle(m, seen=d, reports=1 << d)
@@ -99,14 +101,6 @@ def test_epsilon_is_never_above_the_one_asked_for(epsilon, theta):
         exact_p, exact_q = 1 - exact_exp(half * (share - 1)) / 2, exact_exp(-half * share) / 2
         assert 0 <= exact_p - p[0] <= Fraction(2, ONE)
         assert 0 <= q[0] - exact_q <= Fraction(2, ONE)
-
-
-def test_less_is_spent_than_asked_for():
-    """ln(p (1 - q) / ((1 - p) q)) of the peer's p and q, which is what two bits reveal."""
-    for epsilon, theta, p, q in PEER:
-        m = ThresholdHistogramEncoding(range(3), epsilon=epsilon, theta=theta)
-        assert m.realised_epsilon == pytest.approx(np.log(p * (1 - q) / ((1 - p) * q)), rel=1e-12)
-        assert m.realised_epsilon < 0.95 * epsilon
 
 
 # ---- samples

@@ -14,21 +14,13 @@ from hypothesis import strategies as st
 from ldp_core import ParameterError, Tally, UnaryEncoding
 from ldp_core.exact.sampling import ONE
 
+from ....cases import each
 from ...acceptance import ACCEPTANCE, PEERS, exactly
 from ...checks import check_binomial, check_rows_independent, exact_ln
-from .helpers import (
-    KINDS,
-    domain,
-    epsilons,
-    is_least_float_above,
-    open_unit,
-    sizes,
-    spends_at_most,
-    table_of,
-)
+from .helpers import KINDS, domain, epsilons, is_least_float_above, open_unit, sizes, spends_at_most, table_of
 
 
-@pytest.mark.parametrize(("kind", "d"), [("OUE", 3), ("SUE", 16), ("custom", 65), ("OUE", 128)])
+@each(("kind", "d"), [("OUE", 3), ("SUE", 16), ("custom", 65), ("OUE", 128)])
 def test_rows_and_columns_of_bit_vectors_are_independent(kind, d):
     m = KINDS[kind](range(d))
     for value in (0, d // 2):
@@ -46,18 +38,18 @@ def test_wide_bit_vectors(d):
 
 
 # A weight above 1 is a record of several values; here a record has one value, so those rows do not apply.
-@pytest.mark.parametrize("row", [r for r in PEERS["bit_vector"] if r["max_weight"] == 1], ids=lambda row: str(row["f"]))
+@each("row", [r for r in PEERS["bit_vector"] if r["max_weight"] == 1])
 def test_epsilon_of_a_bit_vector(row):
     m = UnaryEncoding.from_probabilities([1, 2, 3], p=1 - row["f"] / 2, q=row["f"] / 2)
     assert m.epsilon == exactly(row["epsilon"])
 
 
-@pytest.mark.parametrize("row", PEERS["unary_encoding"])
+@each("row", PEERS["unary_encoding"])
 def test_epsilon_of_unary_encoding(row):
     assert UnaryEncoding.from_probabilities([1, 2], p=row["p"], q=row["q"]).epsilon == exactly(row["epsilon"])
 
 
-@pytest.mark.parametrize("row", ACCEPTANCE["debias_bit_vector"], ids=lambda row: str(row["f"]))
+@each("row", ACCEPTANCE["debias_bit_vector"])
 def test_debiased_bit_vectors(row):
     d = len(row["counts"])
     m = UnaryEncoding.from_probabilities(range(d), p=1 - row["f"] / 2, q=row["f"] / 2)
@@ -65,31 +57,16 @@ def test_debiased_bit_vectors(row):
     np.testing.assert_allclose(estimate.counts, row["estimate"], rtol=1e-12, atol=1e-12)
 
 
-def test_a_bit_vector_without_information_is_an_error_not_infinity():
-    with pytest.raises(ParameterError):
-        UnaryEncoding.from_probabilities(range(8), p=0.5, q=0.5)
-
-
-@given(epsilons, sizes)
-def test_symmetric_unary_encoding(epsilon, d):
-    m = UnaryEncoding(domain(d), epsilon=epsilon, variant="symmetric")
+@given(epsilons, sizes, st.sampled_from(["symmetric", "optimized"]))
+def test_epsilon_is_never_above_the_one_asked_for_and_cannot_be_nearer(epsilon, d, variant):
+    m = UnaryEncoding(domain(d), epsilon=epsilon, variant=variant)
     p, q = m.thresholds
-    assert p + q == ONE
-    assert m.worst_ratio() == Fraction(p, q) ** 2
+    assert p == (ONE - q if variant == "symmetric" else ONE // 2)
+    assert m.worst_ratio() == Fraction(p, ONE - p) * Fraction(ONE - q, q)
     assert spends_at_most(m, epsilon)
-    if p < ONE - 1:
-        assert exact_ln(Fraction(p + 1, q - 1) ** 2) > Decimal(epsilon)
-
-
-@given(epsilons, sizes)
-def test_optimized_unary_encoding(epsilon, d):
-    m = UnaryEncoding(domain(d), epsilon=epsilon)
-    p, q = m.thresholds
-    assert p == ONE // 2
-    assert m.worst_ratio() == Fraction(ONE - q, q)
-    assert spends_at_most(m, epsilon)
-    if q > 1:
-        assert exact_ln(Fraction(ONE - q + 1, q - 1)) > Decimal(epsilon)
+    if p < ONE - 1 and q > 1:  # one step nearer to the edge
+        p, q = p + (variant == "symmetric"), q - 1
+        assert exact_ln(Fraction(p, ONE - p) * Fraction(ONE - q, q)) > Decimal(epsilon)
 
 
 @given(open_unit, open_unit, st.integers(2, 20))
@@ -107,28 +84,8 @@ def test_from_probabilities(a, b, d):
     assert is_least_float_above(m.epsilon, Fraction(p) * (1 - Fraction(q)) / ((1 - Fraction(p)) * Fraction(q)))
 
 
-@pytest.mark.parametrize(
-    ("p", "q"),
-    [
-        (0.5, 0.5),
-        (0.3, 0.6),
-        (1, 0.5),
-        (0.5, 0),
-        (0, 0),
-        (1, 1),
-        (1, 0),
-        (0, 1),
-        (1.5, 0.5),
-        (0.5, -0.1),
-        (math.nan, 0.5),
-        (0.5, math.nan),
-        (math.inf, 0.5),
-        (True, 0.5),
-        (0.5, False),
-        ("0.75", 0.25),
-        (None, 0.5),
-    ],
-)
-def test_p_and_q_must_be_ordered_probabilities_strictly_inside(p, q):
-    with pytest.raises(ParameterError):
-        UnaryEncoding.from_probabilities([1, 2], p=p, q=q)
+@each("bad", [0, 1, -0.1, 1.5, math.nan, math.inf, True, False, "0.75", None])
+def test_p_and_q_must_be_ordered_probabilities_strictly_inside(bad):
+    for p, q in ((bad, 0.25), (0.75, bad), (bad, bad), (0.5, 0.5), (0.3, 0.6)):
+        with pytest.raises(ParameterError):
+            UnaryEncoding.from_probabilities([1, 2], p=p, q=q)

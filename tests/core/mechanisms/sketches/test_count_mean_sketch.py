@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from ldp_core import (
@@ -26,19 +24,18 @@ from ldp_core import (
     ParameterError,
     ReportError,
     Secret,
-    Tally,
     UnaryEncoding,
 )
 from ldp_core.exact import random_functions
 from ldp_core.exact.random_functions import RandomFunctions
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
 
+from ....cases import each
 from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
 from ...enumeration import Every, worst_ratio
 from ...keyed_reference import SECRET
 
 SKETCHES = [CountMeanSketch, HadamardCountMeanSketch]
-each = pytest.mark.parametrize("kind", SKETCHES)
 
 
 # ---- every function and every report
@@ -64,12 +61,11 @@ def with_functions(kind, hashes, width, epsilon, table):
     return m
 
 
-SMALL = [(1, 2, 3), (1, 4, 3), (2, 2, 3)]  # k, m, codes
+SMALL = [(1, 2, 3, 1.0), (1, 4, 3, 1.0), (2, 2, 3, 1.0), (1, 2, 3, 50.0)]  # k, m, codes, epsilon
 
 
-@each
-@pytest.mark.parametrize(("k", "m", "codes"), SMALL)
-@pytest.mark.parametrize("epsilon", [1.0, 50.0])
+@each("kind", SKETCHES)
+@each(("k", "m", "codes", "epsilon"), SMALL)
 def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, epsilon):
     """P, q, the variance with its collisions, the spread and epsilon, by enumeration."""
     records = [0, 0, 0, 1, 1, 2]
@@ -115,17 +111,6 @@ def spreads(sketch, counters) -> list[Fraction]:
     ]
 
 
-@given(st.floats(1e-6, 200), st.integers(0, 16))
-def test_epsilon_is_never_above_the_one_asked_for(epsilon, bits):
-    for m in (
-        HadamardCountMeanSketch(epsilon=epsilon, hashes=3),
-        CountMeanSketch(epsilon=epsilon, hashes=3, width=max(2, 1 << bits)),
-        CountMeanSketch(epsilon=epsilon, hashes=3, variant="symmetric"),
-    ):
-        assert m.worst_ratio() <= exact_exp(epsilon)
-        assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-3) or epsilon > 30
-
-
 # ---- the papers' estimators and other known answers
 
 
@@ -146,7 +131,7 @@ def apples(m, reports, codes):
     return width / (width - 1) * (mean - len(reports) / width)
 
 
-@pytest.mark.parametrize(
+@each(
     "m",
     [
         CountMeanSketch("int", epsilon=1.5, hashes=13, width=32, variant="symmetric"),
@@ -160,7 +145,7 @@ def test_estimates_are_those_of_the_paper(m):
     np.testing.assert_allclose(ours, apples(m, reports, m.domain.encode(candidates)), rtol=1e-9, atol=1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "n_var"), [(0.5, 16.67079235613105), (1.0, 4.682694376831169)])
+@each(("epsilon", "n_var"), [(0.5, 16.67079235613105), (1.0, 4.682694376831169)])
 def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     """acceptance.json: Hadamard response, and OUE's 4 e / (e - 1)^2."""
     wide = {"hashes": 2, "width": 1 << 16}
@@ -174,8 +159,8 @@ def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     )
 
 
-@each
-def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
+@each("kind", SKETCHES)
+def test_candidates_in_blocks(monkeypatch, kind):
     m = kind("int", epsilon=1.0, hashes=5, width=8)
     reports, groups = m.perturb(np.arange(4000) % 11), np.arange(4000) % 3
     counters = m.count_reports(reports, groups, 3)
@@ -187,11 +172,6 @@ def test_candidates_in_blocks_and_tallies_together(monkeypatch, kind):
     monkeypatch.setattr(random_functions, "_PAIRS", 17)
     np.testing.assert_array_equal(m.support_of(counters, codes), naive)
     np.testing.assert_array_equal(m.support_of(counters[1], codes), naive[1])
-    alone = [m.over(range(40)).estimate(Tally(int(np.sum(groups == g)), counters[g], m.fingerprint)) for g in range(3)]
-    together = m.over(range(40)).debias(np.bincount(groups)[:, None], counters)
-    for g, histogram in enumerate(alone):
-        for one, of_all in zip(("counts", "standard_errors", "low", "high"), together, strict=True):
-            np.testing.assert_allclose(getattr(histogram, one), of_all[g])
 
 
 # ---- samples
@@ -215,9 +195,9 @@ def expected_support(m, code, codes) -> np.ndarray:
     return other + (own - other) * share
 
 
-@each
-@pytest.mark.parametrize(("hashes", "width"), [(1, 2), (3, 4), (7, 64), (300, 128)])
-@pytest.mark.parametrize("keyed", [False, True])
+@each("kind", SKETCHES)
+@each(("hashes", "width"), [(1, 2), (7, 64), (300, 128)])
+@each("keyed", [False, True])
 def test_marginals(kind, hashes, width, keyed):
     m = kind("int", epsilon=2.0, hashes=hashes, width=width)
     n = 100_000
@@ -235,7 +215,7 @@ def test_marginals(kind, hashes, width, keyed):
     np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(m.tally(reports).counters, codes))
 
 
-@each
+@each("kind", SKETCHES)
 def test_another_function_than_the_reported_one_is_found(kind, monkeypatch):
     m = kind("int", epsilon=2.0, hashes=8, width=16)
     real = RandomFunctions.at
@@ -277,22 +257,20 @@ def check_estimates(kind, share) -> None:
     assert np.abs(claimed / expected - 1).max() < 0.1, "standard errors"
 
 
-@each
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_unbiased_with_the_promised_variance(kind, share):
-    check_estimates(kind, share)
+@each("kind", SKETCHES)
+def test_unbiased_with_the_promised_variance(kind):
+    """Also of values that nobody holds."""
+    check_estimates(kind, 0.3)
 
 
-@each
-def test_a_q_without_collisions_is_found(monkeypatch, kind):
+def test_a_q_without_collisions_is_found(monkeypatch):
     monkeypatch.setattr(RandomFunctions, "collision", Fraction(0))
     with pytest.raises(AssertionError, match="biased"):
-        check_estimates(kind, 0.0)
+        check_estimates(CountMeanSketch, 0.3)
 
 
-@each
 @pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
-def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch, kind):
+def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch):
     """Three of four functions are never drawn: no bias, but the collisions of k / 4."""
     real = Keystream.uniform_below
 
@@ -302,7 +280,7 @@ def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch,
 
     monkeypatch.setattr(Keystream, "uniform_below", few)
     with pytest.raises(AssertionError, match="variance"):
-        check_estimates(kind, 0.3)
+        check_estimates(HadamardCountMeanSketch, 0.3)
 
 
 def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:
@@ -312,12 +290,12 @@ def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:
     return np.array([(h.low <= 0) & (h.high >= 0) for h in found])[:, 1:]
 
 
-@each
+@each("kind", SKETCHES)
 def test_intervals_cover_in_spite_of_a_heavy_value(kind):
     assert 0.94 < coverage(kind).mean() < 0.995
 
 
-@each
+@each("kind", SKETCHES)
 def test_intervals_without_the_variance_of_collisions_are_found_wanting(monkeypatch, kind):
     monkeypatch.setattr(CountMean, "collision_variance", lambda self, n, counters, counts: np.zeros(()))
     assert coverage(kind).mean() < 0.85
@@ -335,7 +313,7 @@ def test_simultaneous_intervals_that_take_collisions_for_normal_are_found_wantin
     assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() < RARE
 
 
-@each
+@each("kind", SKETCHES)
 def test_the_sketch_knows_the_sum_of_squares(kind):
     n, k, width = 50_000, 128, 64
     m = kind("int", epsilon=1.0, hashes=k, width=width)
@@ -350,7 +328,7 @@ def test_the_sketch_knows_the_sum_of_squares(kind):
     assert everyone[1] == pytest.approx(n * (n - 1) / (k * (width - 1)), rel=0.1)
 
 
-@each
+@each("kind", SKETCHES)
 def test_accuracy_holds_whatever_the_values_are(kind):
     """Everybody holds one value, the worst case for the others."""
     bound = kind("int", epsilon=4.0, hashes=16, width=16).over([0, 1]).accuracy(3000)
@@ -362,7 +340,7 @@ def test_accuracy_holds_whatever_the_values_are(kind):
 # ---- tallies, reports, keys
 
 
-@each
+@each("kind", SKETCHES)
 def test_integers_with_the_same_low_half_share_no_noise(kind):
     m = kind("int", epsilon=1.0, hashes=50, width=64)
     noise = Keyed(SECRET, np.arange(500), column="c")
@@ -370,7 +348,7 @@ def test_integers_with_the_same_low_half_share_no_noise(kind):
     assert np.mean(one == other) < 0.2
 
 
-@each
+@each("kind", SKETCHES)
 def test_one_candidate_is_estimated_as_among_others(kind):
     m = kind("int", epsilon=2.0, hashes=16, width=16)
     tally = m.tally(m.perturb(np.arange(5000) % 7))
@@ -382,7 +360,7 @@ def test_one_candidate_is_estimated_as_among_others(kind):
     assert (together.low[0], together.high[0]) == (alone.low[0], alone.high[0])  # Bonferroni's correction of one
 
 
-@each
+@each("kind", SKETCHES)
 def test_no_candidates_and_candidates_twice(kind):
     for labels in ([], [3, 3]):
         with pytest.raises(DomainError, match="labels"):
@@ -392,7 +370,7 @@ def test_no_candidates_and_candidates_twice(kind):
 # ---- value objects and errors
 
 
-@each
+@each("kind", SKETCHES)
 def test_bad_kinds_and_variants(kind):
     for other in ("float", ["a", "b"], None):
         with pytest.raises(DomainError, match="kind"):
@@ -408,14 +386,11 @@ def test_bad_kinds_and_variants(kind):
         m.over([1, 2])
     with pytest.raises(ParameterError, match="unmatched"):
         m.over(Domain(["a"], unmatched="other"))
-    for values in ([None], ["x", None]):
-        with pytest.raises(DomainError, match="1 of"):
-            m.perturb(values)
     with pytest.raises(DtypeError):
         m.perturb([1])
 
 
-@each
+@each("kind", SKETCHES)
 def test_what_is_no_report_or_no_tally(kind):
     m = kind(epsilon=1, hashes=3, width=16)
     good = m.perturb(pa.array(["a", "b"]))
@@ -423,10 +398,8 @@ def test_what_is_no_report_or_no_tally(kind):
     bad[1] = [0, 1 << 16] if kind is CountMeanSketch else 96
     for reports in (
         pa.array(bad, m.reports.arrow_type()),
-        pa.array([None], m.reports.arrow_type()),
         pa.array([1, 2]),
         pa.array([[1, 2, 3]], pa.list_(pa.uint64(), 3)),
-        pa.array(["x"]),
     ):
         with pytest.raises(ReportError):
             m.tally(reports)
@@ -435,14 +408,8 @@ def test_what_is_no_report_or_no_tally(kind):
             m.tally(pa.array([[3, 0]], m.reports.arrow_type()))
         with pytest.raises(ReportError, match="null"):
             m.tally(pa.array([[0, None]], m.reports.arrow_type()))
-    over = m.over(["a", "b"])
     with pytest.raises(MechanismMismatchError):
-        over.estimate(kind(epsilon=1, hashes=3, width=16, salt=1).tally(good))
-    support = np.array(m.tally(good).counters)
-    with pytest.raises(ReportError):
-        over.estimate(Tally(1, support + 1, m.fingerprint))
-    with pytest.raises(ReportError):
-        over.estimate(Tally(2, -support, m.fingerprint))
+        m.over(["a", "b"]).estimate(kind(epsilon=1, hashes=3, width=16, salt=1).tally(good))
 
 
 def test_candidates_have_no_other_parameters():

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ldp_core import (
-    ParameterError,
-    Rappor,
-)
+from ldp_core import ParameterError, Rappor
 from ldp_core.exact import bloom
 from ldp_core.mechanisms.sketches import google_rappor
 
+from ....cases import each
 from .helpers import CHROME
 
 
-@pytest.mark.parametrize("filtered", [-1, 1 << 16])
+@each("filtered", [-1, 1 << 16])
 def test_google_permanent_takes_filters_of_its_bits(filtered):
     with pytest.raises(ParameterError):
         google_rappor.google_permanent(filtered, b"secret", bits=16, f=0.5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from ldp_core import CountMeanSketch, HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches import _numbered_bits
 
+from ....cases import each
 
-@pytest.mark.parametrize("kind", [CountMeanSketch, HadamardCountMeanSketch])
+
+@each("kind", [CountMeanSketch, HadamardCountMeanSketch])
 def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
     m = kind("int", epsilon=1.0, hashes=4, width=128)
     reports = m.perturb(np.arange(3000))

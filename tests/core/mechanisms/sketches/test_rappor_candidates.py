@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import HadamardCountMeanSketch, Keyed, Mechanism, ParameterError, Rappor, Secret
-from ldp_core.mechanisms.sketches import _rappor_candidates as rappor_decoding
 from ldp_core.mechanisms.sketches._rappor_candidates import p_values, significant
 
 from ...checks import check_binomial, check_uniform, slow
@@ -54,7 +53,7 @@ def test_estimates_are_unbiased_and_errors_right_at_none_and_three_tenths(name):
     assert np.mean([f.misfit for f in found]) < 1.2
     wrong = Rappor(**{**CASES[name].parameters(), "f": CASES[name].f + 0.1})  # decoded with another f than perturbed
     rng, positions = np.random.default_rng(2), CASES[name].over(list(truth)).design.positions
-    counters = [simulated(CASES[name], positions, np.array(list(truth.values())), rng) for _ in range(250)]
+    counters = [simulated(CASES[name], positions, np.array(list(truth.values())), rng) for _ in range(80)]
     with pytest.raises(AssertionError):
         check_estimates([wrong.over(list(truth)).fit(c) for c in counters], np.array(list(truth.values())))
 
@@ -73,9 +72,6 @@ def test_p_values_of_what_nobody_holds_are_uniform():
     found = fits(m, [*FRUIT, *names], dict.fromkeys(FRUIT, 4000), 60, 3)
     p = np.array([p_values(f)[5:] for f in found])
     check_uniform(np.histogram(p, 10, (0, 1))[0])
-    errors_halved = [rappor_decoding.Fit(f.shares, f.errors / 1.3, f.nonnegative, f.selected, 1.0) for f in found]
-    with pytest.raises(AssertionError):
-        check_uniform(np.histogram([p_values(f)[5:] for f in errors_halved], 10, (0, 1))[0])
 
 
 def test_more_candidates_than_bits_are_selected():
@@ -164,9 +160,6 @@ def test_accuracy_holds():
     errors = np.abs([f.shares for f in fits(m, FRUIT, truth, 100, 6)])
     assert (errors > o.accuracy(N, 0.3)).mean() < 0.3
     assert (errors > o.accuracy(N, 0.3) / 8).mean() > 0.3
-    for n, beta in ((0, 0.1), (1, 0), (1, 1)):
-        with pytest.raises(ParameterError):
-            o.accuracy(n, beta)
 
 
 def test_candidates_of_a_rappor_are_its_own():

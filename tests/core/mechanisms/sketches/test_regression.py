@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy import optimize
 
 from ldp_core.mechanisms.sketches._rappor_candidates import significant
 from ldp_core.mechanisms.sketches._regression import nonnegative
 
+from ....cases import each
 
-@pytest.mark.parametrize("seed", range(5))
+
+@each("seed", range(5))
 def test_nonnegative_least_squares_is_scipys(seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=(60, 20)), rng.normal(size=60)
     np.testing.assert_allclose(nonnegative(a.T @ a, a.T @ b), optimize.nnls(a, b)[0], atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 def test_lasso_satisfies_its_optimality_conditions_and_is_found_by_scipy(seed):
     rng = np.random.default_rng(seed)
     a, b, penalty = rng.normal(size=(60, 15)), rng.normal(size=60), rng.uniform(1, 10, 15)
@@ -38,7 +39,7 @@ def test_lasso_satisfies_its_optimality_conditions_and_is_found_by_scipy(seed):
     np.testing.assert_allclose(x, found, atol=1e-5)
 
 
-@pytest.mark.parametrize("correction", ["bonferroni", "fdr"])
+@each("correction", ["bonferroni", "fdr"])
 def test_corrections_by_hand(correction):
     p = np.array([0.2, 0.001, 0.012, 0.9, 0.02])
     expected = {"bonferroni": [0.001], "fdr": [0.001, 0.012, 0.02]}[correction]
