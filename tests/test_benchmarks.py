@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-import pytest
+from .cases import each
 
 SUITES = ["columns", "heavy_hitters", "kernels", "lines", "live", "memory", "numbers", "oracles", "peers", "streams"]
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@each("suite", SUITES)
 def test_a_suite_can_be_imported(suite, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[1])
     assert callable(importlib.import_module(f"benchmarks.{suite}").rows)

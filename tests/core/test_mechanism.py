@@ -33,6 +33,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ..cases import each
 from .checks import exact_ln
 from .examples import AB, LABELS
 
@@ -95,7 +96,7 @@ def test_all_differ():
     assert all(len(m.fingerprint) == 16 and int(m.fingerprint, 16) >= 0 for m in MECHANISMS)
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1"])
+@each("hash_seed", ["0", "1"])
 def test_fingerprints_are_the_same_in_another_process(hash_seed):
     script = MAKE + "print(*[m.fingerprint for m in MECHANISMS])"
     out = subprocess.run(
@@ -139,7 +140,7 @@ def test_a_pickle_holds_no_randomness():
         assert len(a) == 100
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         {},
@@ -167,7 +168,6 @@ def test_a_pickle_holds_no_randomness():
         {"mechanism": "hadamard_response", "domain": [1, 2], "epsilon": -1},
         {"mechanism": "threshold_histogram_encoding", "domain": [1, 2], "epsilon": 1, "theta": 2},
     ],
-    ids=str,
 )
 def test_dicts_that_are_no_mechanism(data):
     with pytest.raises(LdpError):
@@ -177,7 +177,7 @@ def test_dicts_that_are_no_mechanism(data):
 HOSTILE = [None, 0, 10**400, "x", [], ["a"], [{}], {"low": 0}, {"kind": "str", "x": 1}, {"low": 0, "high": 1, "x": 2}]
 
 
-@pytest.mark.parametrize(
+@each(
     ("mechanism", "key"),
     [
         (UnaryEncoding(LABELS, epsilon=1.0), "domain"),
@@ -200,13 +200,13 @@ def test_hostile_parameters_raise_our_errors(mechanism, key):
         Mechanism.from_dict(without)
 
 
-@pytest.mark.parametrize("data", [None, "none", ["a"], 1])
+@each("data", [None, "none", ["a"], 1])
 def test_a_mechanism_is_a_table(data):
     with pytest.raises(ParameterError, match="a mechanism is a table"):
         Mechanism.from_dict(data)
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda: RandomizedResponse(epsilon=0.001, coins=(0.99, 0.5)),
@@ -228,7 +228,7 @@ def test_no_way_to_claim_less_than_is_spent(make):
     assert exact_ln(m.worst_ratio()) <= Decimal(m.epsilon)
 
 
-@pytest.mark.parametrize(
+@each(
     "m",
     [
         UnaryEncoding(["ios", "web"], epsilon=1.0),
@@ -236,7 +236,6 @@ def test_no_way_to_claim_less_than_is_spent(make):
         Hybrid((0, 9), epsilon=1.0),
         SummationHistogramEncoding(["ios", "web"], epsilon=1.0),
     ],
-    ids=lambda m: m.name,
 )
 def test_values_in_place_of_reports_are_told_to_be_perturbed_first(m):
     with pytest.raises(ReportError, match="if these are values, perturb them first"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import numpy as np
-import pytest
 
 from ldp_core import (
     CountMeanSketch,
@@ -20,6 +19,7 @@ from ldp_core import (
 )
 from ldp_core.tables import Row, Table, aligned
 
+from ..cases import each
 from .examples import EVERY, people_of
 
 
@@ -43,7 +43,7 @@ class Balanced(HTMLParser):
         self.text.append(data)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_mechanisms_and_tallies_show_themselves(name):
     m = EVERY[name]
     text = Balanced(m._repr_html_()).text

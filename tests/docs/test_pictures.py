@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from ldp_cli.app import app
 
+from ..cases import each
+
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS / "make.py"))
 AGAIN = "run: python docs/make.py"
@@ -24,7 +26,7 @@ def charts():
     return {name: themes for text in PAGES.values() for name, themes in SCRIPT["charts"](text).items()}
 
 
-@pytest.mark.parametrize("page", NAMES)
+@each("page", NAMES)
 def test_pages_show_their_pictures(page):
     text = PAGES[page]
     assert SCRIPT["with_pictures"](text) == text, AGAIN

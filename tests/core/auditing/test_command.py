@@ -11,6 +11,8 @@ import pytest
 from ldp_core import DBitFlip, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.auditing.__main__ import main
 
+from ...cases import each
+
 PLAN = PrivacyPlan(
     {"crashed": RandomizedResponse(epsilon=1.0), "hour": DBitFlip(range(4), epsilon_infinity=2.0, bits=4)},
 )
@@ -72,7 +74,7 @@ def test_help_needs_neither_beam_nor_polars():
     assert done.stdout.startswith("usage: python -m ldp_core.auditing")
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "said"),
     [
         ([], "give a plan, or --catalogue"),

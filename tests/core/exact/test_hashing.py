@@ -6,12 +6,13 @@ import struct
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_core.exact.hashing import id_words
+
+from ...cases import each
 
 
 @given(st.lists(st.one_of(st.text(max_size=40), st.sampled_from(["", "a", "a" * 16, "a" * 17])), max_size=20))
@@ -27,7 +28,7 @@ def test_hashes_of_text_are_cbc_macs(texts):
         assert struct.unpack("<QQ", state) == (a, b)
 
 
-@pytest.mark.parametrize("width", [0, 1, 15, 16, 17, 40])
+@each("width", [0, 1, 15, 16, 17, 40])
 def test_values_of_one_length_have_the_hashes_of_their_bytes(width):
     """They have a way of their own."""
     data = np.random.default_rng(0).bytes(9 * width)
@@ -37,10 +38,9 @@ def test_values_of_one_length_have_the_hashes_of_their_bytes(width):
         np.testing.assert_array_equal(own, expected)
 
 
-@pytest.mark.parametrize(
+@each(
     "kind",
     [pa.int8(), pa.uint64(), pa.decimal128(38), pa.string(), pa.binary_view(), pa.binary(16)],
-    ids=str,
 )
 def test_no_ids(kind):
     for ids in (

@@ -25,6 +25,7 @@ from ldp_core.exact.hashing import id_words as hashed_ids
 from ldp_core.exact.sampling import ONE
 from ldp_core.noise.keyed import Ciphers, KeyedRows
 
+from ...cases import each
 from ..checks import FALSE_ALARM, check_binomial, fails
 from ..keyed_reference import SECRET, block, derived, first_word, id_words
 
@@ -81,7 +82,7 @@ def slow_answer(m, code, id_word, low_word=0):
     raise AssertionError
 
 
-@pytest.mark.parametrize("name", ["d=3", "d=16", "d=21, none", "d=100"])
+@each("name", ["d=3", "d=16", "d=21, none", "d=100"])
 def test_bit_vectors_are_those_of_the_reference(name):
     m = MECHANISMS[name]
     n = 600
@@ -91,7 +92,7 @@ def test_bit_vectors_are_those_of_the_reference(name):
     np.testing.assert_array_equal(rows, expected)
 
 
-@pytest.mark.parametrize("name", ["k-ary", "k-ary, 300", "other"])
+@each("name", ["k-ary", "k-ary, 300", "other"])
 def test_answers_are_those_of_the_reference(name):
     m = MECHANISMS[name]
     n = 2000
@@ -133,7 +134,7 @@ GOLDEN = {
 # ---- purity
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("name", MECHANISMS)
 def test_order_batches_layout_and_type_of_ids_do_not_matter(name):
     m = MECHANISMS[name]
     x, ids = values(m), np.arange(N)
@@ -228,7 +229,7 @@ def answers(value, ids=None, m=RR, secret=SECRET, column="c"):
     return report(m, np.full(MANY, value), ids, secret, column).astype(np.int64)
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         lambda: answers(2, secret=Secret(bytes(range(1, 33)))),
@@ -240,7 +241,6 @@ def answers(value, ids=None, m=RR, secret=SECRET, column="c"):
         lambda: answers(2, ids=pa.array(np.arange(MANY)).cast(pa.string())),
         lambda: answers(2, ids=np.arange(MANY) + 2**32),
     ],
-    ids=["secret", "column", "epsilon", "domain", "value", "id", "text id", "high id"],
 )
 def test_each_ingredient_gives_independent_reports(other):
     check_independent(answers(2), other())
@@ -272,7 +272,7 @@ def test_a_tie_in_the_leading_byte_is_settled_exactly():
     check_binomial(ones, MANY * 15, q / ONE)
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda path: Secret(b"short"),

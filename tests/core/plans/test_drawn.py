@@ -32,6 +32,7 @@ from ldp_core import (
 )
 from ldp_core.plans.drawn import DrawnColumns
 
+from ...cases import each
 from ..checks import check_binomial, check_moments, check_uniform, exact_ln
 from .helpers import AB, ABC, PLANS, answered, exact_table, grr, oue, tables_of, worst_of
 
@@ -53,7 +54,7 @@ def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
     assert plan.epsilon == max(m.epsilon for m in plan.columns.values())
 
 
-@pytest.mark.parametrize("name", PLANS)
+@each("name", PLANS)
 def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
     """(p*, q*) of fakes, and (p, q) of answers, from the same enumeration."""
     plan = PLANS[name]
@@ -88,7 +89,7 @@ class DrawnApart(DrawnColumns):
         return reports
 
 
-@pytest.mark.parametrize("name", ["sampled GRR, GRR", "fake OUE of nothing"])
+@each("name", ["sampled GRR, GRR", "fake OUE of nothing"])
 def test_the_enumeration_finds_a_draw_for_each_column(monkeypatch, name):
     plan = copy.copy(PLANS[name])
     object.__setattr__(plan, "drawn", DrawnApart(plan.drawn.columns))
@@ -166,7 +167,7 @@ def simulated(request):
 TRUTH = EACH * np.array([0.3, 0.7, 0, 0, 0])
 
 
-@pytest.mark.parametrize("column", ["x", "y", "z"])
+@each("column", ["x", "y", "z"])
 def test_estimates_are_unbiased_and_vary_as_they_say(simulated, column):
     plan, support = simulated
     m = plan[column]
@@ -189,7 +190,7 @@ def variances(m) -> np.ndarray:
     return (noise + people) * m.columns * (1 + (m.columns - 1) / EACH)  # E[n / m], to first order
 
 
-@pytest.mark.parametrize("column", ["x", "y"])
+@each("column", ["x", "y"])
 def test_the_simulation_finds_a_wrong_estimator(simulated, column):
     plan, support = simulated
     m = plan[column]
@@ -224,8 +225,8 @@ def test_consistent_estimates():
 # ---- tallies and reports
 
 
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("packed", [False, True])
+@each("name", PLANS)
+@each("packed", [False, True])
 def test_tallies_merge_and_travel(name, packed):
     plan, n = PLANS[name], 1500
     values = {c: [m.domain.labels[i % len(m.domain.labels)] for i in range(n)] for c, m in plan.columns.items()}
@@ -258,7 +259,7 @@ def test_tallies_merge_and_travel(name, packed):
 # ---- keyed and seeded noise
 
 
-@pytest.mark.parametrize("make", [PrivacyPlan.sampled, PrivacyPlan.fake])
+@each("make", [PrivacyPlan.sampled, PrivacyPlan.fake])
 def test_keyed_reports_are_a_function_of_person_and_value(make):
     secret, n = Secret.generate(), 5000
     plan = make({"x": grr(range(40)), "y": oue(range(9))}, epsilon=1, keep=["id"])
@@ -312,7 +313,7 @@ def test_seeded_plans():
 # ---- one column alone
 
 
-@pytest.mark.parametrize("make", [SampledColumn, FakeDataColumn])
+@each("make", [SampledColumn, FakeDataColumn])
 def test_one_column_alone_does_not_perturb(make):
     m = make(grr(AB), columns=2)
     for attempt in (
@@ -340,7 +341,7 @@ MECHANISMS = [
 ]
 
 
-@pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: m.fingerprint)
+@each("m", MECHANISMS)
 def test_columns_are_values(m):
     for again in (
         pickle.loads(pickle.dumps(m)),

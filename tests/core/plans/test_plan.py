@@ -28,6 +28,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ...cases import each
 from ..examples import AB
 
 AWKWARD = [
@@ -181,7 +182,7 @@ def test_frozen():
             setattr(plan, name, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "keep"),
     [
         ({}, []),
@@ -192,14 +193,13 @@ def test_frozen():
         ({"a": RandomizedResponse(epsilon=1)}, ["t", "t"]),
         ({"a": RandomizedResponse(epsilon=1)}, "t"),
     ],
-    ids=repr,
 )
 def test_inconsistent_plans(columns, keep):
     with pytest.raises(PlanError):
         PrivacyPlan(columns, keep=keep)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -278,7 +278,7 @@ def test_a_seeded_plan_says_wherever_it_travels_that_it_is_not_private(tmp_path)
         assert again.seed == 7
 
 
-@pytest.mark.parametrize("seed", [True, 1.5, "7"])
+@each("seed", [True, 1.5, "7"])
 def test_bad_seeds(seed):
     with pytest.raises(PlanError, match="seed"):
         PrivacyPlan({"x": UnaryEncoding(["a", "b"], epsilon=1.0)}, seed=seed)
@@ -304,7 +304,7 @@ def test_the_columns_of_a_plan_cannot_be_changed():
         plan.columns["y"] = RandomizedResponse(epsilon=9)
 
 
-@pytest.mark.parametrize(
+@each(
     "read",
     [
         lambda path: PrivacyPlan.from_toml('[columns.a]\nmechanism = "unary_encoding"\nepsilon = 1\ndomain = 5\n'),
@@ -319,16 +319,13 @@ def test_the_columns_of_a_plan_cannot_be_changed():
         lambda path: PrivacyPlan.from_metadata({b"ldp.plan": b"{"}),
         lambda path: PrivacyPlan.from_metadata({b"ldp.plan": b"[]"}),
     ],
-    ids=["domain = 5", "keep = 5", "keep = [5]", "not UTF-8", "NUL in path", "not JSON", "JSON of a list"],
 )
 def test_files_that_are_no_plan(tmp_path, read):
     with pytest.raises(PlanError):
         read(tmp_path / "plan.toml")
 
 
-@pytest.mark.parametrize(
-    "value", [Domain(AB), PrivacyPlan({"x": RandomizedResponse(epsilon=1)})], ids=["Domain", "PrivacyPlan"]
-)
+@each("value", [Domain(AB), PrivacyPlan({"x": RandomizedResponse(epsilon=1)})])
 def test_nothing_can_be_deleted(value):
     name = "labels" if isinstance(value, Domain) else "keep"
     with pytest.raises(AttributeError):
@@ -354,7 +351,7 @@ def through_a_file(batch, path):
     return pq.read_table(path).combine_chunks().to_batches()[0]
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@each("packed", [False, True])
 def test_the_proof_stays_with_the_reports(packed, tmp_path):
     """Text is a dictionary, whose field has no extension type but a key of its own."""
     reports = PROVED.perturb(EVENTS, packed=packed)

@@ -17,6 +17,7 @@ from ldp_core import Domain, FakeDataColumn, Interval, Mechanism, ParameterError
 from ldp_core.plans.compare import compare
 from ldp_core.plans.fake import published_epsilon
 
+from ...cases import each
 from ..checks import exact_exp
 from .helpers import AB, ABC, PLANS, answered, grr, oue
 
@@ -70,7 +71,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@each("name", MAKERS)
 def test_plans_travel(name):
     plan = MAKERS[name]()
     text = plan.to_toml()
@@ -120,14 +121,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_bad_parameters_are_refused(name):
     attempt, message = BAD[name]
     with pytest.raises((ParameterError, PlanError), match=message):
         attempt()
 
 
-@pytest.mark.parametrize("n", [-1, 1.5, "100"])
+@each("n", [-1, 1.5, "100"])
 def test_explain_takes_a_number_of_reports(n):
     with pytest.raises(ParameterError, match="n must be an integer, at least 0"):
         PrivacyPlan({"v": oue(AB)}).explain(n)
