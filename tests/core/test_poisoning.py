@@ -198,13 +198,6 @@ def test_without_more_knowledge_it_is_an_upper_bound():
 # ---- other people's numbers
 
 
-def test_the_numbers_of_reference():
-    oracles = [UnaryEncoding, RandomizedResponse, SummationHistogramEncoding]
-    at_1 = [m(range(16), epsilon=1.0).influence().one for m in oracles]
-    assert [f"{x:.2g}" for x in at_1] == ["3.2", "9.7", "44"]
-    assert round(RandomizedResponse(range(1024), epsilon=0.1).influence().one) == 9728
-
-
 @each("epsilon", [0.1, 1.0, 3.0])
 @each("targets", [1, 5, 10])
 def test_the_gains_of_the_paper(epsilon, targets):

@@ -283,10 +283,3 @@ def test_a_kernel_of_other_bits_is_seen(runs):
     runs.patch.setattr(kernels.decided, "_loop", off)
     job = lambda: (bernoulli_bits(ONE // 3, 5000, keystream()),)  # noqa: E731
     fails(runs.same, kernels.decided, job)
-
-
-def test_every_kernel_is_tested():
-    with open(__file__) as file:
-        text = file.read()
-    for name, value in vars(kernels).items():
-        assert not isinstance(value, compiled.Kernel) or f"kernels.{name}" in text

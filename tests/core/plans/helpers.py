@@ -50,14 +50,6 @@ def mechanism(name, d, epsilon):
     return CHOICES[name].make(Domain(range(d)), epsilon)
 
 
-# ---- planted faults
-
-
-def fails(test, *arguments):
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        test(*arguments)
-
-
 AB, ABC = ["a", "b"], ["a", "b", "c"]
 
 
