@@ -21,6 +21,8 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: the workers of pytest share the cores
+if os.environ.setdefault("LDP_KERNELS", "numpy") == "auto":  # to compile takes a quarter of all time, in each worker
+    del os.environ["LDP_KERNELS"]
 
 import gc
 import hashlib

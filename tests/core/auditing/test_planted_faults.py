@@ -65,7 +65,7 @@ def test_a_bit_that_is_left_out_of_packed_words():
         words[:, 1] |= np.where(values.to_numpy() == 69, np.uint64(32), np.uint64(0))
         return words
 
-    assert audit(m, leave_out, trials=FEW).broken
+    assert audit(m, leave_out, trials=4000).broken
 
 
 def test_a_permanent_round_that_is_drawn_anew():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import tomllib
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ldp_core import (
@@ -29,46 +30,11 @@ from ldp_core import (
 )
 
 from ...cases import each
-from ..examples import AB
+from ..examples import AB, LABELS
+from .helpers import PLANS
 
-AWKWARD = [
-    "",
-    " ",
-    '"',
-    "'",
-    '"""',
-    "\\",
-    "\n",
-    "\r\n",
-    "\r",
-    "\t",
-    "\0",
-    "\x1f",
-    "\x7f",
-    "\x80",
-    "\u2028",
-    "\ufeff",
-    "#",
-    "=",
-]
-
-
-AWKWARD += [
-    "[a]",
-    "a.b",
-    "é",
-    "😀",
-    "\U0010ffff",
-    "keep",
-    "columns",
-    "inf",
-    "nan",
-    "true",
-    "1",
-    "\\u0041",
-    "\x1b[0m",
-    "\ud7ff",
-]
+AWKWARD = ["", '"""', "\r\n", "[a]", "a.b", "keep", "columns", "inf", "nan", "true", "\\u0041", "\x1b[0m"]
+AWKWARD += " \"'\\\n\r\t\0\x1f\x7f\x80\u2028\ufeff#=1é😀\U0010ffff\ud7ff"
 names = st.one_of(st.sampled_from(AWKWARD), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
 epsilons = st.one_of(st.floats(1e-9, 60), st.sampled_from([1e-16, 1e-7, 1e16, 1e22, 1.7976931348623157e308, 1, 5e-17]))
 label_lists = st.one_of(
@@ -104,32 +70,36 @@ def plans(draw):
 
 @settings(max_examples=40)
 @given(plans())
-def test_round_trips(plan):
+@example(PrivacyPlan.split({"x": AB, "y": range(30)}, epsilon=1.7, keep=["t"]))
+@example(PrivacyPlan.sampled({"x": AB, "y": Domain(LABELS, unmatched="none")}, epsilon=1.7, keep=["t"]))
+@example(PrivacyPlan.fake({"x": Domain(AB, unmatched="other"), "y": range(30)}, epsilon=1.7))
+@example(PrivacyPlan.fake({"x": AB, "y": range(3)}, epsilon=1.7, priors={"y": [0.1, 1e-300, 7]}, seed=4))
+@example(PrivacyPlan({**PLANS["fake 3 GRR"].columns, "a": UnaryEncoding(AB, epsilon=1.0)}, keep=["t"]))
+def test_round_trips(tmp_path_factory, plan):
     text = plan.to_toml()
     tomllib.loads(text)
+    path = tmp_path_factory.getbasetemp() / "plan.toml"
+    path.write_bytes(text.encode("utf-8"))
     for again in (
         PrivacyPlan.from_toml(text),
+        PrivacyPlan.from_toml(path),
+        PrivacyPlan.from_toml(str(path)),
         PrivacyPlan.from_dict(plan.to_dict()),
         PrivacyPlan.from_dict(json.loads(plan.to_json())),
-        pickle.loads(pickle.dumps(plan)),
         PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}),
+        pickle.loads(pickle.dumps(plan)),
+        copy.deepcopy(plan),
     ):
         assert again == plan
         assert hash(again) == hash(plan)
         assert again.fingerprint == plan.fingerprint
         assert again.epsilon == plan.epsilon
+        assert again.drawn == plan.drawn
         assert list(again) == list(plan)
         assert again.to_toml() == text
-    assert repr(plan)
-
-
-@settings(max_examples=40)
-@given(plans())
-def test_files(tmp_path_factory, plan):
-    path = tmp_path_factory.mktemp("plans") / "plan.toml"
-    path.write_bytes(plan.to_toml().encode("utf-8"))
-    assert PrivacyPlan.from_toml(path) == plan
-    assert PrivacyPlan.from_toml(str(path)) == plan
+        assert repr(again) == repr(plan)
+    for n in (0, 1000) if plan.epsilon < math.inf else ():
+        assert "total a record" in plan.explain(n)
 
 
 @settings(max_examples=40)
