@@ -31,17 +31,16 @@ from ldp_core.plans.drawn import DrawnColumns
 
 from ...cases import each
 from ..checks import check_binomial, check_moments, check_uniform, exact_ln
-from .helpers import AB, ABC, PLANS, answered, exact_table, grr, oue, tables_of, worst_of
+from .helpers import AB, ABC, PLANS, answered, grr, oue, records_of, table_of, tables_of, worst_of
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if k % 2 else []) for k, name in enumerate(PLANS)]
 )
-def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
+def test_the_whole_record_spends_epsilon_at_most(name):
     """Every record, every tuple of reports, in rational arithmetic."""
     plan = PLANS[name]
-    tables = tables_of(monkeypatch, plan)
-    worst = worst_of(tables)
+    worst = worst_of({record: table_of(name, record) for record in records_of(plan)})
     assert exact_ln(worst) <= Decimal(plan.epsilon)
     inner = [m.worst_ratio() for m in plan.columns.values()]
     assert min(inner) <= worst <= max(inner)
@@ -52,11 +51,10 @@ def test_the_whole_record_spends_epsilon_at_most(monkeypatch, name):
 
 
 @each("name", PLANS)
-def test_expected_parts_are_those_of_the_reports(monkeypatch, name):
+def test_expected_parts_are_those_of_the_reports(name):
     """(p*, q*) of fakes, and (p, q) of answers, from the same enumeration."""
     plan = PLANS[name]
-    record = tuple(m.domain.labels[0] for m in plan.columns.values())
-    table = exact_table(monkeypatch, plan, record)
+    table = table_of(name, records_of(plan)[0])
     for at, m in enumerate(plan.columns.values()):
         p, q = m.expected_parts()
         share = sum(weight for reports, weight in table.items() if not reports[at].strip("[").startswith("None"))
@@ -87,15 +85,15 @@ class DrawnApart(DrawnColumns):
 
 
 @each("name", ["sampled GRR, GRR", "fake OUE of nothing"])
-def test_the_enumeration_finds_a_draw_for_each_column(monkeypatch, name):
+def test_the_enumeration_finds_a_draw_for_each_column(name):
     plan = copy.copy(PLANS[name])
     object.__setattr__(plan, "drawn", DrawnApart(plan.drawn.columns))
-    assert exact_ln(worst_of(tables_of(monkeypatch, plan))) > Decimal(1.05 * plan.epsilon)
+    assert exact_ln(worst_of(tables_of(plan))) > Decimal(1.05 * plan.epsilon)
 
 
-def test_the_enumeration_finds_an_answer_with_too_large_an_epsilon(monkeypatch):
+def test_the_enumeration_finds_an_answer_with_too_large_an_epsilon():
     plan = PrivacyPlan({n: SampledColumn(grr(AB, 1.0 if n == "x" else 1.01), columns=2) for n in "xy"})
-    assert exact_ln(worst_of(tables_of(monkeypatch, plan))) > 1
+    assert exact_ln(worst_of(tables_of(plan))) > 1
 
 
 # ---- nulls
