@@ -31,18 +31,7 @@ class Opaque:
         return WORD
 
 
-def number_types():
-    yield from (
-        pa.int64(),
-        pa.uint64(),
-        pa.float64(),
-        pa.decimal128(38, 0),
-        pa.timestamp("us"),
-        pa.string(),
-        pa.duration("us"),
-    )
-
-
+NUMBER_TYPES = [pa.int64(), pa.uint64(), pa.float64(), pa.decimal128(38, 0), pa.timestamp("us"), pa.duration("us")]
 SECRETS = {
     "str": [WORD],
     "str and null": [WORD, None],
@@ -80,7 +69,7 @@ SECRETS = {
     "arrow run ends": pa.RunEndEncodedArray.from_arrays([1], pa.array([WORD])),
     "arrow chunks": pa.chunked_array([["a"], [WORD]]),
     "arrow bad utf-8": pa.array([WORD.encode() + b"\xff"], pa.binary()).view(pa.string()),
-    **{f"arrow {t}": pa.array([NUMBER], pa.int64()).cast(t, safe=False) for t in number_types()},
+    **{f"arrow {t}": pa.array([NUMBER], pa.int64()).cast(t, safe=False) for t in [*NUMBER_TYPES, pa.string()]},
 }
 DOMAINS = {
     "str": Domain(["a", "b"]),

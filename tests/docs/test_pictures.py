@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,9 +11,8 @@ from typer.testing import CliRunner
 from ldp_cli.app import app
 
 from ..cases import each
+from .test_make import DOCS, SCRIPT
 
-DOCS = Path(__file__).parents[2] / "docs"
-SCRIPT = runpy.run_path(str(DOCS / "make.py"))
 AGAIN = "run: python docs/make.py"
 PAGES = SCRIPT["pages_with_pictures"]()
 NAMES = {page: re.findall(r"<!-- picture: ([\w-]+) -->", text) for page, text in PAGES.items()}

@@ -207,16 +207,6 @@ def test_the_variance_of_a_plan_is_what_planning_says():
         assert EACH * a[0] + b[0] * 300 == pytest.approx(m.variance(EACH, 300), rel=0.05)
 
 
-def test_consistent_estimates():
-    for plan in SIMULATED.values():
-        batch = pa.record_batch(dict.fromkeys("xyz", pa.array(np.arange(5000) % 5)))
-        reports = plan.perturb(batch)
-        for name, m in plan.columns.items():
-            for method in ("norm-sub", "mle-apx", "base-cut"):
-                histogram = m.estimate(m.tally(reports[name]), consistency=method)
-                assert (histogram.counts >= 0).all()
-
-
 # ---- tallies and reports
 
 
