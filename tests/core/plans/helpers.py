@@ -62,13 +62,18 @@ def exact_table(plan, record) -> Table:
     inner = [m.inner if hasattr(m, "inner") else m for m in plan.columns.values()]
     ends = [tuple(map(int, m._ends)) for m in plan.columns.values() if getattr(m, "prior", None)]
     noise = Branching({m.thresholds[1]: m.domain.size for m in inner if isinstance(m, UnaryEncoding)}, *ends[:1])
-    batch = pa.record_batch({name: [value] for name, value in zip(plan.columns, record, strict=True)})
+    values = {name: pa.array([value]) for name, value in zip(plan.columns, record, strict=True)}
+
+    def reports() -> tuple[str, ...]:
+        made = plan.perturb_columns(values, None, packed=False)
+        return tuple(str(made[name].to_pylist()[0]) for name in plan.columns)
+
     with pytest.MonkeyPatch.context() as patch:
         by_numpy(patch)
         patch.setattr(sampling, "bernoulli_bits", noise.bernoulli_bits)
         patch.setattr(sampling, "uniform_below", noise.uniform_below)
         patch.setattr(Keystream, "words", lambda _stream, n, lane=0: noise.words(n, lane))
-        return noise.table(lambda: tuple(map(str, plan.perturb(batch, packed=False).to_pylist()[0].values())))
+        return noise.table(reports)
 
 
 @cache

@@ -30,13 +30,13 @@ from ldp_core import (
 from ldp_core.plans.drawn import DrawnColumns
 
 from ...cases import each
-from ..checks import check_binomial, check_moments, check_uniform, exact_ln
+from ..checks import check_binomial, check_moments, check_uniform, exact_ln, slow
 from .helpers import AB, ABC, PLANS, answered, grr, oue, records_of, table_of, tables_of, worst_of
 
+each_plan = pytest.mark.parametrize("name", [slow(name) if k % 2 else name for k, name in enumerate(PLANS)])
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if k % 2 else []) for k, name in enumerate(PLANS)]
-)
+
+@each_plan
 def test_the_whole_record_spends_epsilon_at_most(name):
     """Every record, every tuple of reports, in rational arithmetic."""
     plan = PLANS[name]
@@ -50,7 +50,7 @@ def test_the_whole_record_spends_epsilon_at_most(name):
     assert plan.epsilon == max(m.epsilon for m in plan.columns.values())
 
 
-@each("name", PLANS)
+@each_plan
 def test_expected_parts_are_those_of_the_reports(name):
     """(p*, q*) of fakes, and (p, q) of answers, from the same enumeration."""
     plan = PLANS[name]
