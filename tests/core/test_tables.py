@@ -88,7 +88,7 @@ def test_other_estimates():
 
 
 def test_what_was_found_is_a_table():
-    m = HeavyHitters(Prefixes("elmors", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    m = HeavyHitters(Prefixes("elmors", 4), epsilon=5.0, levels=(2, 4), rows=8, width=128)
     found = m.find(m.simulate({"rome": 5000, "oslo": 3000}, seed=1), 20)
     assert "2 of" in found._repr_html_()
     assert found._repr_html_().count("<tr>") == 3
