@@ -12,7 +12,8 @@ from ldp_core import Domain
 from ldp_core.mechanisms.catalogue import CHOICES, Choice
 
 from ..acceptance import ACCEPTANCE
-from ..plans.helpers import NAMES, close, epsilons, exactly, fails, mechanism, names, precision, sizes
+from ..checks import fails
+from ..plans.helpers import NAMES, close, epsilons, exactly, mechanism, names, precision, sizes
 
 
 @pytest.mark.parametrize("row", ACCEPTANCE["mechanism_parameters"], ids=lambda row: str(row["epsilon"]))
