@@ -200,14 +200,3 @@ def _whole(text: str, given: str) -> int:
     if not text.removeprefix("-").isdecimal():
         raise ParameterError(f"expected a whole number in {given!r}; values are written as {SYNTAX}")
     return int(text)
-
-
-def whole(text: Any) -> int:
-    """A number of things, also as ``1e6``; for options.
-
-    >>> whole("1e6"), whole("20")
-    (1000000, 20)
-    """
-    if not (_is_number(str(text)) and float(text).is_integer() and float(text) >= 1):
-        raise typer.BadParameter(f"expected a whole number, as 1000000 or 1e6, got {text!r}")
-    return int(float(text))

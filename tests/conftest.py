@@ -21,6 +21,8 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: the workers of pytest share the cores
+if os.environ.setdefault("LDP_KERNELS", "numpy") == "auto":  # to compile takes a quarter of all time, in each worker
+    del os.environ["LDP_KERNELS"]
 
 import gc
 import hashlib
@@ -33,6 +35,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, Phase, settings
 
 from ldp_core.noise import fresh, secret
@@ -122,6 +125,12 @@ def pytest_configure(config: pytest.Config) -> None:
     fresh.Keystream.__new__ = _new_keystream
     fresh.os = SimpleNamespace(urandom=lambda n: keys.draw(n, "keystream"))
     secret.secrets = SimpleNamespace(token_bytes=lambda n: keys.draw(n, "secret"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Any:
+    """No examples of docstrings are looked for in tests: to do so imports files that most runs do not need."""
+    return [collector for collector in (yield) if not isinstance(collector, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected

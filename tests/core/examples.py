@@ -22,7 +22,6 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.mechanisms.catalogue import CATALOGUE
-from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
 
 REGISTERED: dict[str, Mechanism] = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}
 VIEWS: dict[str, FrequencyOracle] = {
@@ -37,7 +36,7 @@ DRAWN: dict[str, FrequencyOracle] = {
 ORACLES: dict[str, FrequencyOracle] = {
     name: m
     for name, m in {**REGISTERED, **VIEWS}.items()
-    if isinstance(m, FrequencyOracle) and not isinstance(m, RapporCandidates)
+    if isinstance(m, FrequencyOracle) and m.name != "rappor_candidates"
 }
 EVERY: dict[str, Mechanism] = {**REGISTERED, **VIEWS, **DRAWN}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pickle
 import warnings
 
-import pytest
-
 import ldp_core
 from ldp_core import (
     DBitFlip,
@@ -22,15 +20,14 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ..cases import each
+
 ERRORS = [e for e in vars(ldp_core).values() if isinstance(e, type) and issubclass(e, LdpError)]
 
 
-def test_there_are_errors():
-    assert len(ERRORS) >= 8
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.__name__)
+@each("error", ERRORS)
 def test_errors_can_be_made_from_one_string_and_pickled(error):
+    assert len(ERRORS) >= 8
     made = error("column 'x': no")
     assert str(made) == "column 'x': no"
     assert str(pickle.loads(pickle.dumps(made))) == str(made)
@@ -49,7 +46,7 @@ def warned(call):
         return call(), shown
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda: RandomizedResponse(epsilon=20.5),

@@ -23,6 +23,8 @@ from ldp_core import (
     required_n,
 )
 
+from ..cases import each
+
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
@@ -63,8 +65,8 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
-@pytest.mark.parametrize("name", VALUES)
+@each("kind", COLUMNS)
+@each("name", VALUES)
 def test_a_column_of_any_library_gives_the_reports_of_its_values(name, kind):
     m = PLAN[name]
     column = COLUMNS[kind](name)
@@ -75,7 +77,7 @@ def test_a_column_of_any_library_gives_the_reports_of_its_values(name, kind):
     assert m.tally(reports) == m.tally(expected)
 
 
-@pytest.mark.parametrize("name", VALUES)
+@each("name", VALUES)
 def test_reports_are_tallied_from_any_library(name):
     m = PLAN[name]
     reports = m.perturb(pa.array(VALUES[name]), randomness=Keyed(SECRET, IDS, column=name))
@@ -86,7 +88,7 @@ def test_reports_are_tallied_from_any_library(name):
             assert m.tally(column) == expected
 
 
-@pytest.mark.parametrize("rows", [[[], []], [[True], []], [None, [True]], ["x"], [[["x"]]]], ids=str)
+@each("rows", [[[], []], [[True], []], [None, [True]], ["x"], [[["x"]]]])
 def test_what_is_no_report_is_refused(rows):
     for column in (pd.Series(rows), pl.Series(rows, strict=False), rows):
         with pytest.raises(ReportError):
@@ -119,9 +121,7 @@ def test_columns_of_other_kinds_are_refused_without_their_values():
         assert "secret" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "make", [pa.array, lambda os: pa.chunked_array([os[:1], os[1:]]), pd.Categorical, pl.Series, pd.Series]
-)
+@each("make", [pa.array, lambda os: pa.chunked_array([os[:1], os[1:]]), pd.Categorical, pl.Series, pd.Series])
 def test_a_domain_of_a_column_warns(make):
     with pytest.warns(LdpWarning, match="a column of data"):
         assert Domain(make(["ios", "web"])) == Domain(["ios", "web"])
@@ -152,7 +152,7 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", FRAMES)
+@each("kind", FRAMES)
 def test_a_plan_perturbs_and_simulates_a_frame_of_any_library(kind):
     frame = FRAMES[kind]()
     reports = PLAN.perturb(frame, key=SECRET, id=IDS)
@@ -165,7 +165,7 @@ def test_a_plan_perturbs_and_simulates_a_frame_of_any_library(kind):
     assert seen["os"] == same["os"]
 
 
-@pytest.mark.parametrize("data", [[1, 2], "frame.parquet", pl.LazyFrame({"os": ["ios"]})], ids=["list", "text", "lazy"])
+@each("data", [[1, 2], "frame.parquet", pl.LazyFrame({"os": ["ios"]})])
 def test_what_is_no_frame_is_refused(data):
     for call in (PLAN.perturb, PLAN.simulate):
         with pytest.raises(PlanError, match=f"got {type(data).__name__}"):

@@ -20,6 +20,8 @@ from ldp_core.parameters import (
     parameter,
 )
 
+from ..cases import each
+
 
 @dataclass(frozen=True, init=False)
 class Example(Declared):
@@ -53,7 +55,7 @@ def test_nothing_can_be_set_afterwards():
         Example([3], k=1).k = 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("check", "value", "bounds", "message"),
     [
         (check_epsilon, 0, {}, "x must be in (0, inf), got 0.0"),

@@ -14,6 +14,7 @@ import pytest
 
 from ldp_core import Domain, LdpError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
+from ..cases import each
 from .examples import AB
 
 WORD = "".join(["hunter", "two", "marked"])  # put together here, so that no source line in a traceback holds it
@@ -30,18 +31,7 @@ class Opaque:
         return WORD
 
 
-def number_types():
-    yield from (
-        pa.int64(),
-        pa.uint64(),
-        pa.float64(),
-        pa.decimal128(38, 0),
-        pa.timestamp("us"),
-        pa.string(),
-        pa.duration("us"),
-    )
-
-
+NUMBER_TYPES = [pa.int64(), pa.uint64(), pa.float64(), pa.decimal128(38, 0), pa.timestamp("us"), pa.duration("us")]
 SECRETS = {
     "str": [WORD],
     "str and null": [WORD, None],
@@ -79,7 +69,7 @@ SECRETS = {
     "arrow run ends": pa.RunEndEncodedArray.from_arrays([1], pa.array([WORD])),
     "arrow chunks": pa.chunked_array([["a"], [WORD]]),
     "arrow bad utf-8": pa.array([WORD.encode() + b"\xff"], pa.binary()).view(pa.string()),
-    **{f"arrow {t}": pa.array([NUMBER], pa.int64()).cast(t, safe=False) for t in number_types()},
+    **{f"arrow {t}": pa.array([NUMBER], pa.int64()).cast(t, safe=False) for t in [*NUMBER_TYPES, pa.string()]},
 }
 DOMAINS = {
     "str": Domain(["a", "b"]),
@@ -144,8 +134,8 @@ def heard(caplog, capfd, recwarn):
     return call
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("secret", SECRETS)
+@each("name", MECHANISMS)
 def test_perturb(heard, name, secret):
     m, values = MECHANISMS[name], SECRETS[secret]
     heard(lambda: m.perturb(values, column="browser"))
@@ -156,8 +146,8 @@ def test_perturb(heard, name, secret):
         heard(lambda: m.perturb(tuple(values), column="browser"))
 
 
-@pytest.mark.parametrize("secret", [s for s in SECRETS if s.startswith("arrow") and s != "arrow chunks"])
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("secret", [s for s in SECRETS if s.startswith("arrow") and s != "arrow chunks"])
+@each("name", MECHANISMS)
 def test_plan(heard, name, secret):
     plan = PrivacyPlan({"browser": MECHANISMS[name]})
     batch = pa.record_batch({"browser": SECRETS[secret], "dropped": pa.array([WORD] * len(SECRETS[secret]))})
@@ -166,8 +156,8 @@ def test_plan(heard, name, secret):
         assert_silent(repr(report) + str(report.schema.metadata) + str(report.to_pylist()))
 
 
-@pytest.mark.parametrize("secret", [s for s in SECRETS if isinstance(SECRETS[s], (pa.Array, pa.ChunkedArray))])
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("secret", [s for s in SECRETS if isinstance(SECRETS[s], (pa.Array, pa.ChunkedArray))])
+@each("name", MECHANISMS)
 def test_tally_of_raw_values(heard, name, secret):
     """Raw values where reports are expected: refused, and not quoted."""
     heard(lambda: MECHANISMS[name].tally(SECRETS[secret], column="browser"))
@@ -215,9 +205,7 @@ def test_the_scan_finds_a_secret_wherever_it_is():
 SURROGATE = WORD + "\ud800"
 
 
-@pytest.mark.parametrize(
-    "values", [[SURROGATE], np.array([SURROGATE], object), np.array([SURROGATE])], ids=["list", "object", "U"]
-)
+@each("values", [[SURROGATE], np.array([SURROGATE], object), np.array([SURROGATE])])
 def test_text_that_is_not_unicode_is_refused_silently(values):
     for m in (RandomizedResponse(AB, epsilon=1), UnaryEncoding(Domain(AB, unmatched="other"), epsilon=1)):
         with pytest.raises(Exception) as caught:  # noqa: PT011 (whatever it is, it must be silent)
@@ -226,8 +214,8 @@ def test_text_that_is_not_unicode_is_refused_silently(values):
         assert isinstance(caught.value, LdpError)
 
 
-@pytest.mark.parametrize("reports", [[1, WORD, None], np.array([1, WORD, None], object)], ids=["list", "object"])
-@pytest.mark.parametrize("m", [RandomizedResponse([1, 2], epsilon=1), UnaryEncoding([1, 2], epsilon=1)])
+@each("reports", [[1, WORD, None], np.array([1, WORD, None], object)])
+@each("m", [RandomizedResponse([1, 2], epsilon=1), UnaryEncoding([1, 2], epsilon=1)])
 def test_raw_objects_given_as_reports_are_refused_silently(m, reports):
     with pytest.raises(Exception) as caught:  # noqa: PT011
         m.tally(reports)

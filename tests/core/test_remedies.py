@@ -9,6 +9,8 @@ import pytest
 
 from ldp_core import Domain, LdpWarning, PlanError, PrivacyPlan, RandomizedResponse
 
+from ..cases import each
+
 
 def test_a_plan_with_one_epsilon_points_to_split():
     for columns in ({"os": ["ios", "web"]}, {"crashed": RandomizedResponse(epsilon=1.0)}):
@@ -25,7 +27,7 @@ def test_a_domain_of_data_warns():
         assert Domain(np.unique(["b", "a", "b"])).size == 2
 
 
-@pytest.mark.parametrize("declared", [["b", "a"], ("b", "a"), range(3), np.arange(3), (c for c in "ab")], ids=type)
+@each("declared", [["b", "a"], ("b", "a"), range(3), np.arange(3), (c for c in "ab")])
 def test_a_declared_domain_does_not(declared):
     with warnings.catch_warnings(action="error"):
         Domain(declared)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from ldp_core import simulated_counts as simulation
 from ldp_core.simulated_counts import dealt, inner_products, spread, subset_sums
 
+from ..cases import each
 from .checks import check_binomial, fails
 
 
@@ -15,7 +15,7 @@ def generator():
     return np.random.default_rng(7)
 
 
-@pytest.mark.parametrize("weights", [1, 2, 5, 64, np.array([1.0, 0.0, 3.0, 4.0, 1e-30])])
+@each("weights", [1, 2, 5, 64, np.array([1.0, 0.0, 3.0, 4.0, 1e-30])])
 def test_each_choice_has_its_share(weights):
     people = np.array([0, 10, 10**9])
     counts = dealt(people, weights, generator())
@@ -30,14 +30,14 @@ def test_weights_of_each_row():
     check_binomial(counts[1, 0], 2000, [0.5, 0, 0.5])
 
 
-@pytest.mark.parametrize("people", [[3, 0, 10**6], [10**9, 5, 1]])
+@each("people", [[3, 0, 10**6], [10**9, 5, 1]])
 def test_spread_as_one_by_one(people):
     people, out = np.array(people), np.zeros(30, np.int64)
     spread(people, 10, lambda kind, choice: kind * 10 + choice, out, generator())
     check_binomial(out.reshape(3, 10), people[:, None], 0.1)
 
 
-@pytest.mark.parametrize(("d", "size"), [(2, 1), (5, 0), (5, 2), (7, 6), (33, 20), (64, 1)])
+@each(("d", "size"), [(2, 1), (5, 0), (5, 2), (7, 6), (33, 20), (64, 1)])
 def test_sets_of_others(d, size):
     people = np.arange(d) ** 3 % 11 * 10**5
     sums = subset_sums(size, people, generator())
@@ -50,7 +50,7 @@ def test_more_people_than_numpy_draws_from_at_once(monkeypatch):
     test_sets_of_others(5, 2)
 
 
-@pytest.mark.parametrize(("f", "m"), [(2, 1), (2, 6), (3, 3), (7, 2)])
+@each(("f", "m"), [(2, 1), (2, 6), (3, 3), (7, 2)])
 def test_inner_products(f, m):
     k = f**m
     v, s = k - 1, f - 1  # all digits f - 1

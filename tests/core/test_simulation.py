@@ -34,6 +34,7 @@ from ldp_core.mechanisms.oracles.hash_families import AffineFamily, LinearFamily
 from ldp_core.mechanisms.oracles.independent_bits import BitVectors, IndependentBits
 from ldp_core.mechanisms.sketches.base import Candidates
 
+from ..cases import each
 from .checks import FALSE_ALARM, fails
 from .examples import EVERY, REGISTERED, keyed, people_of
 
@@ -134,18 +135,18 @@ QUICK = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", QUICK)
+@each("name", QUICK)
 def test_counters_have_the_law_of_real_reports(name):
     check_law(ALL[name], 20, 1 << 11)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_counters_have_the_law_of_many_real_reports(name):
     check_law(SMALL[name], 300, 1 << 16)
 
 
-@pytest.mark.parametrize("name", ["k-ary RR", "RAPPOR"])
+@each("name", ["k-ary RR", "RAPPOR"])
 def test_mechanisms_that_know_no_short_way_make_the_reports(monkeypatch, name):
     monkeypatch.setattr(type(ALL[name]), "simulate_counters", Mechanism.simulate_counters)
     check_law(ALL[name], 20, 1 << 11)
@@ -154,7 +155,7 @@ def test_mechanisms_that_know_no_short_way_make_the_reports(monkeypatch, name):
 BILLION = [name for name, m in EVERY.items() if isinstance(m, FrequencyOracle) and not isinstance(m, Candidates)]
 
 
-@pytest.mark.parametrize("name", BILLION)
+@each("name", BILLION)
 def test_a_billion_people_are_estimated_within_the_mechanism_s_error(name):
     """Nearly normal, and seeded: nothing fails by chance; the bar is 6 standard errors, 2e-9 a value."""
     m = EVERY[name]
@@ -166,7 +167,7 @@ def test_a_billion_people_are_estimated_within_the_mechanism_s_error(name):
     assert (np.abs(histogram.counts - true) < 6 * np.sqrt(m.variance(n, true))).all()
 
 
-@pytest.mark.parametrize("name", ["hybrid", "piecewise", "one bit", "stochastic rounding"])
+@each("name", ["hybrid", "piecewise", "one bit", "stochastic rounding"])
 def test_a_billion_numbers_have_their_mean(name):
     m = REGISTERED[name]
     low, length = m.domain.low, m.domain.high - m.domain.low
@@ -182,7 +183,7 @@ def test_frequent_strings_are_found():
     assert m.find(m.simulate(people, seed=1), 3).values == ("bad", "cafe", "")
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_one_person_s_tally_is_that_of_a_report(name):
     m = SMALL[name]
     value = next(iter(people_of(m)))
@@ -207,7 +208,7 @@ def test_who_is_counted():
     assert numbers.simulate({2.5: 10}, seed=1).n == 10
 
 
-@pytest.mark.parametrize(
+@each(
     ("counts", "error", "words"),
     [
         ([1, 2], ParameterError, "counts must be 5 numbers of people, one a code, got 2"),

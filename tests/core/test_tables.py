@@ -5,7 +5,6 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import numpy as np
-import pytest
 
 from ldp_core import (
     CountMeanSketch,
@@ -20,6 +19,7 @@ from ldp_core import (
 )
 from ldp_core.tables import Row, Table, aligned
 
+from ..cases import each
 from .examples import EVERY, people_of
 
 
@@ -43,7 +43,7 @@ class Balanced(HTMLParser):
         self.text.append(data)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_mechanisms_and_tallies_show_themselves(name):
     m = EVERY[name]
     text = Balanced(m._repr_html_()).text
@@ -88,7 +88,7 @@ def test_other_estimates():
 
 
 def test_what_was_found_is_a_table():
-    m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
+    m = HeavyHitters(Prefixes("elmors", 4), epsilon=5.0, levels=(2, 4), rows=8, width=128)
     found = m.find(m.simulate({"rome": 5000, "oslo": 3000}, seed=1), 20)
     assert "2 of" in found._repr_html_()
     assert found._repr_html_().count("<tr>") == 3

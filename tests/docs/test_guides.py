@@ -10,6 +10,7 @@ import pytest
 from ldp_core import PrivacyPlan
 
 from ..beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
+from ..cases import each
 from .test_readme import without_noise
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,7 +55,7 @@ def test_python(page, capsys):
     assert page not in PRINTED or others == PRINTED[page]
 
 
-@pytest.mark.parametrize("page", ["audit", "sketches", "rappor", "numbers", "heavy_hitters"])
+@each("page", ["audit", "sketches", "rappor", "numbers", "heavy_hitters"])
 def test_a_plan_in_toml_can_be_copied(page):
     plan = PrivacyPlan.from_toml(TOML.findall(PAGES[page])[0])
     assert PrivacyPlan.from_toml(plan.to_toml()) == plan

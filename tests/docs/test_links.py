@@ -8,6 +8,10 @@ from pathlib import Path
 import markdown
 import pytest
 
+from ..cases import each
+
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -21,7 +25,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES)
 def test_a_page(page):
     text = CODE.sub("", page.read_text(encoding="utf-8"))
     # FAMILY and NAME are for the reader to fill in
@@ -44,7 +48,7 @@ def lost_stars(text: str) -> list[str]:
     return re.findall(r'<em>([^\w"].*?)</em>', re.sub(r"<code>.*?</code>", "", shown, flags=re.DOTALL))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES)
 def test_formulas_keep_their_stars(page):
     assert lost_stars(page.read_text(encoding="utf-8")) == []
 

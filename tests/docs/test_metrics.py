@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[2]
 CODE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "ldp_beam").rglob("*.py")))
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ldp_cli.app import app
 
-DOCS = Path(__file__).parents[2] / "docs"
-SCRIPT = runpy.run_path(str(DOCS / "make.py"))
+from ..cases import each
+from .test_make import DOCS, SCRIPT
+
 AGAIN = "run: python docs/make.py"
 PAGES = SCRIPT["pages_with_pictures"]()
 NAMES = {page: re.findall(r"<!-- picture: ([\w-]+) -->", text) for page, text in PAGES.items()}
@@ -24,7 +23,7 @@ def charts():
     return {name: themes for text in PAGES.values() for name, themes in SCRIPT["charts"](text).items()}
 
 
-@pytest.mark.parametrize("page", NAMES)
+@each("page", NAMES)
 def test_pages_show_their_pictures(page):
     text = PAGES[page]
     assert SCRIPT["with_pictures"](text) == text, AGAIN

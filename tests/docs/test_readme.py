@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from ..cases import each
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["polars", "beam"])
+@each("name", ["polars", "beam"])
 def test_example_runs_and_prints_what_is_shown_but_for_the_noise(name, capsys):
     block = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
     code, shown = block.groups()

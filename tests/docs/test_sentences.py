@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ..cases import each
+
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 WORDS = 45
@@ -30,7 +34,7 @@ def too_long(text: str) -> list[str]:
     return [sentence for sentence in sentences(text) if len(sentence.split()) > WORDS]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES)
 def test_a_page(page):
     assert too_long(page.read_text(encoding="utf-8")) == []
 

@@ -12,6 +12,8 @@ from scipy import stats
 
 from ldp_core.accounting.binomials import ERROR, pmf, spread
 
+from ...cases import each
+
 _PRECISE = Context(prec=40)
 
 
@@ -32,8 +34,8 @@ def worst_error(n: int, p: float, ks: list[int]) -> float:
     return max(errors)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 15, 16, 33, 200, 400])
-@pytest.mark.parametrize("p", [0.5, 0.25, 0.01, 0.999])
+@each("n", [1, 2, 7, 15, 16, 33, 200, 400])
+@each("p", [0.5, 0.25, 0.01, 0.999])
 def test_probabilities_are_within_the_stated_error(n, p):
     assert worst_error(n, p, sorted({*range(min(n, 20) + 1), *range(0, n, max(n // 20, 1)), n})) < ERROR / 10
 
@@ -44,8 +46,8 @@ def test_a_wrong_series_is_seen(monkeypatch):
     assert worst_error(200, 0.5, [90, 100]) > ERROR
 
 
-@pytest.mark.parametrize("n", [10**6, 10**10])
-@pytest.mark.parametrize("p", [0.5, 0.03])
+@each("n", [10**6, 10**10])
+@each("p", [0.5, 0.03])
 def test_probabilities_of_large_numbers(n, p):
     """SciPy's, which are not as exact there."""
     k = np.round(n * p + np.linspace(-8, 8, 33) * math.sqrt(n * p * (1 - p)))
@@ -59,8 +61,8 @@ def test_outside_nothing_is_probable():
     assert pmf(np.array([0.0, 1]), np.array(0.0), 0.25, 0.75).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("rest", [1e-3, 1e-13])
-@pytest.mark.parametrize(("n", "p"), [(0, 0.5), (1, 0.5), (10, 0.1), (1000, 0.5), (10**6, 1e-4)])
+@each("rest", [1e-3, 1e-13])
+@each(("n", "p"), [(0, 0.5), (1, 0.5), (10, 0.1), (1000, 0.5), (10**6, 1e-4)])
 def test_little_is_left_out_of_a_spread(n, p, rest):
     low, high = spread(n, p, 1 - p, rest)
     assert stats.binom.cdf(low - 1, n, p) + stats.binom.sf(high, n, p) <= rest

@@ -22,6 +22,7 @@ from ldp_core import (
 )
 from ldp_core.accounting.words import promise
 
+from ...cases import each
 from ..checks import exact_exp, exact_ln, fails
 from ..enumeration import Every, worst_ratio
 
@@ -84,8 +85,8 @@ def bayes(tables, d: int) -> Fraction:
     return sum(max(table[report] for table in tables) for report in tables[0]) / d
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("d", [2, 3, 16])
+@each("epsilon", [0.1, 1.0, 4.0])
+@each("d", [2, 3, 16])
 def test_randomized_response_attains_the_guess(epsilon, d):
     m = RandomizedResponse(range(d), epsilon=epsilon)
     success = bayes([Every(m.perturb_codes, code).table for code in range(d)], d)
@@ -94,8 +95,8 @@ def test_randomized_response_attains_the_guess(epsilon, d):
     assert success > math.nextafter(best_guess(epsilon * 0.999, values=d), 0)  # a smaller epsilon is refuted
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.01, 0.3, 1.0])
-@pytest.mark.parametrize("d", [2, 5])
+@each("delta", [0.0, 0.01, 0.3, 1.0])
+@each("d", [2, 5])
 def test_a_guess_after_reveal_or_randomized_response(d, delta):
     """With probability delta the value itself, else randomized response, is (epsilon, delta)-private and attains it.
 
@@ -143,7 +144,7 @@ def test_numbers_in_words_are_rounded_up(epsilon):
 # ---- refusals
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: shuffled_epsilon(-1.0, 10, 0.1), r"epsilon must be in \(0, inf\)"),

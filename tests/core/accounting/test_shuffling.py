@@ -28,6 +28,7 @@ from ldp_core import (
 from ldp_core.accounting import shuffling
 from ldp_core.accounting.shuffling import Curve, Levels, Reduction, amplified, clones, closed_form, two_levels
 
+from ...cases import each
 from ..checks import fails, slow
 from ..enumeration import Every, check_levels, codes_of
 
@@ -109,7 +110,7 @@ def worst_pile(tables, n: int, epsilons) -> list[float]:
 # ---- the numbers
 
 
-@pytest.mark.parametrize("epsilon", VECTORS)
+@each("epsilon", VECTORS)
 def test_vectors(epsilon):
     low, high = VECTORS[epsilon]
     exact = coin_among_zeros(epsilon, N, DELTA)
@@ -141,7 +142,7 @@ def test_the_table_of_the_guide(name, bound):
     assert f"| binary randomized response, exact loss among zeros {exact}" in TABLE
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "epsilon", "delta", "low", "high", "closed"),
     [  # both numbers of the program, with steps of 20 (4 for n = 1000) and 20 iterations; its closed form
         (100_000, 1.0, 1e-6, 0.0152799495, 0.0160696307, 0.0752901157),
@@ -159,7 +160,7 @@ def test_the_authors_program(n, epsilon, delta, low, high, closed):
     assert amplified(epsilon, n, delta) < closed_form(epsilon, n, delta) <= closed
 
 
-@pytest.mark.parametrize(
+@each(
     ("epsilon", "n", "at"),
     [(1.0, 300, 0.1), (2.0, 300, 0.7), (4.0, 300, 2.0), (1.0, 20, 0.5), (0.1, 50, 0.05), (3.0, 5, 2.9)],
 )
@@ -183,8 +184,8 @@ def trinomial(reduction: Reduction, n: int, at: float) -> float:
     return total / n
 
 
-@pytest.mark.parametrize(("epsilon", "distance", "greater"), [(1.0, 0.1, 0.4), (1.0, 0.4, 0.7), (3.0, 0.5, 0.53)])
-@pytest.mark.parametrize("share", [0.2, 0.7])
+@each(("epsilon", "distance", "greater"), [(1.0, 0.1, 0.4), (1.0, 0.4, 0.7), (3.0, 0.5, 0.53)])
+@each("share", [0.2, 0.7])
 def test_delta_of_two_levels_is_exact_and_above(epsilon, distance, greater, share):
     for reduction in two_levels(epsilon, Levels(Fraction(distance), Fraction(greater))):
         exact = trinomial(reduction, 25, share * epsilon)
@@ -213,8 +214,8 @@ def curves_of(m, n: int, at: float) -> list[float]:
     return [max(Curve(reduction, n, 1e-9)(at) for reduction in same) for same in zip(*kinds, strict=True)]
 
 
-@pytest.mark.parametrize("name", TWO_LEVELS)
-@pytest.mark.parametrize("n", [1, 2, 3])
+@each("name", TWO_LEVELS)
+@each("n", [1, 2, 3])
 def test_no_pile_of_reports_reveals_more(name, n):
     """Enumerated: all values of all people, and all piles of their reports."""
     m = TWO_LEVELS[name]
@@ -250,7 +251,7 @@ def test_wrong_levels_are_seen():
     fails(check_levels, same, laws(none))
 
 
-@pytest.mark.parametrize(("d", "epsilon"), [(4, 1.0), (16, 1.0), (100, 4.0)])
+@each(("d", "epsilon"), [(4, 1.0), (16, 1.0), (100, 4.0)])
 def test_the_bound_is_near_the_truth(d, epsilon):
     """K-ary randomized response, all others with a third value: at least the exact loss, and at most 20 % more."""
     n, delta = 500, 1e-6

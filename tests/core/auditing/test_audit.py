@@ -25,6 +25,7 @@ from ldp_core import (
 )
 from ldp_core.auditing.inputs import inputs_of
 
+from ...cases import each
 from ..examples import ALONE, DRAWN, REGISTERED
 
 TRIALS = 20_000
@@ -115,7 +116,7 @@ def test_the_result():
         found.claimed = 2.0
 
 
-@pytest.mark.parametrize("name", REGISTERED)
+@each("name", REGISTERED)
 def test_inputs_are_some_that_the_mechanism_takes(name):
     m = REGISTERED[name]
     inputs = inputs_of(m)

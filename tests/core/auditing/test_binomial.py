@@ -11,12 +11,14 @@ from scipy import stats
 
 from ldp_core.auditing.binomial import epsilon_bound, lower_bound, upper_bound
 
+from ...cases import each
+
 COUNTS = [(0, 10), (1, 10), (10, 10), (3, 7), (0, 500_000), (1, 500_000), (20, 500_000), (250_000, 500_000)]
 COUNTS += [(365_529, 500_000), (499_999, 500_000), (10**6, 10**7)]
 
 
-@pytest.mark.parametrize(("k", "n"), [(1, 1), (1, 30), (7, 30), (29, 30), (30, 30)])
-@pytest.mark.parametrize("alpha", [Fraction(1, 2), Fraction(1, 20), Fraction(1, 10**6), Fraction(1, 10**12)])
+@each(("k", "n"), [(1, 1), (1, 30), (7, 30), (29, 30), (30, 30)])
+@each("alpha", [Fraction(1, 2), Fraction(1, 20), Fraction(1, 10**6), Fraction(1, 10**12)])
 def test_the_tail_at_a_bound_is_alpha(k, n, alpha):
     """By exact sums."""
 
@@ -28,8 +30,8 @@ def test_the_tail_at_a_bound_is_alpha(k, n, alpha):
         assert 1 - tail(k + 1, Fraction(upper_bound(k, n, float(alpha)))) == pytest.approx(alpha, rel=1e-9)
 
 
-@pytest.mark.parametrize(("k", "n"), COUNTS)
-@pytest.mark.parametrize("alpha", [0.5, 0.05, 1e-6, 1e-12])
+@each(("k", "n"), COUNTS)
+@each("alpha", [0.5, 0.05, 1e-6, 1e-12])
 def test_the_tail_at_a_bound_of_many_trials_is_alpha(k, n, alpha):
     """By another function of another library than the one that inverts: `scipy.stats.binom`."""
     if k:
@@ -39,7 +41,7 @@ def test_the_tail_at_a_bound_of_many_trials_is_alpha(k, n, alpha):
         assert stats.binom.cdf(k, n, bound) == pytest.approx(alpha, rel=1e-6 + resolved)
 
 
-@pytest.mark.parametrize(("n", "p"), [(5, 0.2), (40, 0.03), (40, 0.5)])
+@each(("n", "p"), [(5, 0.2), (40, 0.03), (40, 0.5)])
 def test_bounds_fail_as_seldom_as_they_say(n, p):
     """Over all counts, with their exact probabilities: coverage is no estimate."""
     alpha, chances = 0.05, stats.binom.pmf(np.arange(n + 1), n, p)

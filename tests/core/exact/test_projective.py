@@ -6,17 +6,17 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-import pytest
 
 from ldp_core.exact import projective
 from ldp_core.exact.projective import PointsAndZero, ProjectiveSpace
 
+from ...cases import each
 from .helpers import incidence, orthogonal, report_vectors, vector
 
 SPACES = [(2, 2), (3, 2), (11, 2), (2, 3), (3, 3), (5, 3), (2, 5), (3, 4), (5, 4)]
 
 
-@pytest.mark.parametrize(("field", "t"), SPACES)
+@each(("field", "t"), SPACES)
 def test_supports_and_their_intersections(field, t):
     space, supports = ProjectiveSpace(field, t), incidence(field, t)
     assert supports.shape == (space.points, space.points)
@@ -25,7 +25,7 @@ def test_supports_and_their_intersections(field, t):
     assert set(common[~np.eye(space.points, dtype=bool)]) == {space.intersection}
 
 
-@pytest.mark.parametrize(("field", "t"), SPACES)
+@each(("field", "t"), SPACES)
 def test_each_draw_is_another_point_of_the_right_set(field, t):
     space, supports = ProjectiveSpace(field, t), incidence(field, t)
     inside, outside = space.support, space.points - space.support
@@ -36,8 +36,8 @@ def test_each_draw_is_another_point_of_the_right_set(field, t):
             assert sorted(drawn.tolist()) == np.flatnonzero(supports[code] == agrees).tolist()
 
 
-@pytest.mark.parametrize(("field", "t"), SPACES)
-@pytest.mark.parametrize("block", [1, 1 << 15])
+@each(("field", "t"), SPACES)
+@each("block", [1, 1 << 15])
 def test_the_transform_is_the_product_with_the_matrix(monkeypatch, field, t, block):
     monkeypatch.setattr(projective, "_BLOCK", block)
     space = ProjectiveSpace(field, t)
@@ -61,7 +61,7 @@ def channel(points: PointsAndZero, p: Fraction) -> list[list[Fraction]]:
     return out
 
 
-@pytest.mark.parametrize(("g", "m"), [(2, 3), (3, 2), (5, 2), (7, 2)])
+@each(("g", "m"), [(2, 3), (3, 2), (5, 2), (7, 2)])
 def test_p_q_and_the_ratio_by_enumeration(g, m):
     points, p = PointsAndZero(g, m), Fraction(2, 3)
     assert points.size == (g ** (m + 1) - 1) // (g - 1) + 1
@@ -78,7 +78,7 @@ def test_p_q_and_the_ratio_by_enumeration(g, m):
     assert max(max(column) / min(column) for column in columns) == p * (g - 1) / (1 - p)
 
 
-@pytest.mark.parametrize(("g", "m"), [(2, 4), (3, 3), (13, 2)])
+@each(("g", "m"), [(2, 4), (3, 3), (13, 2)])
 def test_support_counts_of_buckets(g, m):
     points = PointsAndZero(g, m)
     counts = np.random.default_rng(0).integers(0, 50, (3, points.size))

@@ -14,6 +14,7 @@ from ldp_core.exact import sampling
 from ldp_core.exact.probability import floor_threshold
 from ldp_core.exact.sampling import ONE, bernoulli_bits, one_hot_rows, uniform_below
 
+from ...cases import each
 from ..checks import Scripted, almost_tied, check_binomial, check_bits, check_exact_decisions, check_uniform, exact_exp
 
 PROBABILITIES = {
@@ -31,14 +32,14 @@ thresholds = st.one_of(
 )
 
 
-@pytest.mark.parametrize("name", PROBABILITIES)
+@each("name", PROBABILITIES)
 def test_bernoulli_bits_are_binomial_and_independent(name):
     threshold = floor_threshold(PROBABILITIES[name])
     check_bits(bernoulli_bits(threshold, DECISIONS // 8, Keystream()), Fraction(threshold, ONE))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROBABILITIES)
+@each("name", PROBABILITIES)
 def test_bernoulli_bits_at_two_hundred_times_as_many_decisions(name):
     threshold = floor_threshold(PROBABILITIES[name])
     total, stream = 0, Keystream()
@@ -100,7 +101,7 @@ def test_rows_are_the_decisions_one_after_the_other(p, q, n, width, seed):
     np.testing.assert_array_equal(np.unpackbits(rows, axis=1, bitorder="little"), expected)
 
 
-@pytest.mark.parametrize("k", range(1, 256))
+@each("k", range(1, 256))
 def test_all_leading_bytes_of_u_are_weighed_equally(k):
     """T = k 2^56 has exactly k of the 256 leading bytes below it; all 256 are fed at once."""
 
@@ -124,7 +125,7 @@ def test_a_long_run_is_made_of_independent_blocks(monkeypatch):
         check_exact_decisions(threshold, out[5 * i : 5 * i + 5], [given_bytes])
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, (1 << 17) - 1, 1 << 17, (1 << 17) + 1])
+@each("n", [0, 1, 7, (1 << 17) - 1, 1 << 17, (1 << 17) + 1])
 def test_lengths(n):
     assert bernoulli_bits(ONE // 3, n, Keystream()).shape == (n,)
     assert uniform_below(10, n, Keystream()).shape == (n,)
@@ -135,7 +136,7 @@ def test_lengths(n):
 DOMAINS = (2, 3, 7, 16, 105, 200, 256, 257, 300, 5000, 65537)
 
 
-@pytest.mark.parametrize("d", DOMAINS)
+@each("d", DOMAINS)
 def test_uniform_below_is_uniform(d):
     draws = uniform_below(d, 4_000_000, Keystream())
     assert draws.dtype == (np.uint8 if d <= 256 else np.uint32)
@@ -145,7 +146,7 @@ def test_uniform_below_is_uniform(d):
     check_binomial(np.bincount(pairs, minlength=64), len(pairs), np.outer(marginal, marginal).reshape(-1))
 
 
-@pytest.mark.parametrize("d", range(1, 257))
+@each("d", range(1, 257))
 def test_uniform_below_gives_each_value_to_equally_many_words(d):
     """All 2^8 or 2^16 words at once; the redraws of rejected words get a word known to be accepted as d - 1."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy import linalg
 
 from ldp_core.exact import transforms
 from ldp_core.exact.transforms import count_numbers, walsh_hadamard
 
+from ...cases import each
 
-@pytest.mark.parametrize(("m", "k"), [(3, 1), (3, 2), (3, 8), (3, 64), (1, 2), (40, 16)])
+
+@each(("m", "k"), [(3, 1), (3, 2), (3, 8), (3, 64), (1, 2), (40, 16)])
 def test_the_transform_is_the_product_with_the_matrix(m, k):
     counts = np.random.default_rng(k).integers(0, 1000, (m, k))
     before = counts.copy()
@@ -18,9 +19,9 @@ def test_the_transform_is_the_product_with_the_matrix(m, k):
     np.testing.assert_array_equal(counts, before)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
-@pytest.mark.parametrize("k", [1, 5, 200])
-@pytest.mark.parametrize("n_groups", [1, 4])
+@each("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+@each("k", [1, 5, 200])
+@each("n_groups", [1, 4])
 def test_numbers_are_counted(monkeypatch, dtype, k, n_groups):
     monkeypatch.setattr(transforms, "_BLOCK", 7)
     rng = np.random.default_rng(k)

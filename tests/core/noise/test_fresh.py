@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from ldp_core import Keystream, RandomizedResponse, UnaryEncoding
 
+from ...cases import each
+
 
 def test_keystream_is_aes_256_ctr():
     key = bytes(range(32))
@@ -44,7 +46,7 @@ def _first_reports(_: int) -> bytes:
 
 
 @pytest.mark.fresh(false_alarms=1e-30)  # that two of 184 draws of 128 bits or more are equal
-@pytest.mark.parametrize("draw", [_first_bytes, _first_reports])
+@each("draw", [_first_bytes, _first_reports])
 def test_calls_threads_and_forks_never_share_a_stream(draw):
     seen = [draw(0) for _ in range(20)]
     lock = threading.Lock()

@@ -11,6 +11,8 @@ import pytest
 
 from ldp_core import ParameterError, Secret
 
+from ...cases import each
+
 
 def test_a_secret_does_not_show_or_leave():
     secret = Secret.generate()
@@ -36,7 +38,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_one_form_in_files_variables_and_vaults(form, tmp_path, monkeypatch):
     """In a file its bytes were the secret, digits and line break included, and another one than in a variable."""
     text = FORMS[form]
@@ -72,7 +74,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_what_is_not_the_form_is_refused_and_not_quoted(name, tmp_path, monkeypatch):
     data = BAD[name]
     (tmp_path / "secret").write_bytes(data)

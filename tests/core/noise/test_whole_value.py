@@ -25,6 +25,7 @@ from ldp_core.exact.aes import aes, encrypt
 from ldp_core.noise import keyed
 from ldp_core.reports.bits import row_bytes
 
+from ...cases import each
 from ..checks import check_binomial
 from ..examples import ALONE, LETTERS, some_values
 from ..keyed_reference import SECRET, block
@@ -92,7 +93,7 @@ def test_permanent_responses_of_two_addresses_are_independent():
     assert len(np.unique(days[0] ^ days[1], axis=0)) > PERSONS * 0.99  # (it was one a cohort)
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each("name", DRAWS)
 def test_draws_for_two_values_are_independent(name):
     m, choices, drawn = DRAWS[name]
     one, two = (drawn(m, reports_of(m, value)) for value in (ALIKE if name == "heavy hitters" else URLS))
@@ -182,13 +183,13 @@ def changes_of_id(m, ids, bits):
     return differs(m.reports.from_arrow(m.perturb(values, randomness=noise)), bits)
 
 
-@pytest.mark.parametrize("name", ALONE)
+@each("name", ALONE)
 def test_each_bit_of_the_code_changes_the_noise(name):
     changed = changes_of_code(ALONE[name])
     assert not changed.any() if name in BY_PLACE else changed.all()
 
 
-@pytest.mark.parametrize("name", ALONE)
+@each("name", ALONE)
 def test_each_bit_of_the_id_changes_the_report(name):
     m = ALONE[name]
     numbers = np.random.default_rng(2).integers(0, 2**64, 50, dtype=np.uint64)
@@ -214,7 +215,7 @@ def test_codes_and_ids_of_fewer_bits_are_found(monkeypatch):
     assert changes_of_id(ALONE["OUE"], flipped(numbers, 64), 64).tolist() == [True] * 63 + [False]
 
 
-@pytest.mark.parametrize("values", ["int", "str"])
+@each("values", ["int", "str"])
 def test_words_of_open_domains_are_those_of_the_reference(values):
     m = HadamardCountMeanSketch(values, epsilon=1.0)
     x = [3, -1, 2**40, -(2**63)] if values == "int" else ["a", "bb", "", "ccc"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import pyarrow as pa
 import pytest
@@ -50,37 +51,43 @@ def mechanism(name, d, epsilon):
     return CHOICES[name].make(Domain(range(d)), epsilon)
 
 
-# ---- planted faults
-
-
-def fails(test, *arguments):
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        test(*arguments)
-
-
 AB, ABC = ["a", "b"], ["a", "b", "c"]
 
 
 # ---- the joint distribution of all reports of a record, exactly
 
 
-def exact_table(monkeypatch, plan, record) -> Table:
+def exact_table(plan, record) -> Table:
     """Probability of each tuple of reports of one record."""
     inner = [m.inner if hasattr(m, "inner") else m for m in plan.columns.values()]
     ends = [tuple(map(int, m._ends)) for m in plan.columns.values() if getattr(m, "prior", None)]
     noise = Branching({m.thresholds[1]: m.domain.size for m in inner if isinstance(m, UnaryEncoding)}, *ends[:1])
-    batch = pa.record_batch({name: [value] for name, value in zip(plan.columns, record, strict=True)})
-    with monkeypatch.context() as patch:
+    values = {name: pa.array([value]) for name, value in zip(plan.columns, record, strict=True)}
+
+    def reports() -> tuple[str, ...]:
+        made = plan.perturb_columns(values, None, packed=False)
+        return tuple(str(made[name].to_pylist()[0]) for name in plan.columns)
+
+    with pytest.MonkeyPatch.context() as patch:
         by_numpy(patch)
         patch.setattr(sampling, "bernoulli_bits", noise.bernoulli_bits)
         patch.setattr(sampling, "uniform_below", noise.uniform_below)
         patch.setattr(Keystream, "words", lambda _stream, n, lane=0: noise.words(n, lane))
-        return noise.table(lambda: tuple(map(str, plan.perturb(batch, packed=False).to_pylist()[0].values())))
+        return noise.table(reports)
 
 
-def tables_of(monkeypatch, plan) -> dict[tuple, Table]:
-    records = itertools.product(*(m.domain.labels for m in plan.columns.values()))
-    return {record: exact_table(monkeypatch, plan, record) for record in records}
+@cache
+def table_of(name, record) -> Table:
+    """That of one of `PLANS`."""
+    return exact_table(PLANS[name], record)
+
+
+def records_of(plan) -> list[tuple]:
+    return list(itertools.product(*(m.domain.labels for m in plan.columns.values())))
+
+
+def tables_of(plan) -> dict[tuple, Table]:
+    return {record: exact_table(plan, record) for record in records_of(plan)}
 
 
 def worst_of(tables, *, differing=None) -> Fraction:

@@ -21,6 +21,7 @@ from ldp_core import (
 )
 from ldp_core.plans.drawn import DrawnColumns
 
+from ...cases import each
 from ..checks import check_binomial
 from .helpers import AB
 
@@ -109,7 +110,7 @@ def check_drawn(kind, n=15_000):
         check_binomial(np.array(found), n, [float(chance(kind, o, (x, y))) for o in outcomes(kind)])
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@each("kind", DRAWN)
 def test_drawn_columns_spend_what_their_worst_does(kind):
     check_drawn(kind)
     same = [(a, b) for a in HISTORIES for b in HISTORIES if [x == y for x, y in a] == [x == y for x, y in b]]

@@ -18,16 +18,17 @@ from ldp_core import (
 )
 from ldp_core.plans.fake import published_epsilon
 
+from ...cases import each
 from ..checks import exact_ln
 from ..examples import LABELS
 from .helpers import AB, ABC, fake_of, grr, oue, tables_of, worst_of
 
 
-def test_the_published_amplification_does_not_hold_for_records_that_differ_everywhere(monkeypatch):
+def test_the_published_amplification_does_not_hold_for_records_that_differ_everywhere():
     """RS+FD of CIKM 2021 for epsilon 1: its record spends epsilon', the answer's own; see `ldp_core.plans.fake`."""
     for values, other in ((AB, AB), (AB, ABC)):
         spent = published_epsilon(1.0, 2)
-        tables = tables_of(monkeypatch, fake_of({"x": grr(values, spent), "y": grr(other, spent)}))
+        tables = tables_of(fake_of({"x": grr(values, spent), "y": grr(other, spent)}))
         whole, one = worst_of(tables), worst_of(tables, differing=1)
         assert abs(exact_ln(whole) - Decimal(spent)) < Decimal("1e-15")
         assert exact_ln(whole) > Decimal("1.48")
@@ -35,14 +36,14 @@ def test_the_published_amplification_does_not_hold_for_records_that_differ_every
             assert abs(exact_ln(one) - 1) < Decimal("1e-15")
         else:
             assert exact_ln(one) > Decimal("1.05")
-    tables = tables_of(monkeypatch, fake_of({"x": oue(AB, spent), "y": oue(AB, spent)}, fake="none"))
+    tables = tables_of(fake_of({"x": oue(AB, spent), "y": oue(AB, spent)}, fake="none"))
     assert abs(exact_ln(worst_of(tables)) - Decimal(spent)) < Decimal("1e-15")
     assert abs(exact_ln(worst_of(tables, differing=1)) - 1) < Decimal("1e-15")
 
 
-@pytest.mark.parametrize("d", [2, 5, 40])
-@pytest.mark.parametrize("columns", [2, 3, 10])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@each("d", [2, 5, 40])
+@each("columns", [2, 3, 10])
+@each("epsilon", [0.1, 1.0, 3.0])
 def test_by_the_measure_of_that_theorem_independent_reports_have_smaller_errors(d, columns, epsilon):
     """If but one column of a record may change, D reports with epsilon each are epsilon-LDP; RS+FD's are noisier."""
     spent = published_epsilon(epsilon, columns)
@@ -57,8 +58,8 @@ def test_by_the_measure_of_that_theorem_independent_reports_have_smaller_errors(
             assert honest.variance(1000, count) > sampled.variance(1000, count)
 
 
-@pytest.mark.parametrize("f", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("columns", [2, 5])
+@each("f", [0.0, 0.3, 1.0])
+@each("columns", [2, 5])
 def test_fake_variance_is_the_published_one_less_the_sampling_of_the_population(f, columns):
     """CIKM 2021: D^2 s (1 - s) / (n (p - q)^2), with people drawn from a population; here n people are given."""
     n, k = 1000, 7
@@ -87,8 +88,8 @@ def test_fakes_of_a_prior():
     )
 
 
-@pytest.mark.parametrize("prior", [None, (1.0, 1.0, 1.0)])
-@pytest.mark.parametrize("d", [3, 300])
+@each("prior", [None, (1.0, 1.0, 1.0)])
+@each("d", [3, 300])
 def test_fakes_do_not_widen_reports(d, prior):
     """A wider type of fakes made another Arrow type than `report_type` says: dictionaries of other indices."""
     m = FakeDataColumn(

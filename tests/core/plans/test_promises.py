@@ -20,6 +20,7 @@ from ldp_core import (
     total_epsilon,
 )
 
+from ...cases import each
 from ..examples import EVERY
 
 COIN, BITS = RandomizedResponse(epsilon=1.0), UnaryEncoding(range(16), epsilon=2.0)
@@ -45,7 +46,7 @@ def test_columns_apart_add_up_to_no_more_than_the_rows():
     assert plan.shuffled(2, DELTA, rows=False) <= plan.shuffled(2, DELTA) <= plan.epsilon
 
 
-@pytest.mark.parametrize("maker", [PrivacyPlan.sampled, PrivacyPlan.fake])
+@each("maker", [PrivacyPlan.sampled, PrivacyPlan.fake])
 def test_columns_of_which_one_is_answered_are_one_mechanism(maker):
     plan = maker({"x": range(4), "y": range(3)}, epsilon=1.0)
     assert plan.shuffled(N, DELTA) == plan.shuffled(N, DELTA, rows=False) == shuffled_epsilon(1.0, N, DELTA)
@@ -54,7 +55,7 @@ def test_columns_of_which_one_is_answered_are_one_mechanism(maker):
     assert both.shuffled(N, DELTA, rows=False) == pytest.approx(apart, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_every_mechanism_gains_and_never_loses(name):
     m = EVERY[name]
     n, delta = 150, 1e-4
@@ -70,7 +71,7 @@ def test_a_seeded_plan_promises_nothing():
     assert "equally likely" not in plan.explain(N)
 
 
-@pytest.mark.parametrize(("n", "delta"), [(0, 0.1), (1.5, 0.1), (10, 0), (10, 2)])
+@each(("n", "delta"), [(0, 0.1), (1.5, 0.1), (10, 0), (10, 2)])
 def test_arguments_are_checked(n, delta):
     for plan in (PrivacyPlan({"x": COIN}), PrivacyPlan({"x": COIN, "y": BITS})):
         with pytest.raises(ParameterError, match=r"^(n|delta) must be"):

@@ -10,8 +10,10 @@ from ldp_core.limits import DEFAULT
 from ldp_core.plans import provenance
 from ldp_core.plans.provenance import described
 
+from ...cases import each
 
-@pytest.mark.parametrize("metadata", ["x", "[]", "1", "null"])
+
+@each("metadata", ["x", "[]", "1", "null"])
 def test_metadata_of_typed_reports_are_a_table(metadata):
     with pytest.raises(ReportError, match=r"ldp\.report"):
         described(metadata)

@@ -77,7 +77,7 @@ def test_estimates_of_nothing():
     nobody = m.estimate(m.tally(pa.nulls(3, m.reports.arrow_type())), consistency="norm-sub")
     assert np.isnan([nobody.counts, nobody.standard_errors, nobody.low, nobody.high]).all()
     several = np.array([[0, 0, 0], [4, 3, 1], [0, 0, 0]])
-    table, _ = HistogramEstimate(consistency="norm-sub").table(m, np.array([5, 8, 0]), several)
+    table, _ = HistogramEstimate(consistency="norm-sub").rows(m, np.array([5, 8, 0]), several)
     counts = table["count"].to_numpy().reshape(3, 2)
     assert np.isnan(counts[0]).all()
     assert counts[1].sum() == pytest.approx(8)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import math
-import pickle
 from fractions import Fraction
 
 import pyarrow as pa
@@ -13,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldp_core import Domain, FakeDataColumn, Interval, Mechanism, ParameterError, PlanError, PrivacyPlan, SampledColumn
+from ldp_core import FakeDataColumn, Interval, Mechanism, ParameterError, PlanError, PrivacyPlan, SampledColumn
 from ldp_core.plans.compare import compare
 from ldp_core.plans.fake import published_epsilon
 
+from ...cases import each
 from ..checks import exact_exp
-from .helpers import AB, ABC, PLANS, answered, grr, oue
+from .helpers import AB, ABC, answered, grr, oue
 
 
 def test_splitting_spends_no_more_than_was_asked():
@@ -61,37 +59,6 @@ def test_epsilon_of_mixed_plans():
     assert list(plan.oracles) == ["b", "x", "y", "a"]
 
 
-MAKERS = {
-    "split": lambda: PrivacyPlan.split({"x": AB, "y": range(30)}, epsilon=1.7, keep=["t"]),
-    "sampled": lambda: PrivacyPlan.sampled({"x": AB, "y": Domain(ABC, unmatched="none")}, epsilon=1.7, keep=["t"]),
-    "fake": lambda: PrivacyPlan.fake({"x": Domain(AB, unmatched="other"), "y": range(30)}, epsilon=1.7),
-    "prior": lambda: PrivacyPlan.fake({"x": AB, "y": range(3)}, epsilon=1.7, priors={"y": [0.1, 1e-300, 7]}, seed=4),
-    "mixed": lambda: PrivacyPlan({**PLANS["fake 3 GRR"].columns, "a": oue(AB)}, keep=["t"]),
-}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_plans_travel(name):
-    plan = MAKERS[name]()
-    text = plan.to_toml()
-    for again in (
-        pickle.loads(pickle.dumps(plan)),
-        copy.deepcopy(plan),
-        PrivacyPlan.from_toml(text),
-        PrivacyPlan.from_dict(json.loads(plan.to_json())),
-        PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}),
-        MAKERS[name](),
-    ):
-        assert again == plan
-        assert hash(again) == hash(plan)
-        assert again.fingerprint == plan.fingerprint
-        assert again.epsilon == plan.epsilon
-        assert again.drawn == plan.drawn
-        assert repr(again) == repr(plan)
-    assert "total a record" in plan.explain(1000)
-    assert "total a record" in plan.explain(0)
-
-
 BAD = {
     "no columns": (lambda: PrivacyPlan.sampled({}, epsilon=1), "at least two"),
     "one column": (lambda: PrivacyPlan.fake({"x": AB}, epsilon=1), "at least two"),
@@ -120,14 +87,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_bad_parameters_are_refused(name):
     attempt, message = BAD[name]
     with pytest.raises((ParameterError, PlanError), match=message):
         attempt()
 
 
-@pytest.mark.parametrize("n", [-1, 1.5, "100"])
+@each("n", [-1, 1.5, "100"])
 def test_explain_takes_a_number_of_reports(n):
     with pytest.raises(ParameterError, match="n must be an integer, at least 0"):
         PrivacyPlan({"v": oue(AB)}).explain(n)

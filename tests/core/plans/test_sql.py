@@ -9,6 +9,7 @@ import pytest
 from ldp_core import Domain, Keyed, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.plans import sql
 
+from ...cases import each
 from ..examples import ORACLES
 
 COUNTED = ("binary RR", "k-ary RR", "OUE", "SUE wide", "SS", "SS wide", "THE", "L-GRR", "L-OSUE", "L-SUE wide")
@@ -44,8 +45,8 @@ def drawn_from(m, n=3000):
     return labels.take(pa.array(np.arange(n) ** 2 % len(labels)))
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-@pytest.mark.parametrize("name", COUNTED)
+@each("packed", [False, True])
+@each("name", COUNTED)
 def test_duckdb_makes_our_histogram(name, packed):
     m = ORACLES[name]
     keyed = Keyed(Secret.from_seed(1), range(3000), column="x") if m.memoised else None
@@ -79,7 +80,7 @@ def test_text_is_compared_and_no_reports_are_no_rows():
     assert run(query(m), reports=pa.table({"x": made[:0]}))["n"] == []
 
 
-@pytest.mark.parametrize("change", [{"difference": 1.001}, {"a": 1.001}, {"b": 1.001}, {"q": 1.001}])
+@each("change", [{"difference": 1.001}, {"a": 1.001}, {"b": 1.001}, {"q": 1.001}])
 def test_planted_a_number_that_is_off_by_a_thousandth(change, monkeypatch):
     m = ORACLES["OUE"]
     made = m.perturb(drawn_from(m))
@@ -92,8 +93,8 @@ def test_planted_a_number_that_is_off_by_a_thousandth(change, monkeypatch):
     assert max(differences(answer, expected(m, made)).values()) > 1e-6
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", "bigquery"])
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@each("dialect", ["duckdb", "bigquery"])
+@each("packed", [False, True])
 def test_a_parser_of_the_dialect_reads_it(dialect, packed):
     sqlglot = pytest.importorskip("sqlglot")
     m = UnaryEncoding(HARD, epsilon=1.0)
@@ -105,7 +106,7 @@ def test_a_parser_of_the_dialect_reads_it(dialect, packed):
     assert {column.name for column in tree.find_all(sqlglot.exp.Column)} >= {"o`s", "day"}
 
 
-@pytest.mark.parametrize("name", sorted(ORACLES.keys() - set(COUNTED)))
+@each("name", sorted(ORACLES.keys() - set(COUNTED)))
 def test_what_sql_cannot_count_is_refused(name):
     with pytest.raises(ParameterError, match="in Python"):
         sql.histogram_sql(ORACLES[name], "x", "reports", dialect="duckdb", packed=False, by=(), confidence=0.95)
