@@ -91,7 +91,7 @@ def test_what_is_no_mechanism_and_no_expression():
     ):
         with pytest.raises(ParameterError, match="in the place of a mechanism"):
             build()
-    for name in ("perturb", "tally", "merge", "estimate", "histogram"):
+    for name in ("perturb", "tally", "merge", "histogram"):
         nothing = False if name in ("tally", "histogram") else None  # there None is for typed reports
         for wrong in (nothing, 1.0, "oue", LABELS, Domain(LABELS), UnaryEncoding, RR.to_dict()):
             with case(name, wrong), pytest.raises(ParameterError, match="expected a mechanism"):
