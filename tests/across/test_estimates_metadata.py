@@ -47,7 +47,7 @@ def told(metadata, key="ldp.estimates"):
 def test_results_of_the_core_say_it_in_arrow_and_parquet(tmp_path):
     path = tmp_path / "estimate.parquet"
     for (name, (m, values)), n in product(MECHANISMS.items(), (0, 2)):
-        result = usual_estimate(m, 0.9).result(m, m.tally(m.perturb(values[:n])))
+        result = usual_question(m, 0.9).result(m, m.tally(m.perturb(values[:n])))
         pq.write_table(result.to_arrow(), path)
         with case(name, n):
             assert result.mechanism == m

@@ -68,7 +68,7 @@ def reports():
 
 
 def test_one_vocabulary_in_core_arrow_polars_and_beam(reports):
-    questions = {name: usual_estimate(m, 0.95) for name, m in PLAN.columns.items()}
+    questions = {name: usual_question(m, 0.95) for name, m in PLAN.columns.items()}
     columns = {name: reports[name].ext.storage().to_arrow() for name in FIELDS}
     found = run(All([Estimate(name, PLAN[name], how) for name, how in questions.items()]), [pa.record_batch(columns)])
     tables = reports.ldp.estimates(PLAN)

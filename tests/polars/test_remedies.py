@@ -84,7 +84,7 @@ WRONG = [  # a call, and what its error says to do
         lambda: PEOPLE.select(pl.col("day").ldp.mean(Hybrid((0, 9), epsilon=1.0))),
         "got Int64; .*perturb them first$",
     ),
-    (lambda: WORDS.select(WORD.estimate(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
+    (lambda: WORDS.select(WORD.merge(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
     (lambda: WORDS.select(WORD.perturb(GRR)), "do not perturb them again$"),
     (lambda: PEOPLE.ldp.histograms(PrivacyPlan({"word": GRR})), r"df\.ldp\.perturb\(plan\)$"),
     (
