@@ -31,7 +31,7 @@ FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "simul
 ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
 
 
-ELSEWHERE = {"read_plan", "scan_csv"}  # of a file
+ELSEWHERE = {"read_plan", "scan_csv", "window_start"}  # of a file, or of times
 
 
 ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}

@@ -97,7 +97,7 @@ WRONG = [  # a call, and what its error says to do
             .ldp.perturb(DAYS)
             .ldp.histograms(DAYS, window="week", event_time="day")
         ),
-        'like "1w", "7d"',
+        r'like "2w", "30d"',
     ),
 ]
 
