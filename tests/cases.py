@@ -1,20 +1,31 @@
-"""Many cases of one test, in one test."""
+"""Many cases of one test, in one test: which of them failed is said below its error."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 
+@contextmanager
+def case(*name: Any) -> Iterator[None]:
+    """Adds the name of the case to what fails within."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note("in the case " + ", ".join(map(str, name)))
+        raise
+
+
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """As ``pytest.mark.parametrize``, but all cases run in one test: for those that share one code path.
 
-    A failure names its case. A test that is called with positional arguments runs for these alone, as tests of
-    planted faults do. Fixtures are made once, for all cases; what `monkeypatch` changes is undone after each.
+    A test that is called with positional arguments runs for these alone, as tests of planted faults do. Fixtures are
+    made once, for all cases; what `monkeypatch` changes is undone after each.
     """
     names = (names,) if isinstance(names, str) else names
     cases = [case if len(names) > 1 else (case,) for case in cases]
@@ -24,16 +35,12 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
         def run(*given: Any, **fixtures: Any) -> None:
             if given:
                 return test(*given, **fixtures)
-            for case in cases:
-                arguments = dict(zip(names, case, strict=True))
-                with pytest.MonkeyPatch.context() as patch:
+            for values in cases:
+                arguments = dict(zip(names, values, strict=True))
+                with pytest.MonkeyPatch.context() as patch, case(arguments):
                     if "monkeypatch" in fixtures:
                         fixtures["monkeypatch"] = patch
-                    try:
-                        test(**arguments, **fixtures)
-                    except BaseException as error:
-                        error.add_note(f"in the case {arguments}")
-                        raise
+                    test(**arguments, **fixtures)
             return None
 
         signature = inspect.signature(test)

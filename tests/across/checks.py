@@ -22,9 +22,10 @@ from scipy import stats
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
-from ldp_core import Mechanism, PrivacyPlan, Tally
+from ldp_core import Mechanism, Tally
 
 from ..beam.helpers import run
+from ..beam.streams import All
 
 
 def some(mechanisms: Iterable[str], *default: str) -> list[Any]:
@@ -56,7 +57,7 @@ def check_counts(counts: Any, errors: Any, true: Any) -> None:
 # ---- Polars
 
 
-def histogram(reports: pl.DataFrame, m: Mechanism) -> pl.DataFrame:
+def histogram(reports: pl.DataFrame, m: Mechanism | None) -> pl.DataFrame:
     return reports.select(pl.col("x").ldp.histogram(m)).explode("x").unnest("x")
 
 
@@ -80,22 +81,34 @@ def by_key(rows: Any) -> dict[str, list[Any]]:
     return dict(found)
 
 
-def check_beam_reads(path: str, m: Mechanism, column: str = "x") -> list[Any]:
-    """Beam's histogram of the reports in a file is that of the core."""
-    expected = m.estimate(m.tally(pq.read_table(path)[column]))
-    rows = run(ldp_beam.Histogram(column, m), beam.io.ReadFromParquetBatched(path))
-    assert [row.value for row in rows] == m.domain.arrow_values.to_pylist()
-    np.testing.assert_allclose([row.count for row in rows], expected.counts, atol=1e-6)
-    return rows
+class _Files(beam.PTransform[Any, Any]):
+    """What is in these Parquet files, whose columns may be of different layouts."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__()
+        self.paths = paths
+
+    def expand(self, root: Any) -> Any:
+        return [root | path >> beam.io.ReadFromParquetBatched(path) for path in self.paths] | beam.Flatten()
 
 
-def check_polars_reads_beam(frame: pl.DataFrame, plan: PrivacyPlan, **options: Any) -> pl.DataFrame:
-    """Reports "x" that Beam made of the rows have one tally in Polars and in the core; the reports."""
-    [batch] = run(ldp_beam.Perturb(plan, **options), frame.to_arrow().combine_chunks().to_batches())
-    reports = pl.from_arrow(pa.Table.from_batches([batch]))
-    tally = reports.select(pl.col("x").ldp.tally(plan["x"])).item()
-    assert tally["counters"] == plan["x"].tally(batch["x"]).counters.tolist()
-    assert tally["n"] == len(frame)
+def check_beam_reads(paths: list[str], m: Mechanism, *columns: str) -> None:
+    """Beam's histograms of the reports in files are those of the core."""
+    columns = columns or ("x",)
+    found = run(All([ldp_beam.Histogram(column, m) for column in columns]), _Files(paths))
+    for column, rows in zip(columns, found if len(columns) > 1 else [found], strict=True):
+        expected = m.estimate(Tally.merge([m.tally(pq.read_table(path)[column]) for path in paths]))
+        assert [row.value for row in rows] == m.domain.arrow_values.to_pylist()
+        np.testing.assert_allclose([row.count for row in rows], expected.counts, atol=1e-6)
+
+
+def check_polars_reads(batches: list[pa.RecordBatch], m: Mechanism, n: int) -> pl.DataFrame:
+    """Reports "x" that Beam made of n rows have one tally in Polars and in the core; the reports."""
+    table = pa.Table.from_batches(batches)
+    reports = pl.from_arrow(table)
+    tally = reports.select(pl.col("x").ldp.tally(m)).item()
+    assert tally["counters"] == m.tally(table["x"]).counters.tolist()
+    assert tally["n"] == n
     return reports
 
 

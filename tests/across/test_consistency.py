@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -14,13 +16,14 @@ from ldp_core import Domain, Keyed, ParameterError, PrivacyPlan, RandomizedRespo
 from ldp_core.estimates.consistency import METHODS
 
 from ..beam.helpers import run
+from ..beam.streams import All
+from ..cases import case
 
 LABELS = ["a", "b", "c", "d", "e"]
 M = UnaryEncoding(LABELS, epsilon=0.5)
 NONE = UnaryEncoding(Domain(LABELS, unmatched="none"), epsilon=0.5)
 K_ARY = RandomizedResponse(LABELS, epsilon=0.5)
 N, SEED = 500, 3
-EACH = pytest.mark.parametrize("method", METHODS)
 
 
 def reports(m) -> pa.Array:
@@ -32,27 +35,27 @@ def reports(m) -> pa.Array:
     return made
 
 
-@EACH
-@pytest.mark.parametrize("m", [M, K_ARY], ids=lambda m: m.name)
-def test_polars(m, method):
-    column = reports(m)
-    expected = m.estimate(m.tally(column), consistency=method)
-    unbiased = m.estimate(m.tally(column))
-    assert not np.array_equal(expected.counts, unbiased.counts)
-    series = pl.Series("x", column.cast(pa.string()) if m is K_ARY else column)
-    frame = pl.DataFrame({"x": series, "k": [0, 1] * (N // 2)})
-    for engine in ("in-memory", "streaming"):
-        lazy = frame.lazy().select(pl.col("x").ldp.histogram(m, consistency=method))
-        found = lazy.collect(engine=engine).explode("x").unnest("x")
-        assert found["count"].to_list() == expected.counts.tolist()
-        # intervals and errors remain those of the unbiased estimate
-        for name in ("standard_error", "low", "high"):
-            assert found[name].to_list() == getattr(unbiased, f"{name}s" if name == "standard_error" else name).tolist()
-        np.testing.assert_allclose(found["frequency"], expected.counts / N)
-    grouped = frame.group_by("k", maintain_order=True).agg(ldp_polars.histogram("x", m, consistency=method))
-    for k, histogram in grouped.rows():
-        part = m.estimate(m.tally(column.take(pa.array(np.arange(k, N, 2)))), consistency=method)
-        np.testing.assert_allclose([row["count"] for row in histogram], part.counts, rtol=1e-12, atol=1e-9)
+def test_polars():
+    for m, method in product((M, K_ARY), METHODS):
+        column = reports(m)
+        expected = m.estimate(m.tally(column), consistency=method)
+        unbiased = m.estimate(m.tally(column))
+        series = pl.Series("x", column.cast(pa.string()) if m is K_ARY else column)
+        frame = pl.DataFrame({"x": series, "k": [0, 1] * (N // 2)})
+        with case(m.name, method):
+            assert not np.array_equal(expected.counts, unbiased.counts)
+            for engine in ("in-memory", "streaming"):
+                lazy = frame.lazy().select(pl.col("x").ldp.histogram(m, consistency=method))
+                found = lazy.collect(engine=engine).explode("x").unnest("x")
+                assert found["count"].to_list() == expected.counts.tolist()
+                # intervals and errors remain those of the unbiased estimate
+                for name, same in (("standard_error", "standard_errors"), ("low", "low"), ("high", "high")):
+                    assert found[name].to_list() == getattr(unbiased, same).tolist()
+                np.testing.assert_allclose(found["frequency"], expected.counts / N)
+            grouped = frame.group_by("k", maintain_order=True).agg(ldp_polars.histogram("x", m, consistency=method))
+            for k, histogram in grouped.rows():
+                part = m.estimate(m.tally(column.take(pa.array(np.arange(k, N, 2)))), consistency=method)
+                np.testing.assert_allclose([row["count"] for row in histogram], part.counts, rtol=1e-12, atol=1e-9)
 
 
 def test_frames_and_typed_reports():
@@ -65,29 +68,20 @@ def test_frames_and_typed_reports():
     assert typed["count"].to_list() == tidy["count"].to_list()
 
 
-@EACH
-def test_beam(method):
+def test_beam():
     column = reports(M)
-    expected = M.estimate(M.tally(column), consistency=method)
-    combine = ldp_beam.HistogramCombineFn(M, consistency=method)
-    made = combine.extract_output(combine.add_input(combine.create_accumulator(), column))
-    assert made.counts.tolist() == expected.counts.tolist()
-    assert made.biased == (method is not None)
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [
-        ldp_beam.Histogram("x", M, consistency="norm-sub"),
-        LdpHistogram(column="x", mechanism=M.to_dict(), consistency="norm-sub"),
-    ],
-    ids=["Python", "YAML"],
-)
-def test_beam_in_a_pipeline(transform):
-    column = reports(M)
-    rows = run(transform, [pa.record_batch({"x": column})])
-    assert [row.count for row in rows] == M.estimate(M.tally(column), consistency="norm-sub").counts.tolist()
-    assert [row.low for row in rows] == M.estimate(M.tally(column)).low.tolist()
+    for method in METHODS:
+        expected = M.estimate(M.tally(column), consistency=method)
+        combine = ldp_beam.HistogramCombineFn(M, consistency=method)
+        made = combine.extract_output(combine.add_input(combine.create_accumulator(), column))
+        with case(method):
+            assert made.counts.tolist() == expected.counts.tolist()
+            assert made.biased == (method is not None)
+    python = ldp_beam.Histogram("x", M, consistency="norm-sub")
+    yaml = LdpHistogram(column="x", mechanism=M.to_dict(), consistency="norm-sub")
+    for rows in run(All([python, yaml]), [pa.record_batch({"x": column})]):
+        assert [row.count for row in rows] == M.estimate(M.tally(column), consistency="norm-sub").counts.tolist()
+        assert [row.low for row in rows] == M.estimate(M.tally(column)).low.tolist()
 
 
 def test_values_perturbed_and_tallied_in_one_step():
@@ -108,15 +102,11 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("method", ["norm_sub", "", "best"])
-def test_unknown_methods_are_refused_before_anything_runs(maker, method):
-    with pytest.raises(ParameterError, match="norm-sub"):
-        MAKERS[maker](M, method)
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_methods_that_a_domain_does_not_allow(maker):
-    MAKERS[maker](NONE, "base-cut")
-    with pytest.raises(ParameterError, match="base-cut"):
-        MAKERS[maker](NONE, "norm-sub")
+def test_methods_that_there_are_not_or_that_a_domain_does_not_allow_are_refused_before_anything_runs():
+    for name, maker in MAKERS.items():
+        for method in ("norm_sub", "", "best"):
+            with case(name, method), pytest.raises(ParameterError, match="norm-sub"):
+                maker(M, method)
+        maker(NONE, "base-cut")
+        with case(name), pytest.raises(ParameterError, match="base-cut"):
+            maker(NONE, "norm-sub")

@@ -6,6 +6,7 @@ import io
 import random
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from ldp_beam.io import _files, csv_text
 from ldp_beam.io.events import EventSchema, EventsDoFn, check_file
 from ldp_core import InputError, LimitError
 from ldp_core.limits import Limits
+
+from ..cases import case
 
 SCHEMA = pa.schema([("t", pa.timestamp("us", "UTC")), ("os", pa.string())])
 EVENTS = EventSchema("t", (("os", pa.string()),))
@@ -71,29 +74,27 @@ FILES = {  # its bytes; values; lines of another number of fields; values that a
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
-@pytest.mark.parametrize("reader", READERS)
-def test_each_bad_line_is_one_dead_letter_and_no_good_one_is(tmp_path, reader, size, monkeypatch):
-    monkeypatch.setattr(csv_text, "_READ_BYTES", size)
+def test_each_bad_line_is_one_dead_letter_and_no_good_one_is(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     for name, (content, values, other, no_text) in FILES.items():
         path.write_bytes(content)
-        if reader == "folder":
-            dead = {NOT_A_LINE: other, "not of type string": no_text}
-        else:
-            check_file(str(path), EVENTS)
-            dead = {NOT_A_LINE: other, "not of type string": no_text}
-        assert found(reader, path) == (list(values), {k: n for k, n in dead.items() if n}), name
+        check_file(str(path), EVENTS)
+        dead = {k: n for k, n in ((NOT_A_LINE, other), ("not of type string", no_text)) if n}
+        for size, reader in product((1, 2, 7, 1 << 20), READERS):
+            monkeypatch.setattr(csv_text, "_READ_BYTES", size)
+            with case(name, size, reader):
+                assert found(reader, path) == (list(values), dead)
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_in_a_large_file(tmp_path, reader):
+def test_in_a_large_file(tmp_path):
     """A line end in quotes at the border of two blocks was the end of the file."""
     path = tmp_path / "a.csv"
     some = lines(b"a", b'"x\ny"', b'"a ""b"" c"') * 1000 + BAD + lines(b'5"') + b'"\xff\n'
     path.write_bytes(HEAD + (some + AT + b'"\n') * 30)
-    values, dead = found(reader, path)
-    assert (len(values), set(values), sum(dead.values())) == (30 * 3001, {"a", "x\ny", 'a "b" c', '5"'}, 60)
+    for reader in READERS:
+        values, dead = found(reader, path)
+        with case(reader):
+            assert (len(values), set(values), sum(dead.values())) == (30 * 3001, {"a", "x\ny", 'a "b" c', '5"'}, 60)
 
 
 def test_without_dead_letters_it_is_one_error(tmp_path):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import product
 
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
-import pytest
 from typer.testing import CliRunner
 
 import ldp_polars  # noqa: F401 (registers the namespaces)
@@ -29,6 +29,8 @@ from ldp_core import (
 )
 from pipelines.telemetry import main
 
+from ..cases import case
+
 MECHANISMS = {
     "os": (UnaryEncoding(["ios", "web"], epsilon=1.0), ["ios", "web"]),
     "age": (Hybrid((0, 100), epsilon=2.0), [20.0, 40.0]),
@@ -42,18 +44,18 @@ def told(metadata, key="ldp.estimates"):
     return json.loads({(k if isinstance(k, str) else k.decode()): v for k, v in metadata.items()}[key])
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("n", [0, 2])
-def test_results_of_the_core_say_it_in_arrow_and_parquet(name, n, tmp_path):
-    m, values = MECHANISMS[name]
-    result = usual_question(m, 0.9).result(m, m.tally(m.perturb(values[:n])))
-    assert result.mechanism == m
-    assert pickle.loads(pickle.dumps(result)).mechanism == m
-    pq.write_table(result.to_arrow(), tmp_path / "estimate.parquet")
-    for metadata in (result.to_arrow().schema.metadata, pl.read_parquet_metadata(tmp_path / "estimate.parquet")):
-        [how] = told(metadata)
-        assert (how["confidence"], how["epsilon"]) == (0.9, m.epsilon)
-        assert Mechanism.from_dict(how["mechanism"]) == m
+def test_results_of_the_core_say_it_in_arrow_and_parquet(tmp_path):
+    path = tmp_path / "estimate.parquet"
+    for (name, (m, values)), n in product(MECHANISMS.items(), (0, 2)):
+        result = usual_question(m, 0.9).result(m, m.tally(m.perturb(values[:n])))
+        pq.write_table(result.to_arrow(), path)
+        with case(name, n):
+            assert result.mechanism == m
+            assert pickle.loads(pickle.dumps(result)).mechanism == m
+            for metadata in (result.to_arrow().schema.metadata, pl.read_parquet_metadata(path)):
+                [how] = told(metadata)
+                assert (how["confidence"], how["epsilon"]) == (0.9, m.epsilon)
+                assert Mechanism.from_dict(how["mechanism"]) == m
 
 
 def test_options_that_change_what_a_number_means_are_there():

@@ -27,6 +27,8 @@ from ldp_core import (
 )
 
 from ..beam.helpers import run
+from ..beam.streams import All
+from ..cases import case
 from .sql_words import RESERVED
 
 COUNTED = ["value", "count", "standard_error", "low", "high"]
@@ -65,27 +67,25 @@ def reports():
     return PEOPLE.ldp.perturb(PLAN)
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_one_vocabulary_in_core_arrow_polars_and_beam(name, reports):
-    m = PLAN[name]
-    how = usual_question(m, 0.95)
-    column = reports[name].ext.storage().to_arrow()
-    result = how.result(m, m.tally(column))
-    core = result.to_arrow()
-    assert core.column_names == result.to_polars().columns == FIELDS[name]
-    assert set(core["n"].to_pylist()) == {N}
-
-    polars = reports.select(getattr(pl.col(name).ldp, ASKED[name])())
-    polars = (polars if how.single else polars.explode(name)).unnest(name)
-    assert polars.equals(pl.DataFrame(core))
+def test_one_vocabulary_in_core_arrow_polars_and_beam(reports):
+    questions = {name: usual_question(m, 0.95) for name, m in PLAN.columns.items()}
+    columns = {name: reports[name].ext.storage().to_arrow() for name in FIELDS}
+    found = run(All([Estimate(name, PLAN[name], how) for name, how in questions.items()]), [pa.record_batch(columns)])
     tables = reports.ldp.estimates(PLAN)
-    assert tables[name].columns == FIELDS[name]
-
-    rows = run(Estimate(name, m, how), [pa.record_batch({name: column})])
-    fields = rows[0]._fields
-    assert fields[fields.index("key") + 1 : fields.index("confidence")] == tuple(FIELDS[name])
-    for field in FIELDS[name]:
-        assert [getattr(row, field) for row in rows] == core[field].to_pylist()
+    for (name, how), rows in zip(questions.items(), found, strict=True):
+        result = how.result(PLAN[name], PLAN[name].tally(columns[name]))
+        core = result.to_arrow()
+        with case(name):
+            assert core.column_names == result.to_polars().columns == FIELDS[name]
+            assert set(core["n"].to_pylist()) == {N}
+            polars = reports.select(getattr(pl.col(name).ldp, ASKED[name])())
+            polars = (polars if how.single else polars.explode(name)).unnest(name)
+            assert polars.equals(pl.DataFrame(core))
+            assert tables[name].columns == FIELDS[name]
+            fields = rows[0]._fields
+            assert fields[fields.index("key") + 1 : fields.index("confidence")] == tuple(FIELDS[name])
+            for field in FIELDS[name]:
+                assert [getattr(row, field) for row in rows] == core[field].to_pylist()
 
 
 def test_no_name_is_a_reserved_word_of_sql(reports):

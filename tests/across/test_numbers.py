@@ -12,7 +12,8 @@ import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_core import Hybrid, OneBitMean, Piecewise, PrivacyPlan, SquareWave, StochasticRounding
 
 from ..beam.helpers import run
-from .checks import some
+from ..beam.streams import All
+from ..cases import case
 
 DOMAIN = (0.0, 10.0)
 MECHANISMS = {
@@ -26,21 +27,18 @@ N = 3000
 NUMBERS = np.random.default_rng(0).uniform(0, 10, N)
 
 
-@pytest.mark.parametrize("name", some(MECHANISMS, "hybrid", "rounding, OUE"))
-def test_perturbed_by_beam_and_averaged_by_polars(name):
-    m = MECHANISMS[name]
-    plan = PrivacyPlan({"v": m}, keep=["k"])
-    [reports] = run(ldp_beam.Perturb(plan), [pa.record_batch({"v": NUMBERS, "k": ["x"] * N})])
-    found = pl.from_arrow(reports).select(pl.col("v").ldp.mean(m)).unnest("v")
-    expected = m.mean(m.tally(reports["v"]))
-    assert found["mean"].item() == pytest.approx(expected.mean)
-    # 6 standard errors, and half of a bucket: the square wave's numbers are the middles of its buckets
-    assert abs(expected.mean - NUMBERS.mean()) < 6 * np.sqrt(m.variance(N)) + 10 / 60
-
-
-@pytest.mark.parametrize("name", some(MECHANISMS, "hybrid", "rounding, OUE"))
-def test_single_records(name):
-    m = MECHANISMS[name]
-    perturb = ldp_beam.Perturb(PrivacyPlan({"v": m}, keep=["k"]))
-    (row,) = run(perturb | ldp_beam.Mean("v", m), [{"v": 3, "k": "x"}, {"v": 4.5, "k": "y"}])
-    assert row.n == 2
+def test_perturbed_by_beam_and_averaged_by_polars():
+    """Every number in one pipeline; single records too."""
+    plans = [PrivacyPlan({"v": m}, keep=["k"]) for m in MECHANISMS.values()]
+    batch = pa.record_batch({"v": NUMBERS, "k": ["x"] * N})
+    made = run(All([ldp_beam.Perturb(plan) for plan in plans]), [batch])
+    single = All([ldp_beam.Perturb(plan) | ldp_beam.Mean("v", plan["v"]) for plan in plans])
+    rows = run(single, [{"v": 3, "k": "x"}, {"v": 4.5, "k": "y"}])
+    for (name, m), [reports], [row] in zip(MECHANISMS.items(), made, rows, strict=True):
+        found = pl.from_arrow(reports).select(pl.col("v").ldp.mean(m)).unnest("v")
+        expected = m.mean(m.tally(reports["v"]))
+        with case(name):
+            assert found["mean"].item() == pytest.approx(expected.mean)
+            # 6 standard errors, and half of a bucket: the square wave's numbers are the middles of its buckets
+            assert abs(expected.mean - NUMBERS.mean()) < 6 * np.sqrt(m.variance(N)) + 10 / 60
+            assert row.n == 2

@@ -19,6 +19,8 @@ from ldp_core import Domain, HeavyHitters, Prefixes, PrivacyPlan, RandomizedResp
 from pipelines.telemetry import main
 
 from ..beam.helpers import run
+from ..beam.streams import All
+from ..cases import case
 
 SURE = 50.0
 PEOPLE = pl.DataFrame(
@@ -48,27 +50,22 @@ def rows_of(*names: str) -> beam.PTransform[Any, Any]:
     return Histograms()
 
 
-@pytest.mark.parametrize("column", ROWS)
-@pytest.mark.parametrize("single", [False, True])
-def test_rows_of_beam_have_the_type_of_the_domain(column, single):
-    kind, values, arrow = ROWS[column]
-    events = PEOPLE.to_dicts() if single else PEOPLE.to_arrow().to_batches()
-    rows = run(rows_of(column) | beam.Reshuffle(), events)
-    assert [row.value for row in rows] == values
-    assert [type(row.value) for row in rows] == [type(value) for value in values]
-    assert {round(row.count) for row in rows} == set(PEOPLE[column].value_counts()["count"])
-    rows = beam.Pipeline() | beam.Create(events) | rows_of(column)
-    assert rows.element_type is kind
-    assert value_type(kind) == arrow
-
-
-def test_polars_and_beam_agree():
-    for column, (_, values, _) in ROWS.items():
-        found = PEOPLE.ldp.perturb(PLAN).ldp.estimates(PLAN)[column]
-        assert found["value"].to_list() == values
-    tidy = PEOPLE.ldp.perturb(PLAN).ldp.histograms(PLAN)
-    mixed = run(rows_of(*ROWS) | beam.Reshuffle() | beam.Map(ldp_beam.text_row), PEOPLE.to_dicts())
-    assert sorted((row.column_name, row.value) for row in mixed) == sorted(tidy.select("column_name", "value").rows())
+def test_rows_of_beam_have_the_type_of_the_domain_and_agree_with_polars():
+    for single, events in ((False, PEOPLE.to_arrow().to_batches()), (True, PEOPLE.to_dicts())):
+        transforms = [rows_of(column) | beam.Reshuffle() for column in ROWS]
+        transforms += [rows_of(*ROWS) | beam.Reshuffle() | beam.Map(ldp_beam.text_row)]
+        *found, mixed = run(All(transforms), events)
+        for (column, (kind, values, arrow)), rows in zip(ROWS.items(), found, strict=True):
+            with case(column, single):
+                assert [row.value for row in rows] == values
+                assert [type(row.value) for row in rows] == [type(value) for value in values]
+                assert {round(row.count) for row in rows} == set(PEOPLE[column].value_counts()["count"])
+                assert (beam.Pipeline() | beam.Create(events) | rows_of(column)).element_type is kind
+                assert value_type(kind) == arrow
+        tidy = PEOPLE.ldp.perturb(PLAN).ldp.histograms(PLAN).select("column_name", "value")
+        assert sorted((row.column_name, row.value) for row in mixed) == sorted(tidy.rows())
+    estimates = PEOPLE.ldp.perturb(PLAN).ldp.estimates(PLAN)
+    assert {column: estimates[column]["value"].to_list() for column in ROWS} == {c: v for c, (_, v, _) in ROWS.items()}
 
 
 def test_the_bucket_of_others_makes_text_of_integers():
@@ -86,36 +83,35 @@ def test_integers_that_are_searched_for_are_integers():
     assert [row.value for row in rows] == [7, 10]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "ndjson"])
-@pytest.mark.parametrize("columns", [["level"], ["crashed"], ["os"], ["level", "crashed"]])
-def test_files_have_values_of_one_type(tmp_path, kind, columns):
-    paths = run(rows_of(*columns) | WriteHistograms(str(tmp_path), kind), PEOPLE.to_dicts())
-    read = pl.read_parquet if kind == "parquet" else pl.read_ndjson
-    found = pl.concat(map(read, paths)).select("column_name", "value")
-    expected = (
-        PEOPLE.select(columns)
-        .ldp.perturb(plan := PrivacyPlan({name: PLAN[name] for name in columns}))
-        .ldp.histograms(plan)
-    )
-    assert found.schema == expected.select("column_name", "value").schema
-    assert sorted(found.rows()) == sorted(expected.select("column_name", "value").rows())
+def test_files_have_values_of_one_type(tmp_path):
+    for number, columns in enumerate((["level"], ["crashed"], ["os"], ["level", "crashed"])):
+        plan = PrivacyPlan({name: PLAN[name] for name in columns})
+        expected = PEOPLE.ldp.perturb(plan).ldp.histograms(plan).select("column_name", "value")
+        kinds = {"parquet": pl.read_parquet, "ndjson": pl.read_ndjson}
+        folders = {kind: str(tmp_path / f"{number}{kind}") for kind in kinds}
+        written = run(
+            All([rows_of(*columns) | WriteHistograms(folders[kind], kind) for kind in kinds]), PEOPLE.to_dicts()
+        )
+        for (kind, read), paths in zip(kinds.items(), written, strict=True):
+            found = pl.concat(map(read, paths)).select("column_name", "value")
+            with case(columns, kind):
+                assert found.schema == expected.schema
+                assert sorted(found.rows()) == sorted(expected.rows())
 
 
 def test_batches_and_rows_of_bigquery():
-    for column, (_, values, arrow) in ROWS.items():
-        [batch] = run(rows_of(column) | HistogramBatches(), PEOPLE.to_dicts())
+    transforms = [t for column in ROWS for t in (rows_of(column) | HistogramBatches(), rows_of(column))]
+    # behind a step that says no types, they are text, whatever comes
+    transforms += [rows_of("level") | beam.Map(lambda row: row).with_output_types(Any) | HistogramBatches()]
+    *found, [untyped] = run(All(transforms), PEOPLE.to_dicts())
+    assert untyped["value"].to_pylist() == ["1", "2", "10"]
+    for (_, values, arrow), [batch], rows in zip(ROWS.values(), found[::2], found[1::2], strict=True):
         assert batch.schema.equals(histogram_schema(arrow))
         assert batch["value"].to_pylist() == values
-        rows = run(rows_of(column), PEOPLE.to_dicts())
         assert [bigquery_row(row, histogram_schema(arrow))["value"] for row in rows] == values
         texts = [str(value).lower() for value in values]
         assert [bigquery_row(row)["value"] for row in rows] == texts  # as BIGQUERY_SCHEMA has it
         assert histogram_batch(rows)["value"].to_pylist() == texts
-    # behind a step that says no types, they are text, whatever comes
-    [batch] = run(
-        beam.Map(lambda row: row).with_output_types(Any) | HistogramBatches(), run(rows_of("level"), PEOPLE.to_dicts())
-    )
-    assert batch["value"].to_pylist() == ["1", "2", "10"]
 
 
 @pytest.mark.parametrize(("columns", "kind"), [(["level"], pl.Int64), (["crashed"], pl.Boolean), ([*ROWS], pl.String)])

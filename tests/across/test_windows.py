@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 import polars as pl
-import pytest
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
@@ -13,11 +12,13 @@ from ldp_core import PrivacyPlan, RandomizedResponse
 from pipelines.telemetry import main
 
 from ..beam.helpers import run
+from ..beam.streams import All
+from ..cases import case
 
 PLAN = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["time"])
 FIRST = dt.datetime(2025, 12, 24, 15)
 PEOPLE = pl.DataFrame({"crashed": [True] * 60, "time": [FIRST + dt.timedelta(hours=17 * i) for i in range(60)]})
-WEEKDAYS = {"1w": {1}, "2w": {1}, "7d": {4}, "14d": {4}, "1w+6d": {7}, "7d+3d": {7}, "2w+7d": {1}}
+WEEKDAYS = {"1w": 1, "2w": 1, "7d": 4, "14d": 4, "1w+6d": 7, "7d+3d": 7, "2w+7d": 1}
 
 
 def starts(name: str) -> dict[dt.datetime, int]:
@@ -33,20 +34,19 @@ def starts(name: str) -> dict[dt.datetime, int]:
     return found
 
 
-@pytest.mark.parametrize("window", WEEKDAYS)
-def test_windows_are_the_same_everywhere(window, tmp_path):
-    expected = starts(window)
-    assert {start.isoweekday() for start in expected} == WEEKDAYS[window]
-
-    tidy = PEOPLE.ldp.perturb(PLAN).ldp.histograms(PLAN, window=window, event_time="time")
-    assert dict(tidy.select("window_start", "n").rows()) == expected
-    lengths = set(tidy["window_end"] - tidy["window_start"])
-    assert lengths == {dt.timedelta(days=7 if window[0] != "2" and window[:2] != "14" else 14)}
-
-    private = ldp_beam.PrivateHistogram("crashed", PLAN["crashed"], window=window, event_time="time")
-    rows = run(private, PEOPLE.to_arrow().to_batches())
-    assert {row.window_start.to_utc_datetime(): row.n for row in rows} == expected
-    assert {(row.window_end - row.window_start).micros for row in rows} == {next(iter(lengths)).days * 86400 * 10**6}
+def test_windows_are_the_same_everywhere():
+    options = {"event_time": "time"}
+    private = [ldp_beam.PrivateHistogram("crashed", PLAN["crashed"], window=w, **options) for w in WEEKDAYS]
+    for window, rows in zip(WEEKDAYS, run(All(private), PEOPLE.to_arrow().to_batches()), strict=True):
+        expected = starts(window)
+        with case(window):
+            assert {start.isoweekday() for start in expected} == {WEEKDAYS[window]}
+            tidy = PEOPLE.ldp.perturb(PLAN).ldp.histograms(PLAN, window=window, **options)
+            assert dict(tidy.select("window_start", "n").rows()) == expected
+            length = dt.timedelta(days=14 if window.startswith(("2w", "14d")) else 7)
+            assert set(tidy["window_end"] - tidy["window_start"]) == {length}
+            assert {row.window_start.to_utc_datetime(): row.n for row in rows} == expected
+            assert {(row.window_end - row.window_start).micros for row in rows} == {length.days * 86400 * 10**6}
 
 
 def test_what_the_command_stores_is_cut_to_the_same_windows(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from statistics import NormalDist
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import ldp_plots
 from ldp_core import Hybrid, Interval, ParameterError, required_n
 
+from ..cases import case
 from .test_estimates import data
 
 Z = NormalDist().inv_cdf(0.975)
@@ -21,14 +23,15 @@ def oue(epsilon: float, n: int, d: int) -> float:
     return math.sqrt((f / 4 + (1 - f) * q * (1 - q)) / n) / (0.5 - q)
 
 
-@pytest.mark.parametrize("against", ["epsilon", "people"])
-def test_errors_are_those_of_the_paper(against):
-    chart = ldp_plots.error("unary_encoding", domain=16, epsilons=[0.5, 4.0], people=[1000, 50_000], against=against)
-    drawn = data(chart)
-    assert {(e, n) for e in (0.5, 4.0) for n in (1000, 50_000)} <= {(row["epsilon"], row["people"]) for row in drawn}
-    for row in drawn:
-        assert row["margin"] == pytest.approx(Z * oue(row["epsilon"], row["people"], 16))
-    assert len({row[against] for row in drawn}) > 30
+def test_errors_are_those_of_the_paper():
+    wide = {"epsilons": [0.5, 4.0], "people": [1000, 50_000]}
+    for against in ("epsilon", "people"):
+        drawn = data(ldp_plots.error("unary_encoding", domain=16, **wide, against=against))
+        with case(against):
+            assert set(product(*wide.values())) <= {(row["epsilon"], row["people"]) for row in drawn}
+            for row in drawn:
+                assert row["margin"] == pytest.approx(Z * oue(row["epsilon"], row["people"], 16))
+            assert len({row[against] for row in drawn}) > 30
 
 
 def test_means_are_in_their_unit():
@@ -58,19 +61,12 @@ def test_all_mechanisms_of_numbers():
     assert {"hybrid", "piecewise", "one bit mean"} <= {row["mechanism"] for row in drawn}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: ldp_plots.error("unary_encoding", domain=16, epsilons=[]),
-        lambda: ldp_plots.error("unary_encoding", domain=16, epsilons=[-1]),
-        lambda: ldp_plots.error("unary_encoding", domain=16, people=[0]),
-        lambda: ldp_plots.error("unary_encoding", domain=16, against="d"),
-        lambda: ldp_plots.error("no_such", domain=16),
-        lambda: ldp_plots.mechanisms(1, 100),
-        lambda: ldp_plots.mechanisms(4, 0),
-        lambda: ldp_plots.mechanisms(4, 100, epsilons=[]),
-    ],
-)
-def test_bad_arguments_are_refused(wrong):
+def test_bad_arguments_are_refused():
+    for wrong in ({"epsilons": []}, {"epsilons": [-1]}, {"people": [0]}, {"against": "d"}):
+        with case(wrong), pytest.raises(ParameterError):
+            ldp_plots.error("unary_encoding", domain=16, **wrong)
     with pytest.raises(ParameterError):
-        wrong()
+        ldp_plots.error("no_such", domain=16)
+    for domain, n, options in ((1, 100, {}), (4, 0, {}), (4, 100, {"epsilons": []})):
+        with case(domain, n, options), pytest.raises(ParameterError):
+            ldp_plots.mechanisms(domain, n, **options)

@@ -22,6 +22,12 @@ def some(params: Iterable[str], *default: str) -> list[Any]:
     return [name if name in default else pytest.param(name, marks=pytest.mark.slow) for name in params]
 
 
+def groups(params: Iterable[str], *default: str) -> list[Any]:
+    """Two parameters, for a loop in a test: the ``default`` names and, slow, all others."""
+    others = [name for name in params if name not in default]
+    return [pytest.param(default, id="some"), pytest.param(others, id="others", marks=pytest.mark.slow)]
+
+
 N = 300
 
 

@@ -21,6 +21,7 @@ from ldp_core import (
 )
 
 from ..beam.helpers import run as run_beam
+from ..cases import case
 from .helpers import some
 
 LABELS = ["ios", "android", "web"]
@@ -45,28 +46,22 @@ def frame(mechanism):
     return pl.DataFrame({"x": [labels[i % len(labels)] for i in range(N)], "g": [i % 3 for i in range(N)]})
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_estimates_need_no_argument_on_any_engine(mechanism, packed, run):
-    reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, packed=packed, typed=True))
-    assert reports.schema["x"] == ldp_polars.Report(mechanism, packed=packed)
-    assert reports.schema["x"].mechanism == mechanism
-    plain = reports.with_columns(pl.col("x").ext.storage())
-    for query, expected in [
-        (
-            lambda f: f.select(pl.col("x").ldp.histogram(confidence=0.9)),
-            plain.select(pl.col("x").ldp.histogram(mechanism, confidence=0.9)),
-        ),
-        (lambda f: f.select(pl.col("x").ldp.tally()), plain.select(pl.col("x").ldp.tally(mechanism))),
-        (
-            lambda f: f.group_by("g").agg(pl.col("x").ldp.histogram()).sort("g"),
-            plain.group_by("g").agg(pl.col("x").ldp.histogram(mechanism)).sort("g"),
-        ),
-        (
-            lambda f: f.sort("g").select(pl.col("x").ldp.tally(mechanism)),
-            plain.select(pl.col("x").ldp.tally(mechanism)),
-        ),
-    ]:
-        assert run(reports, query).equals(expected)
+def test_estimates_need_no_argument_on_any_engine(mechanism, run):
+    for packed in (False, True):
+        reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, packed=packed))
+        assert reports.schema["x"] == ldp_polars.Report(mechanism, packed=packed)
+        assert reports.schema["x"].mechanism == mechanism
+        plain = reports.with_columns(pl.col("x").ext.storage())
+        x = pl.col("x").ldp
+        for typed, given in (
+            (x.histogram(confidence=0.9), x.histogram(mechanism, confidence=0.9)),
+            (x.tally(), x.tally(mechanism)),
+            (x.tally(mechanism), x.tally(mechanism)),
+        ):
+            with case(packed, typed):
+                assert run(reports, lambda f, e=typed: f.select(e)).equals(plain.select(given))
+                grouped = run(reports, lambda f, e=typed: f.group_by("g").agg(e).sort("g"))
+                assert grouped.equals(plain.group_by("g").agg(given).sort("g"))
 
 
 def test_the_schema_is_known_without_running(mechanism, draws):
@@ -79,19 +74,20 @@ def test_the_schema_is_known_without_running(mechanism, draws):
     assert sum(draws) == N  # of the eager line only
 
 
-@pytest.mark.parametrize("kind", ["parquet", "ipc"])
-def test_the_type_survives_files_and_other_readers(mechanism, kind, tmp_path):
-    path = tmp_path / f"reports.{kind}"
-    reports = frame(mechanism).lazy().select("g", ldp_polars.perturb("x", mechanism, typed=True))
-    getattr(reports, f"sink_{kind}")(path)
-    back = getattr(pl, f"read_{kind}")(path)
-    assert back.schema["x"] == ldp_polars.Report(mechanism)
-    assert back.select(pl.col("x").ldp.tally()).item()["n"] == N
-    lazy = getattr(pl, f"scan_{kind}")(path).group_by("g").agg(pl.col("x").ldp.tally().struct.field("n"))
-    assert lazy.collect()["n"].to_list() == [N // 3] * 3
-    if kind == "parquet":
-        plain = pq.read_table(path)["x"]
-        assert mechanism.tally(plain) == mechanism.tally(back["x"].ext.storage().to_arrow())
+def test_the_type_survives_files_and_other_readers(mechanism, tmp_path):
+    reports = frame(mechanism).lazy().select("g", ldp_polars.perturb("x", mechanism))
+    for kind in ("parquet", "ipc"):
+        path = tmp_path / f"reports.{kind}"
+        getattr(reports, f"sink_{kind}")(path)
+        back = getattr(pl, f"read_{kind}")(path)
+        with case(kind):
+            assert back.schema["x"] == ldp_polars.Report(mechanism)
+            assert back.select(pl.col("x").ldp.tally()).item()["n"] == N
+            lazy = getattr(pl, f"scan_{kind}")(path).group_by("g").agg(pl.col("x").ldp.tally().struct.field("n"))
+            assert lazy.collect()["n"].to_list() == [N // 3] * 3
+        if kind == "parquet":
+            plain = pq.read_table(path)["x"]
+            assert mechanism.tally(plain) == mechanism.tally(back["x"].ext.storage().to_arrow())
 
 
 class Registered(pa.ExtensionType):
@@ -173,17 +169,18 @@ def test_seeded_reports_say_so(mechanism, tmp_path):
 
 
 def test_reports_of_two_mechanisms_do_not_mix(mechanism):
-    other = RandomizedResponse(mechanism.domain, epsilon=1.5) if mechanism.domain.unmatched != "none" else None
-    other = UnaryEncoding(mechanism.domain, epsilon=1.5) if isinstance(mechanism, UnaryEncoding) else other
-    df = frame(mechanism)
-    mine, theirs = (df.select(ldp_polars.perturb("x", m, typed=True)) for m in (mechanism, other))
-    with pytest.raises(pl.exceptions.SchemaError):
-        pl.concat([mine, theirs])
-    for name in ("histogram", "tally"):
-        with pytest.raises(MechanismMismatchError, match="column 'x'"):
-            theirs.select(getattr(ldp_polars, name)("x", mechanism))
-    with pytest.raises(MechanismMismatchError, match="column 'x'"):
-        theirs.ldp.histograms(PrivacyPlan({"x": mechanism}))
+    df, kind = frame(mechanism), UnaryEncoding if isinstance(mechanism, UnaryEncoding) else RandomizedResponse
+    order = Domain(mechanism.domain.labels[::-1], unmatched=mechanism.domain.unmatched)
+    for name, other in (("epsilon", kind(mechanism.domain, epsilon=1.5)), ("order", kind(order, epsilon=1.0))):
+        mine, theirs = (df.select(ldp_polars.perturb("x", m)) for m in (mechanism, other))
+        with case(name):
+            with pytest.raises(pl.exceptions.SchemaError):
+                pl.concat([mine, theirs])
+            for ask in (ldp_polars.histogram, ldp_polars.tally):
+                with pytest.raises(MechanismMismatchError, match="column 'x'"):
+                    theirs.select(ask("x", mechanism))
+            with pytest.raises(MechanismMismatchError, match="column 'x'"):
+                theirs.ldp.histograms(PrivacyPlan({"x": mechanism}))
 
 
 def test_untyped_reports_want_the_mechanism():
@@ -207,17 +204,13 @@ def test_typed_plans_and_keyed_noise():
 WORDS = ["rome", "oslo"]
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}),
-        PrivacyPlan.sampled({"os": ["ios", "web"], "word": WORDS}, epsilon=1.0),
-    ],
-)
-def test_typed_reports_are_not_perturbed_again(plan):
-    reports = pl.DataFrame({"os": ["ios", "web"] * 50, "word": WORDS * 50}).ldp.perturb(plan, typed=True)
-    for one in (reports, reports.lazy()):
-        with pytest.raises(MechanismMismatchError, match="hold reports already"):
-            one.ldp.perturb(plan)  # at once
-    with pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
-        reports.select(pl.col("os").ldp.perturb(RandomizedResponse(["ios", "web"], epsilon=1.0)))
+def test_typed_reports_are_not_perturbed_again():
+    people = pl.DataFrame({"os": ["ios", "web"] * 50, "word": WORDS * 50})
+    one = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    for plan in (one, PrivacyPlan.sampled({"os": ["ios", "web"], "word": WORDS}, epsilon=1.0)):
+        reports = people.ldp.perturb(plan)
+        for frame in (reports, reports.lazy()):
+            with case(plan), pytest.raises(MechanismMismatchError, match="hold reports already"):
+                frame.ldp.perturb(plan)  # at once
+        with case(plan), pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
+            reports.select(pl.col("os").ldp.perturb(one["os"]))

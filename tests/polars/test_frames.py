@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -32,6 +33,7 @@ from ldp_core.estimates.histogram import ENTRY
 from ldp_core.limits import DEFAULT
 from ldp_polars.columns import Report, report_dtype
 
+from ..cases import case
 from ..parquet_bombs import BOMBS
 
 LABELS = ["ios", "android", "web"]
@@ -103,17 +105,17 @@ def test_a_missing_column_is_an_error_at_once(draws):
     assert draws == []
 
 
-@pytest.mark.parametrize("name", ["*", "^.*$", "^s.*$", "", " ", "a.b", "π"])
-@pytest.mark.parametrize("role", ["keep", "perturb"])
-def test_odd_column_names_are_names_and_not_patterns(name, role, run):
+def test_odd_column_names_are_names_and_not_patterns(run):
     """pl.col("*") would select, and so reveal, columns that the plan does not name."""
-    df = pl.DataFrame({name: [True, False], "secret": [True, True], "x": [False, True]})
     m = RandomizedResponse(epsilon=1.0)
-    plan = PrivacyPlan({"x": m}, keep=[name]) if role == "keep" else PrivacyPlan({name: m})
-    out = run(df, lambda f: f.ldp.perturb(plan))
-    assert out.columns == list(plan)
-    if role == "keep":
-        assert out[name].to_list() == [True, False]
+    for name in ("*", "^.*$", "^s.*$", "", " ", "a.b", "π"):
+        df = pl.DataFrame({name: [True, False], "secret": [True, True], "x": [False, True]})
+        for plan in (PrivacyPlan({"x": m}, keep=[name]), PrivacyPlan({name: m})):
+            with case(name, plan):
+                out = run(df, lambda f, plan=plan: f.ldp.perturb(plan))
+                assert out.columns == list(plan)
+                if name in plan.keep:
+                    assert out[name].to_list() == [True, False]
 
 
 def test_errors_name_the_column(run):
@@ -146,49 +148,48 @@ def tallies_of(df, name, mechanism):
     return tally
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("options", [{}, {"compression": "snappy", "row_group_size": 700}, {"data_page_size": 1000}])
-def test_reports_sunk_by_polars_are_tallied_by_the_core(packed, options, tmp_path, support):
+def test_reports_sunk_by_polars_are_tallied_by_the_core(tmp_path, support):
     path = tmp_path / "reports.parquet"
-    frame().lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path, **options)
-    table, back = pq.read_table(path), pl.read_parquet(path)
-    for name, mechanism in PLAN.columns.items():
-        expected = mechanism.tally(table.column(name))
-        assert expected.n == N
-        assert expected.counters.tolist() == support(back[name].ext.storage(), mechanism).tolist()
-        assert tallies_of(back, name, mechanism) == expected
-        parts = [mechanism.tally(batch.column(name)) for batch in pq.ParquetFile(path).iter_batches(777)]
-        assert Tally.merge(parts) == expected
+    kinds = ({}, {"compression": "snappy", "row_group_size": 700}, {"data_page_size": 1000})
+    for packed, options in product((False, True), kinds):
+        frame().lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path, **options)
+        table, back = pq.read_table(path), pl.read_parquet(path)
+        for name, mechanism in PLAN.columns.items():
+            with case(packed, options, name):
+                expected = mechanism.tally(table.column(name))
+                assert expected.n == N
+                assert expected.counters.tolist() == support(back[name].ext.storage(), mechanism).tolist()
+                assert tallies_of(back, name, mechanism) == expected
+                parts = [mechanism.tally(batch.column(name)) for batch in pq.ParquetFile(path).iter_batches(777)]
+                assert Tally.merge(parts) == expected
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("through", ["parquet", "parquet small pages", "ipc", "memory", "lazy"])
-def test_reports_made_by_the_core_are_tallied_by_polars(packed, through, tmp_path, support):
-    path = tmp_path / "reports"
-    batch = PLAN.perturb(frame().to_arrow().combine_chunks().to_batches()[0], packed=packed)
-    table = pa.Table.from_batches([batch.slice(0, 1001), batch.slice(1001)])
-    if through == "memory":
-        back = pl.from_arrow(table)
-    elif through == "ipc":
-        with pa.ipc.new_file(path, table.schema) as writer:
+def test_reports_made_by_the_core_are_tallied_by_polars(tmp_path, support):
+    for packed in (False, True):
+        batch = PLAN.perturb(frame().to_arrow().combine_chunks().to_batches()[0], packed=packed)
+        table = pa.Table.from_batches([batch.slice(0, 1001), batch.slice(1001)])
+        with pa.ipc.new_file(tmp_path / "ipc", table.schema) as writer:
             writer.write_table(table)
-        back = pl.read_ipc(path)
-    else:
-        pq.write_table(table, path, **({"data_page_size": 512} if "small" in through else {}))
-        back = pl.read_parquet(path)
-    for name, mechanism in PLAN.columns.items():
-        expected = mechanism.tally(batch.column(name))
-        assert (
-            expected.counters.tolist()
-            == support(stored(back[name]).cast(report_dtype(mechanism, packed=packed)), mechanism).tolist()
-        )
-        if through == "lazy":
-            scan = pl.scan_parquet(path)
-            assert Tally.from_dict(scan.select(pl.col(name).ldp.tally(mechanism)).collect().item()) == expected
-            halves = scan.group_by(pl.col("when") % 2).agg(pl.col(name).ldp.tally(mechanism))
-            assert Tally.from_dict(halves.select(pl.col(name).ldp.merge(mechanism)).collect().item()) == expected
-        else:
-            assert tallies_of(back, name, mechanism) == expected
+        pq.write_table(table, tmp_path / "parquet")
+        pq.write_table(table, tmp_path / "small", data_page_size=512)
+        read = {
+            "memory": pl.from_arrow(table),
+            "ipc": pl.read_ipc(tmp_path / "ipc"),
+            "parquet": pl.read_parquet(tmp_path / "parquet"),
+            "small pages": pl.read_parquet(tmp_path / "small"),
+        }
+        scan = pl.scan_parquet(tmp_path / "parquet")
+        for name, m in PLAN.columns.items():
+            expected, tally = m.tally(batch.column(name)), pl.col(name).ldp.tally(m)
+            for through, back in read.items():
+                with case(packed, name, through):
+                    reports = stored(back[name]).cast(report_dtype(m, packed=packed))
+                    assert expected.counters.tolist() == support(reports, m).tolist()
+                    assert tallies_of(back, name, m) == expected
+            with case(packed, name, "lazy"):
+                assert Tally.from_dict(scan.select(tally).collect().item()) == expected
+                halves = scan.group_by(pl.col("when") % 2).agg(tally)
+                assert Tally.from_dict(halves.select(pl.col(name).ldp.merge(m)).collect().item()) == expected
 
 
 def stored(reports: pl.Series) -> pl.Series:
@@ -277,15 +278,13 @@ def test_what_is_not_the_plans_reports_is_refused(tmp_path):
         reports.drop(next(iter(PLAN.columns))).ldp.histograms(PLAN)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_plan_travels_with_the_reports(tmp_path, packed):
-    path = tmp_path / "reports.parquet"
-    df = frame()
-    df.lazy().ldp.perturb(PLAN, packed=packed).ldp.sink_parquet(path, PLAN)
-    assert ldp_polars.read_plan(path) == PLAN
-    assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata or pq.read_metadata(path).metadata) == PLAN
-    reports = pl.read_parquet(path)
-    assert reports.ldp.histograms(ldp_polars.read_plan(path))["n"].unique().to_list() == [df.height]
+def test_the_plan_travels_with_the_reports(tmp_path):
+    path, df = tmp_path / "reports.parquet", frame()
+    for packed in (False, True):
+        df.lazy().ldp.perturb(PLAN, packed=packed).ldp.sink_parquet(path, PLAN)
+        assert ldp_polars.read_plan(path) == PLAN
+        assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata or pq.read_metadata(path).metadata) == PLAN
+        assert pl.read_parquet(path).ldp.histograms(PLAN)["n"].unique().to_list() == [df.height]
     df.write_parquet(tmp_path / "raw.parquet")
     with pytest.raises(PlanError):
         ldp_polars.read_plan(tmp_path / "raw.parquet")
@@ -340,12 +339,11 @@ def test_columns_without_a_histogram_are_left_out_until_a_sketch_has_candidates(
     assert tidy.filter(pl.col("column_name") == "word")["value"].to_list() == WORDS
 
 
-@pytest.mark.parametrize("kind", [PrivacyPlan.sampled, PrivacyPlan.fake])
-@pytest.mark.parametrize("typed", [False, True])
-def test_a_plan_of_drawn_columns_perturbs_and_estimates(kind, typed):
-    plan = kind({"os": ["ios", "web"], "word": WORDS}, epsilon=2.0)
-    tidy = mixed().ldp.perturb(plan, typed=typed).ldp.histograms(plan)
-    assert tidy["n"].to_list() == [100] * 4
+def test_a_plan_of_drawn_columns_perturbs_and_estimates():
+    for kind, typed in product((PrivacyPlan.sampled, PrivacyPlan.fake), (False, True)):
+        plan = kind({"os": ["ios", "web"], "word": WORDS}, epsilon=2.0)
+        with case(kind, typed):
+            assert mixed().ldp.perturb(plan, typed=typed).ldp.histograms(plan)["n"].to_list() == [100] * 4
 
 
 def test_estimates_by_a_column_that_the_plan_did_not_keep_are_refused_at_once():
@@ -370,50 +368,37 @@ def target(tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_raw_values_whose_dtypes_fit_are_not_written_under_a_plan(target, lazy):
-    raw = frame().lazy() if lazy else frame()
-    with pytest.raises(PlanError, match=r"\['crashed'\]: nothing says that these are reports.*assume_reports"):
-        raw.select("crashed", "g").ldp.sink_parquet(target, FLAG)
+def test_what_is_not_of_the_plan_is_not_written_under_it(target):
+    raw, others = frame().select("crashed", "g"), frame().ldp.perturb(FLAG).with_columns(frame()["user"])
+    for kind in (pl.DataFrame.clone, pl.DataFrame.lazy):
+        with pytest.raises(PlanError, match=r"\['crashed'\]: nothing says that these are reports.*assume_reports"):
+            kind(raw).ldp.sink_parquet(target, FLAG)
+        for options in ({}, {"assume_reports": True}):
+            with pytest.raises(PlanError, match=r"\['user'\] are neither perturbed nor kept"):
+                kind(others).ldp.sink_parquet(target, FLAG, **options)
+    reports = frame().lazy().ldp.perturb(FLAG)
+    for put_back in (
+        frame()["crashed"],
+        pl.col("crashed").ext.storage(),
+        pl.col("crashed").map_elements(lambda x: x, pl.Boolean),
+    ):
+        with case(put_back), pytest.raises(PlanError, match="nothing says that these are reports"):
+            reports.with_columns(put_back).ldp.sink_parquet(target, FLAG)
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_columns_that_are_not_in_the_plan_are_not_written_under_it(target, lazy):
-    reports = frame().ldp.perturb(FLAG).with_columns(frame()["user"])
-    with pytest.raises(PlanError, match=r"\['user'\] are neither perturbed nor kept"):
-        (reports.lazy() if lazy else reports).ldp.sink_parquet(target, FLAG)
-    with pytest.raises(PlanError, match=r"\['user'\] are neither perturbed nor kept"):
-        (reports.lazy() if lazy else reports).ldp.sink_parquet(target, FLAG, assume_reports=True)
-
-
-@pytest.mark.parametrize(
-    "put_back",
-    [
-        lambda reports, raw: reports.with_columns(raw),
-        lambda reports, raw: reports.with_columns(pl.col("crashed").ext.storage()),
-        lambda reports, raw: reports.with_columns(pl.col("crashed").map_elements(lambda x: x, pl.Boolean)),
-    ],
-)
-def test_what_takes_the_place_of_reports_is_no_report(target, put_back):
-    reports = put_back(frame().lazy().ldp.perturb(FLAG), frame()["crashed"])
-    with pytest.raises(PlanError, match="nothing says that these are reports"):
-        reports.ldp.sink_parquet(target, FLAG)
-
-
-@pytest.mark.parametrize(
-    "mix",
-    [
-        lambda reports, raw: pl.concat([reports, raw]),
-        lambda reports, raw: pl.concat([reports, raw], how="vertical_relaxed"),
-        lambda reports, raw: reports.select(pl.coalesce("crashed", raw["crashed"])),
-        lambda reports, raw: reports.select(pl.col("crashed").fill_null(raw["crashed"])),
-        lambda reports, raw: reports.select(pl.when(pl.col("g") == 0).then(raw["crashed"]).otherwise("crashed")),
-    ],
-)
-def test_reports_and_raw_values_do_not_mix(mix):
-    raw = frame().select("crashed", "g")
-    with pytest.raises(pl.exceptions.SchemaError):
-        mix(frame().ldp.perturb(FLAG), raw)
+def test_reports_and_raw_values_do_not_mix():
+    raw, reports = frame().select("crashed", "g"), frame().ldp.perturb(FLAG)
+    for number, mix in enumerate(
+        (
+            lambda: pl.concat([reports, raw]),
+            lambda: pl.concat([reports, raw], how="vertical_relaxed"),
+            lambda: reports.select(pl.coalesce("crashed", raw["crashed"])),
+            lambda: reports.select(pl.col("crashed").fill_null(raw["crashed"])),
+            lambda: reports.select(pl.when(pl.col("g") == 0).then(raw["crashed"]).otherwise("crashed")),
+        )
+    ):
+        with case(number), pytest.raises(pl.exceptions.SchemaError):
+            mix()
 
 
 def test_reports_of_another_mechanism_are_not_written_under_a_plan(target):
@@ -467,21 +452,21 @@ def test_reports_of_the_core_are_not_perturbed_again_and_written_as_they_are(tmp
     assert ldp_polars.read_plan(tmp_path / "again.parquet") == FLAG
 
 
-@pytest.mark.parametrize("name", ["value", "count", "n", "column_name", "entry", "low"])
-def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words(name):
-    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=[name])
-    reports = mixed().with_columns(pl.lit(1).alias(name)).ldp.perturb(plan)
-    with pytest.raises(PlanError, match=rf"{name}.*rename"):
-        reports.ldp.histograms(plan, by=name)
+def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words():
+    for name in ("value", "count", "n", "column_name", "entry", "low"):
+        plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=[name])
+        reports = mixed().with_columns(pl.lit(1).alias(name)).ldp.perturb(plan)
+        with case(name), pytest.raises(PlanError, match=rf"{name}.*rename"):
+            reports.ldp.histograms(plan, by=name)
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", None], ids=range(4))
-def test_a_plan_of_a_file_that_is_no_parquet(tmp_path, content):
+def test_a_plan_of_a_file_that_is_no_parquet(tmp_path):
     path = tmp_path / "a.parquet"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.parquet"):
-        ldp_polars.read_plan(path)
+    for content in (None, b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"):
+        if content is not None:
+            path.write_bytes(content)
+        with case(content), pytest.raises(InputError, match=r"a\.parquet"):
+            ldp_polars.read_plan(path)
 
 
 def test_a_plan_of_a_file_with_a_schema_of_many_levels(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from functools import partial
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -16,129 +18,87 @@ from ldp_core import (
     DomainError,
     DtypeError,
     LdpError,
-    MechanismMismatchError,
     ParameterError,
-    PlanError,
-    PrivacyPlan,
     RandomizedResponse,
-    ReportError,
     UnaryEncoding,
 )
 from ldp_core import errors as core_errors
 from ldp_polars import columns
 from ldp_polars.tallying import tally_dtype
 
-from .helpers import FEW, FRAME, MECHANISMS, STRINGS, XYZ, N, histogram_dtype, records, some
+from ..cases import case
+from .helpers import FEW, FRAME, MECHANISMS, STRINGS, XYZ, N, groups, histogram_dtype, records
 
 LABELS = ["ios", "android"]
 RR, UE = RandomizedResponse(LABELS, epsilon=1.0), UnaryEncoding(LABELS, epsilon=1.0)
 X = pl.col("x")
 BAD_EPSILON = [0, 0.0, -1, -1e-300, math.nan, math.inf, -math.inf, "1", None, True, 1j, [1.0], 1e-30]
+BAD_DOMAIN = [
+    [],
+    ["a"],
+    ["a", "a"],
+    ["a", 1],
+    [True, 1],
+    [1.0, 2.0],
+    ["a", None],
+    "ab",
+    b"ab",
+    [2**64, 1],
+    [["a"], ["b"]],
+]
 
 
-@pytest.mark.parametrize("epsilon", BAD_EPSILON, ids=repr)
-def test_epsilon(epsilon):
-    for build in (
-        lambda: X.ldp.randomized_response(epsilon=epsilon, typed=False),
-        lambda: X.ldp.randomized_response(domain=LABELS, epsilon=epsilon, typed=False),
-        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon, typed=False),
-        lambda: X.ldp.unary_encode(domain=LABELS, epsilon=epsilon, variant="symmetric", typed=False),
-        lambda: ldp_polars.unary_encode("x", domain=LABELS, epsilon=epsilon, typed=False),
-    ):
-        with pytest.raises(ParameterError, match="epsilon"):
-            build()
+def test_epsilon_and_domain():
+    for epsilon in BAD_EPSILON:
+        for build, options in (
+            (X.ldp.randomized_response, {}),
+            (X.ldp.randomized_response, {"domain": LABELS}),
+            (X.ldp.unary_encode, {"domain": LABELS}),
+            (X.ldp.unary_encode, {"domain": LABELS, "variant": "symmetric"}),
+            (partial(ldp_polars.unary_encode, "x"), {"domain": LABELS}),
+        ):
+            with case(epsilon, build), pytest.raises(ParameterError, match="epsilon"):
+                build(epsilon=epsilon, **options)
+    for domain in BAD_DOMAIN:
+        for build in (X.ldp.randomized_response, X.ldp.unary_encode):
+            with case(domain, build), pytest.raises(DomainError):
+                build(domain=domain, epsilon=1.0)
 
 
-@pytest.mark.parametrize(
-    "domain",
-    [[], ["a"], ["a", "a"], ["a", 1], [True, 1], [1.0, 2.0], ["a", None], "ab", b"ab", [2**64, 1], [["a"], ["b"]]],
-    ids=repr,
-)
-def test_domain(domain):
-    for build in (
-        lambda: X.ldp.randomized_response(domain=domain, epsilon=1.0, typed=False),
-        lambda: X.ldp.unary_encode(domain=domain, epsilon=1.0, typed=False),
-    ):
-        with pytest.raises(DomainError):
-            build()
-
-
-def test_missing_parameters():
-    for build in (
-        X.ldp.randomized_response,
-        lambda: X.ldp.randomized_response(domain=LABELS, typed=False),
-        X.ldp.unary_encode,
-        lambda: X.ldp.unary_encode(domain=LABELS, typed=False),
-    ):
-        with pytest.raises(ParameterError, match="mechanism"):
-            build()
+def test_parameters_that_are_missing_or_too_many():
+    for build in (X.ldp.randomized_response, X.ldp.unary_encode):
+        for options in ({}, {"domain": LABELS}):
+            with pytest.raises(ParameterError, match="mechanism"):
+                build(**options)
+    for build, mechanism in ((X.ldp.randomized_response, RR), (X.ldp.unary_encode, UE)):
+        for extra in ({"epsilon": 1.0}, {"domain": LABELS}, {"domain": Domain(LABELS), "epsilon": 1.0}):
+            with case(mechanism, extra), pytest.raises(ParameterError, match="not both"):
+                build(mechanism, **extra)
+    with pytest.raises(ParameterError, match="not both"):
+        X.ldp.unary_encode(UE, variant="symmetric")
     with pytest.raises(DomainError, match="none"):
-        X.ldp.randomized_response(domain=Domain(LABELS, unmatched="none"), epsilon=1.0, typed=False)
+        X.ldp.randomized_response(domain=Domain(LABELS, unmatched="none"), epsilon=1.0)
     with pytest.raises(ParameterError, match="variant"):
-        X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant="best", typed=False)
+        X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant="best")
 
 
-@pytest.mark.parametrize(
-    "extra", [{"epsilon": 1.0}, {"domain": LABELS}, {"domain": Domain(LABELS)}, {"domain": LABELS, "epsilon": 1.0}]
-)
-def test_a_mechanism_and_its_parameters(extra):
-    with pytest.raises(ParameterError, match="not both"):
-        X.ldp.randomized_response(RR, **extra, typed=False)
-    with pytest.raises(ParameterError, match="not both"):
-        X.ldp.unary_encode(UE, **extra, typed=False)
-    with pytest.raises(ParameterError, match="not both"):
-        X.ldp.unary_encode(UE, variant="symmetric", typed=False)
-
-
-def test_wrong_mechanism():
+def test_what_is_no_mechanism_and_no_expression():
     for build in (
-        lambda: X.ldp.randomized_response(UE, typed=False),
-        lambda: X.ldp.unary_encode(RR, typed=False),
-        lambda: X.ldp.unary_encode(LABELS, epsilon=1.0, typed=False),
-        lambda: X.ldp.randomized_response(1.0, typed=False),
+        lambda: X.ldp.randomized_response(UE),
+        lambda: X.ldp.unary_encode(RR),
+        lambda: X.ldp.unary_encode(LABELS, epsilon=1.0),
+        lambda: X.ldp.randomized_response(1.0),
     ):
         with pytest.raises(ParameterError, match="in the place of a mechanism"):
             build()
-
-
-@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "histogram"])
-@pytest.mark.parametrize("wrong", [None, 1.0, "oue", LABELS, Domain(LABELS), UnaryEncoding, RR.to_dict()], ids=str)
-def test_what_is_no_mechanism(name, wrong):
-    if wrong is None and name in ("tally", "histogram"):  # there None is for typed reports
-        wrong = False
-    with pytest.raises(ParameterError, match="expected a mechanism"):
-        getattr(X.ldp, name)(wrong)
-
-
-@pytest.mark.parametrize("name", ["perturb", "tally", "merge", "histogram"])
-@pytest.mark.parametrize("wrong", [None, 1, pl.Series([True]), ["x"], np.array([1])], ids=str)
-def test_what_is_no_expression(name, wrong):
-    with pytest.raises(ParameterError, match="expected an expression"):
-        getattr(ldp_polars, name)(wrong, RR)
-
-
-def test_a_plan_in_the_place_of_a_mechanism_says_where_it_belongs():
-    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
-    with pytest.raises(ParameterError, match=r"df\.ldp\.perturb\(plan\)"):
-        pl.col("os").ldp.perturb(plan)
-
-
-def test_all_errors_are_ours_and_of_the_usual_kind():
-    with pytest.raises(LdpError):
-        X.ldp.unary_encode(domain=LABELS, epsilon=-1, typed=False)
-    with pytest.raises(ValueError, match="epsilon"):
-        X.ldp.unary_encode(domain=LABELS, epsilon=-1, typed=False)
-
-
-def test_variant_is_used(unlikely):
-    n = 20_000
-    df = pl.DataFrame({"x": ["ios"] * n})
-    for variant in ("optimized", "symmetric"):
-        m = UnaryEncoding(LABELS, epsilon=1.0, variant=variant)
-        bits = np.array(
-            df.select(X.ldp.unary_encode(domain=LABELS, epsilon=1.0, variant=variant, typed=False))["x"].to_list()
-        )
-        assert not unlikely(bits.sum(axis=0), n, [m.p, m.q])
+    for name in ("perturb", "tally", "merge", "histogram"):
+        nothing = False if name in ("tally", "histogram") else None  # there None is for typed reports
+        for wrong in (nothing, 1.0, "oue", LABELS, Domain(LABELS), UnaryEncoding, RR.to_dict()):
+            with case(name, wrong), pytest.raises(ParameterError, match="expected a mechanism"):
+                getattr(X.ldp, name)(wrong)
+        for wrong in (None, 1, pl.Series([True]), ["x"], np.array([1])):
+            with case(name, wrong), pytest.raises(ParameterError, match="expected an expression"):
+                getattr(ldp_polars, name)(wrong, RR)
 
 
 def test_names_are_kept_and_can_be_changed():
@@ -160,55 +120,64 @@ def test_names_are_kept_and_can_be_changed():
 
 def test_every_way_to_say_it():
     df = pl.DataFrame({"x": ["ios", "android"] * 50, "b": [True, False] * 50})
-    for expr, dtype in (
-        (X.ldp.randomized_response(RR, typed=False), pl.Enum(LABELS)),
-        (X.ldp.randomized_response(domain=LABELS, epsilon=1.0, typed=False), pl.Enum(LABELS)),
-        (pl.col("b").ldp.randomized_response(epsilon=1.0, typed=False).alias("x"), pl.Boolean),
-        (ldp_polars.randomized_response("b", epsilon=1.0, typed=False).alias("x"), pl.Boolean),
-        (X.ldp.unary_encode(UE, typed=False), pl.Array(pl.Boolean, 2)),
-        (X.ldp.unary_encode(UE, packed=True, typed=False), pl.Array(pl.UInt64, 1)),
-        (X.ldp.perturb(UE, typed=False), pl.Array(pl.Boolean, 2)),
-        (X.ldp.perturb(UE, packed=True, typed=False), pl.Array(pl.UInt64, 1)),
-        (ldp_polars.perturb("x", UE, packed=True, typed=False), pl.Array(pl.UInt64, 1)),
+    sue, boolean = UnaryEncoding(LABELS, epsilon=1.0, variant="symmetric"), RandomizedResponse(epsilon=1.0)
+    none = Domain(LABELS, unmatched="none")
+    same = {"seed": 1, "tag": "same", "typed": False}
+    said = {"domain": LABELS, "epsilon": 1.0}
+    for expr, mechanism, dtype in (
+        (X.ldp.randomized_response(RR, **same), RR, pl.Enum(LABELS)),
+        (X.ldp.randomized_response(**said, **same), RR, pl.Enum(LABELS)),
+        (pl.col("b").ldp.randomized_response(epsilon=1.0, **same), boolean, pl.Boolean),
+        (ldp_polars.randomized_response("b", epsilon=1.0, **same), boolean, pl.Boolean),
+        (X.ldp.unary_encode(UE, **same), UE, pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(**said, **same), UE, pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(**said, variant="optimized", **same), UE, pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(**said, variant="symmetric", **same), sue, pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(domain=iter(LABELS), epsilon=np.float64(1), **same), UE, pl.Array(pl.Boolean, 2)),
         (
-            ldp_polars.unary_encode("x", domain=Domain(LABELS, unmatched="none"), epsilon=1, typed=False),
+            ldp_polars.unary_encode("x", domain=none, epsilon=1, **same),
+            UnaryEncoding(none, epsilon=1.0),
             pl.Array(pl.Boolean, 2),
         ),
-        (X.ldp.unary_encode(domain=(v for v in LABELS), epsilon=np.float64(1), typed=False), pl.Array(pl.Boolean, 2)),
+        (X.ldp.unary_encode(UE, packed=True, **same), UE, pl.Array(pl.UInt64, 1)),
+        (X.ldp.perturb(UE, packed=True, **same), UE, pl.Array(pl.UInt64, 1)),
+        (ldp_polars.perturb("x", UE, packed=True, **same), UE, pl.Array(pl.UInt64, 1)),
     ):
-        assert df.select(expr).schema["x"] == dtype
+        column, packed = expr.meta.output_name(), dtype == pl.Array(pl.UInt64, 1)
+        expected = df.select(pl.col(column).ldp.perturb(mechanism, packed=packed, **same))
+        with case(expr):
+            assert df.select(expr).equals(expected)
+            assert expected.schema[column] == dtype
 
 
 # ---- dtypes of reports
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("name", some(MECHANISMS, *FEW, "rr bool", "rr int other", "oue d=65", "rr d=256"))
-def test_schema_is_known_without_running_and_right(name, packed, draws):
-    mechanism = MECHANISMS[name]
-    df = records(mechanism, 20)
-    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
-    query = df.lazy().with_columns(r=noise)
-    later = query.select(
-        "r",
-        t=pl.col("r").ldp.tally(mechanism),
-        m=pl.col("r").ldp.tally(mechanism).ldp.merge(mechanism),
-        h=pl.col("r").ldp.histogram(mechanism),
-    )
-    schema = later.collect_schema()
-    assert draws == []
-    assert schema == {
-        "r": columns.report_dtype(mechanism, packed=packed),
-        "t": tally_dtype(mechanism),
-        "m": tally_dtype(mechanism),
-        "h": histogram_dtype(mechanism),
-    }
-    for engine in ("in-memory", "streaming"):
-        out = later.collect(engine=engine)
-        assert out.schema == schema
-        assert out.height == 20
-        assert out["r"].null_count() == 0
-    assert df.with_columns(r=noise).schema["r"] == schema["r"]
+@pytest.mark.parametrize("names", groups(MECHANISMS, *FEW, "rr bool", "rr int other", "oue d=65", "rr d=256"))
+def test_schema_is_known_without_running_and_right(names, draws):
+    for name, packed in product(names, (False, True)):
+        mechanism = MECHANISMS[name]
+        df = records(mechanism, 20)
+        noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
+        tally = pl.col("r").ldp.tally(mechanism)
+        query = df.lazy().with_columns(r=noise)
+        later = query.select("r", t=tally, m=tally.ldp.merge(mechanism), h=pl.col("r").ldp.histogram(mechanism))
+        draws.clear()
+        with case(name, packed):
+            schema = later.collect_schema()
+            assert draws == []
+            assert schema == {
+                "r": columns.report_dtype(mechanism, packed=packed),
+                "t": tally_dtype(mechanism),
+                "m": tally_dtype(mechanism),
+                "h": histogram_dtype(mechanism),
+            }
+            for engine in ("in-memory", "streaming"):
+                out = later.collect(engine=engine)
+                assert out.schema == schema
+                assert out.height == 20
+                assert out["r"].null_count() == 0
+            assert df.with_columns(r=noise).schema["r"] == schema["r"]
 
 
 def test_report_dtypes():
@@ -225,24 +194,23 @@ def test_report_dtypes():
         "oue str other": pl.Array(pl.Boolean, 4),
     }
     for name, dtype in expected.items():
-        assert (
-            records(MECHANISMS[name], 5).select(ldp_polars.perturb("x", MECHANISMS[name], typed=False)).schema["x"]
-            == dtype
-        )
+        noise = ldp_polars.perturb("x", MECHANISMS[name], typed=False)
+        with case(name):
+            assert records(MECHANISMS[name], 5).select(noise).schema["x"] == dtype
     packed = ldp_polars.perturb("x", MECHANISMS["oue int none"], packed=True, typed=False)
     assert records(MECHANISMS["oue int none"], 5).select(packed).schema["x"] == pl.Array(pl.UInt64, 2)
 
 
-@pytest.mark.parametrize("unmatched", ["error", "other"])
-@pytest.mark.parametrize("labels", [255, 256, 257, 65535, 65537])
-def test_enum_codes_at_the_width_limits(labels, unmatched):
+def test_enum_codes_at_the_width_limits():
     """Values survive the trip through codes: no noise at epsilon 100."""
-    domain = Domain([f"v{i}" for i in range(labels)], unmatched=unmatched)
-    mechanism = RandomizedResponse(domain, epsilon=100.0)
-    values = ["v0", f"v{labels - 1}", "v127", "v128", "v254"] + ([None, "zz"] if unmatched == "other" else [])
-    out = pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", mechanism, typed=False))
-    assert out["x"].to_list() == [v if v in domain.labels else "other" for v in values]
-    assert out.select(ldp_polars.tally("x", mechanism)).item()["n"] == len(values)
+    for n, unmatched in product((255, 256, 257, 65535, 65537), ("error", "other")):
+        labels = [f"v{i}" for i in range(n)]
+        mechanism = RandomizedResponse(Domain(labels, unmatched=unmatched), epsilon=100.0)
+        values = ["v0", labels[-1], "v127", "v128", "v254"] + ([None, "zz"] if unmatched == "other" else [])
+        out = pl.DataFrame({"x": values}).select(ldp_polars.perturb("x", mechanism, typed=False))
+        with case(n, unmatched):
+            assert out["x"].to_list() == [*values[:5], *["other"] * (len(values) - 5)]
+            assert out.select(ldp_polars.tally("x", mechanism)).item()["n"] == len(values)
 
 
 # ---- domains that a column's dtype declares
@@ -361,23 +329,11 @@ def test_large_domains():
 # ---- errors
 
 
-CLASSES = [
-    LdpError,
-    ParameterError,
-    DomainError,
-    DtypeError,
-    ReportError,
-    MechanismMismatchError,
-    PlanError,
-    core_errors.InputError,
-    core_errors.LimitError,
-]
-
-
 def test_every_error_class_can_be_built_from_one_string():
-    found = {c for c in vars(core_errors).values() if isinstance(c, type) and issubclass(c, LdpError)}
-    assert found == set(CLASSES)
-    for cls in CLASSES:
+    """Polars builds an error of ours again, of its class and its text."""
+    found = [c for c in vars(core_errors).values() if isinstance(c, type) and issubclass(c, LdpError)]
+    assert len(found) == 9
+    for cls in found:
         assert str(cls("text")) == "text"
 
 
@@ -392,109 +348,43 @@ CONTEXTS = {
 }
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("bad", [DomainError, DtypeError])
-def test_our_error_classes_survive(context, bad, run):
-    x = ["a", "b", "zz"] if bad is DomainError else [1.0, 2.0, 3.0]
-    df = pl.DataFrame({"x": x, "g": [0, 0, 1], "i": [0, 1, 2]})
+def test_our_error_classes_survive(run):
     noise = ldp_polars.perturb("x", RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
-    with pytest.raises(bad, match="column '") as info:
-        run(df, lambda f: CONTEXTS[context](f, noise))
-    assert type(info.value) is bad
-    assert "zz" not in str(info.value)
+    for bad, x in ((DomainError, ["a", "b", "zz"]), (DtypeError, [1.0, 2.0, 3.0])):
+        df = pl.DataFrame({"x": x, "g": [0, 0, 1], "i": [0, 1, 2]})
+        for name, context in CONTEXTS.items():
+            with case(bad, name), pytest.raises(bad, match="column '") as info:
+                run(df, lambda f, context=context: context(f, noise))
+            assert type(info.value) is bad
+            assert "zz" not in str(info.value)
 
 
-def test_an_error_class_of_two_arguments_would_not_survive(run):
-    class TwoArgumentsError(ValueError):
-        def __init__(self, value, domain):
-            super().__init__(f"{value} not in {domain}")
-
-    def fail(inputs, return_dtype=None):
-        raise TwoArgumentsError("z", "ab")
-
-    expr = pl.map_batches(["x"], fail, return_dtype=pl.Int64, is_elementwise=True)
-    with pytest.raises(TypeError, match="missing 1 required"):
-        run(pl.DataFrame({"x": [1]}), lambda f: f.select(expr))
+# ---- small frames
 
 
-# ---- small and scattered frames
-
-
-@pytest.mark.parametrize("height", [0, 1, 2])
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        RandomizedResponse(["a", "b"], epsilon=1.0),
-        UnaryEncoding(["a", "b", "c"], epsilon=1.0),
-        UnaryEncoding(Domain(["a"] + [str(i) for i in range(99)], unmatched="none"), epsilon=1.0, variant="symmetric"),
-    ],
-    ids=["rr", "ue3", "ue100"],
-)
-def test_frames_of_no_row_and_one_row(height, packed, mechanism, run):
-    df = pl.DataFrame({"x": ["a"] * height, "g": [0] * height}, schema={"x": pl.String, "g": pl.Int64})
-    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
-    for transform in (
-        lambda f: f.select(noise),
-        lambda f: f.with_columns(x=noise).filter(pl.col("g") == 0).select("x"),
-        lambda f: f.group_by("g").agg(noise).select("x").explode("x", empty_as_null=False),
-        lambda f: f.select(noise.over("g")),
+def test_frames_of_no_row_and_one_row(run):
+    labels = ["a", *(str(i) for i in range(99))]
+    for mechanism, height, packed in product(
+        (
+            RandomizedResponse(["a", "b"], epsilon=1.0),
+            UnaryEncoding(["a", "b", "c"], epsilon=1.0),
+            UnaryEncoding(Domain(labels, unmatched="none"), epsilon=1.0, variant="symmetric"),
+        ),
+        (0, 1, 2),
+        (False, True),
     ):
-        out = run(df, transform)
-        assert out.height == height
-        assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
-        assert out["x"].null_count() == 0
-    tally = run(df, lambda f: f.with_columns(x=noise).select(ldp_polars.tally("x", mechanism))).item()
-    assert tally["n"] == height
-
-
-@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum(["b", "a"])])
-def test_several_chunks(dtype, run, support):
-    mechanism = UnaryEncoding(["a", "b"], epsilon=1.0)
-    parts = [pl.DataFrame({"x": pl.Series(v, dtype=dtype)}) for v in (["a"], [], ["b", "a"], ["b"] * 17)]
-    df = pl.concat(parts, rechunk=False)
-    assert df["x"].n_chunks() > 2
-    reports = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism, typed=False)))
-    assert reports.height == 20
-    chunked = pl.concat([reports[:7], reports[7:8], reports[8:]], rechunk=False)
-    tally = run(chunked, lambda f: f.select(ldp_polars.tally("x", mechanism))).item()
-    assert tally["counters"] == support(reports["x"], mechanism).tolist()
-
-
-def test_values_of_several_chunks_keep_their_rows(run):
-    mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
-    values = [["a"], ["c", "b"], [], ["b"] * 9 + ["c"]]
-    df = pl.concat([pl.DataFrame({"x": v}, schema={"x": pl.String}) for v in values], rechunk=False)
-    out = run(df, lambda f: f.select(ldp_polars.perturb("x", mechanism, typed=False)))
-    assert out["x"].to_list() == [v for part in values for v in part]
-
-
-# ---- reports say who made them: what gave plausible wrong numbers is refused
-
-PEOPLE = pl.DataFrame({"x": [True] * 30 + [False] * 970, "os": ["ios"] * 700 + ["web"] * 300})
-YES = RandomizedResponse(epsilon=1.0)
-OS = UnaryEncoding(["ios", "web"], epsilon=1.0)
-
-
-def test_the_counterpart_of_perturbing_needs_no_argument(run):
-    reports = run(PEOPLE, lambda f: f.select(pl.col("x").ldp.randomized_response(epsilon=1.0)))
-    given = run(reports, lambda f: f.select(pl.col("x").ldp.histogram(YES)))
-    assert run(reports, lambda f: f.select(pl.col("x").ldp.histogram())).equals(given)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(pl.col("x").ldp.randomized_response(YES)),
-        lambda f: f.select(pl.col("x").ldp.randomized_response(YES)).select(
-            pl.col("x").ldp.histogram(RandomizedResponse(epsilon=3.0))
-        ),
-        lambda f: f.select(pl.col("os").ldp.unary_encode(OS)).select(
-            pl.col("os").ldp.histogram(UnaryEncoding(["web", "ios"], epsilon=1.0))
-        ),
-    ],
-    ids=["perturbed twice", "another epsilon", "labels in another order"],
-)
-def test_what_gave_wrong_numbers_is_refused(wrong, run):
-    with pytest.raises(MechanismMismatchError):
-        run(PEOPLE, wrong)
+        df = pl.DataFrame({"x": ["a"] * height, "g": [0] * height}, schema={"x": pl.String, "g": pl.Int64})
+        noise, tally = ldp_polars.perturb("x", mechanism, packed=packed, typed=False), pl.col("x").ldp.tally(mechanism)
+        for transform in (
+            lambda f, noise=noise: f.with_columns(x=noise).filter(pl.col("g") == 0).select("x"),
+            lambda f, noise=noise: f.group_by("g").agg(noise).select("x").explode("x", empty_as_null=False),
+            lambda f, noise=noise: f.select(noise.over("g")),
+        ):
+            with case(mechanism.name, height, packed):
+                out = run(df, transform)
+                assert out.height == height
+                assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
+                assert out["x"].null_count() == 0
+        with case(mechanism.name, height, packed):
+            reports = run(df, lambda f, noise=noise: f.with_columns(x=noise))
+            assert run(reports, lambda f, tally=tally: f.select(tally)).item()["n"] == height

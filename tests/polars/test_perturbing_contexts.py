@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import (
-    Domain,
-    RandomizedResponse,
-    Secret,
-)
+from ldp_core import Domain, RandomizedResponse, Secret
 from ldp_polars import columns
 
-from .helpers import FEW, MECHANISMS, STRINGS, records, some
+from ..cases import case
+from .helpers import FEW, MECHANISMS, STRINGS, groups, records, some
 
 N = 240
 
@@ -57,25 +56,23 @@ REPORTS = {
 HEIGHTS = {"head": 10, "tail after": 10, "slice": 11, "limit": 3, "explode": 2 * N, "unique before": 3, "empty": 0}
 
 
-HEIGHTS |= {"gather": N // 3}
-
-
-@pytest.mark.parametrize("context", REPORTS)
-@pytest.mark.parametrize("name", some(FEW, "rr str other", "oue int none"))
-def test_reports_in_every_context(context, name, run, support):
-    mechanism = MECHANISMS[name]
-    df = records(mechanism, N)
-    for packed in (False, True):
-        noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
-        out = run(df, lambda f, noise=noise: REPORTS[context](f, noise))
+@pytest.mark.parametrize("names", groups(FEW, "rr str other", "oue int none"))
+def test_reports_in_every_context(names, run, support):
+    for name, packed in product(names, (False, True)):
+        mechanism = MECHANISMS[name]
+        df = records(mechanism, N)
         chosen = df["c"].sum()
-        heights = HEIGHTS | {"before filter": chosen, "after filter": chosen, "concat": N + chosen}
-        assert out.height == heights.get(context, N)
-        assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
-        assert out["x"].null_count() == 0
-        tally = out.select(ldp_polars.tally("x", mechanism)).item()
-        assert tally["n"] == out.height
-        assert tally["counters"] == support(out["x"], mechanism).tolist()
+        heights = {"before filter": chosen, "after filter": chosen, "concat": N + chosen, "gather": N // 3} | HEIGHTS
+        noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
+        for context, transform in REPORTS.items():
+            with case(name, packed, context):
+                out = run(df, lambda f, transform=transform, noise=noise: transform(f, noise))
+                assert out.height == heights.get(context, N)
+                assert out.schema["x"] == columns.report_dtype(mechanism, packed=packed)
+                assert out["x"].null_count() == 0
+                tally = out.select(ldp_polars.tally("x", mechanism)).item()
+                assert tally["n"] == out.height
+                assert tally["counters"] == support(out["x"], mechanism).tolist()
 
 
 def test_filter_on_the_report_itself(run):

@@ -8,6 +8,7 @@ import io
 import logging
 import pickle
 import traceback
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,8 @@ import pytest
 import ldp_polars
 from ldp_core import Domain, DomainError, DtypeError, OneBitMean, RandomizedResponse, UnaryEncoding
 
-from .helpers import some
+from ..cases import case
+from .helpers import groups
 
 LABELS = ["ios", "android", "web"]
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128]
@@ -48,69 +50,54 @@ TEXT_DTYPES = {
 }
 
 
-@pytest.mark.parametrize("name", TEXT_DTYPES)
-@pytest.mark.parametrize("with_nulls", [False, True])
-def test_text(name, with_nulls):
-    values = ["web", "ios", "android", "android", "web"] * 3
-    domain = Domain(LABELS)
-    if with_nulls:
-        values += [None, "ios", None]
-        domain = Domain(LABELS, unmatched="other")
-    series = pl.Series(values, dtype=TEXT_DTYPES[name])
-    out = reports(series, exact(domain))
-    assert out.to_list() == [v or "other" for v in values]
-    assert out.dtype == pl.Enum(domain.values)
-    assert reports(series[4:9], exact(domain)).to_list() == values[4:9]
-
-
-@pytest.mark.parametrize("categories", [["web"], ["android", "ios"], ["ios", "android"], ["ios"], ["zz"], []])
-def test_enums_of_fewer_categories(categories):
-    domain = Domain(LABELS, unmatched="other")
-    values = [*categories, None, *categories]
-    out = reports(pl.Series(values, dtype=pl.Enum(categories)), exact(domain))
-    assert out.to_list() == [v if v in LABELS else "other" for v in values]
-
-
-def test_categories_that_other_columns_added():
-    """Categoricals share their categories process-wide: the codes of this column are not 0, 1, 2."""
+def test_text():
+    """Categoricals share their categories process-wide: the codes of these columns are not 0, 1, 2."""
     pl.Series([f"noise{i}" for i in range(300)], dtype=pl.Categorical)
-    series = pl.Series(["web", "zz", "ios"], dtype=pl.Categorical)
-    assert reports(series, exact(Domain(LABELS, unmatched="other"))).to_list() == ["web", "other", "ios"]
-
-
-def test_text_beyond_ascii_and_long():
+    values, other = ["web", "ios", "android", "android", "web"] * 3, Domain(LABELS, unmatched="other")
+    for name, dtype in TEXT_DTYPES.items():
+        with case(name):
+            series = pl.Series(values, dtype=dtype)
+            out = reports(series, exact(LABELS))
+            assert out.to_list() == values
+            assert out.dtype == pl.Enum(LABELS)
+            assert reports(series[4:9], exact(LABELS)).to_list() == values[4:9]
+            out = reports(pl.Series([*values, None, "ios", None], dtype=dtype), exact(other))
+            assert out.to_list() == [*values, "other", "ios", "other"]
+            assert out.dtype == pl.Enum(other.values)
+    for categories in (["web"], ["android", "ios"], ["ios", "android"], ["ios"], ["zz"], []):
+        with case("an Enum of fewer categories", categories):
+            out = reports(pl.Series([*categories, None, *categories], dtype=pl.Enum(categories)), exact(other))
+            assert out.to_list() == [v if v in LABELS else "other" for v in [*categories, None, *categories]]
+    assert reports(pl.Series(["web", "zz"], dtype=pl.Categorical), exact(other)).to_list() == ["web", "other"]
     labels = ["", "é", "🦊", "a" * 100, "日本"]
     for dtype in (pl.String, pl.Categorical, pl.Enum(labels)):
         assert reports(pl.Series(labels, dtype=dtype), exact(labels)).to_list() == labels
 
 
-@pytest.mark.parametrize("labels", [[1, 2, 3], [3, 7, 2], [0, 100, 5]])
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-def test_integers_of_every_width(labels, dtype):
-    out = reports(pl.Series(labels * 3, dtype=dtype), exact(labels))
-    assert out.dtype == pl.Int64
-    assert out.to_list() == labels * 3
-    ends = [dtype.min(), dtype.max()] if isinstance(dtype, pl.DataType) else _ends(dtype)
-    values = [labels[0], None, *ends, labels[-1], 99]
-    out = reports(pl.Series(values, dtype=dtype), exact(Domain(labels, unmatched="other")))
-    assert out.to_list() == [str(v) if v in labels else "other" for v in values]
+def test_integers_of_every_width():
+    for labels in ([1, 2, 3], [3, 7, 2], [0, 100, 5]):
+        for dtype in INTEGERS:
+            with case(labels, dtype):
+                out = reports(pl.Series(labels * 3, dtype=dtype), exact(labels))
+                assert out.dtype == pl.Int64
+                assert out.to_list() == labels * 3
+                ends = pl.select(dtype.min().alias("a"), dtype.max().alias("b")).row(0)
+                values = [labels[0], None, *ends, labels[-1], 99]
+                out = reports(pl.Series(values, dtype=dtype), exact(Domain(labels, unmatched="other")))
+                assert out.to_list() == [str(v) if v in labels else "other" for v in values]
 
 
-def _ends(dtype):
-    return list(pl.select(dtype.min().alias("a"), dtype.max().alias("b")).row(0))
-
-
-@pytest.mark.parametrize("labels", [[-(2**63), 0, 2**63 - 1], [2**63 - 3, 2**63 - 2, 2**63 - 1], [-(2**63), 1 - 2**63]])
-def test_integers_at_the_ends_of_64_bits(labels):
-    domain = Domain(labels, unmatched="other")
-    values = [*labels, -1, 1, None, 2**62]
-    expected = [str(v) if v in labels else "other" for v in values]
-    assert reports(pl.Series(values, dtype=pl.Int64), exact(domain)).to_list() == expected
-    assert reports(pl.Series(values[:-2], dtype=pl.Int64), exact(domain)).to_list() == expected[:-2]
-    wrapped = [(v + 2**64) % 2**64 for v in labels if v < 0] + [2**64 - 1]
-    assert set(reports(pl.Series(wrapped, dtype=pl.UInt64), exact(domain))) == {"other"}
-    wrapped = [v + 2**64 for v in labels] + [v - 2**64 for v in labels]
-    assert set(reports(pl.Series(wrapped, dtype=pl.Int128), exact(domain))) == {"other"}
+def test_integers_at_the_ends_of_64_bits():
+    for labels in ([-(2**63), 0, 2**63 - 1], [2**63 - 3, 2**63 - 2, 2**63 - 1], [-(2**63), 1 - 2**63]):
+        m, values = exact(Domain(labels, unmatched="other")), [*labels, -1, 1, None, 2**62]
+        expected = [str(v) if v in labels else "other" for v in values]
+        with case(labels):
+            assert reports(pl.Series(values, dtype=pl.Int64), m).to_list() == expected
+            assert reports(pl.Series(values[:-2], dtype=pl.Int64), m).to_list() == expected[:-2]
+            wrapped = [(v + 2**64) % 2**64 for v in labels if v < 0] + [2**64 - 1]
+            assert set(reports(pl.Series(wrapped, dtype=pl.UInt64), m)) == {"other"}
+            wrapped = [v + 2**64 for v in labels] + [v - 2**64 for v in labels]
+            assert set(reports(pl.Series(wrapped, dtype=pl.Int128), m)) == {"other"}
 
 
 def test_booleans():
@@ -134,16 +121,17 @@ def test_bit_vectors_show_the_value():
         assert reports(series, other, packed=True).to_list() == [[4], [8], [1], [8]]
 
 
-@pytest.mark.parametrize("n", [0, 1, 5])
-def test_a_column_without_a_dtype(n):
-    null = pl.Series([None] * n, dtype=pl.Null)
-    for kind in (LABELS, [1, 2], [True, False]):
-        assert reports(null, exact(Domain(kind, unmatched="other"))).to_list() == ["other"] * n
-        none = UnaryEncoding(Domain(kind, unmatched="none"), epsilon=200.0, variant="symmetric")
-        assert reports(null, none).to_list() == [[False] * len(kind)] * n
-        if n:
-            with pytest.raises(DomainError, match=rf"column 'x': {n} of {n} .*\({n} of them null\)"):
-                null.alias("x").to_frame().select(ldp_polars.perturb("x", exact(kind), typed=False))
+def test_a_column_without_a_dtype():
+    for n in (0, 1, 5):
+        null = pl.Series("x", [None] * n, dtype=pl.Null)
+        for kind in (LABELS, [1, 2], [True, False]):
+            with case(n, kind):
+                assert reports(null, exact(Domain(kind, unmatched="other"))).to_list() == ["other"] * n
+                none = UnaryEncoding(Domain(kind, unmatched="none"), epsilon=200.0, variant="symmetric")
+                assert reports(null, none).to_list() == [[False] * len(kind)] * n
+            if n:
+                with case(kind), pytest.raises(DomainError, match=rf"'x': {n} of {n} .*\({n} of them null\)"):
+                    null.to_frame().select(ldp_polars.perturb("x", exact(kind), typed=False))
 
 
 # ---- distribution of nulls
@@ -162,17 +150,20 @@ def marginals(mechanism, code):
     return np.where(np.arange(mechanism.domain.size) == code, p, q)
 
 
-@pytest.mark.parametrize("unmatched", [None, "other", "zz", "ios"])
-@pytest.mark.parametrize("name", some(NULL_MECHANISMS, "rr other", "oue none"))
-def test_null_reports_are_distributed_as_the_bucket_other(name, unmatched, run, unlikely, support):
+@pytest.mark.parametrize("names", groups(NULL_MECHANISMS, "rr other", "oue none"))
+def test_null_reports_are_distributed_as_the_bucket_other(names, run, unlikely, support):
     """Null, "other" itself and an undeclared value alike; "ios", a label, is what the check must tell apart."""
-    mechanism, n = NULL_MECHANISMS[name], 20_000
-    df = pl.DataFrame({"x": [unmatched, "ios"] * n, "null": [True, False] * n})
-    out = run(df, lambda f: f.with_columns(ldp_polars.perturb("x", mechanism, typed=False)))
-    assert out["x"].null_count() == 0
-    expected = marginals(mechanism, mechanism.domain.unmatched_code)
-    assert unlikely(support(out.filter("null")["x"], mechanism), n, expected) is (unmatched == "ios")
-    assert not unlikely(support(out.filter(~pl.col("null"))["x"], mechanism), n, marginals(mechanism, 0))
+    n = 20_000
+    for name, unmatched in product(names, (None, "other", "zz", "ios")):
+        mechanism = NULL_MECHANISMS[name]
+        noise = ldp_polars.perturb("x", mechanism, typed=False)
+        df = pl.DataFrame({"x": [unmatched, "ios"] * n, "null": [True, False] * n})
+        with case(name, unmatched):
+            out = run(df, lambda f, noise=noise: f.with_columns(noise))
+            assert out["x"].null_count() == 0
+            expected = marginals(mechanism, mechanism.domain.unmatched_code)
+            assert unlikely(support(out.filter("null")["x"], mechanism), n, expected) is (unmatched == "ios")
+            assert not unlikely(support(out.filter(~pl.col("null"))["x"], mechanism), n, marginals(mechanism, 0))
 
 
 # ---- refused, and how
@@ -195,90 +186,76 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("unmatched", ["error", "other", "none"])
-@pytest.mark.parametrize("labels", [LABELS, [1, 2], [True, False]], ids=["str", "int", "bool"])
-def test_wrong_dtypes_are_refused_by_name(name, unmatched, labels, run, engine):
-    if name == "Object" and engine.startswith("sink"):  # no file holds objects
-        name = "Decimal"
-    mechanism = UnaryEncoding(Domain(labels, unmatched=unmatched), epsilon=1.0)
-    df = WRONG[name].alias("the column").to_frame()
-    with pytest.raises(DtypeError, match="column 'the column'") as info:
-        run(df, lambda f: f.select(ldp_polars.perturb("the column", mechanism, typed=False)))
-    assert isinstance(info.value, TypeError)
+def test_wrong_dtypes_are_refused_by_name(run, engine):
+    for name, labels, unmatched in product(WRONG, (LABELS, [1, 2], [True, False]), ("error", "other", "none")):
+        if name == "Object" and engine.startswith("sink"):  # no file holds objects
+            continue
+        noise = ldp_polars.perturb("a", UnaryEncoding(Domain(labels, unmatched=unmatched), epsilon=1.0), typed=False)
+        with case(name, labels, unmatched), pytest.raises(DtypeError, match="column 'a'") as info:
+            run(WRONG[name].alias("a").to_frame(), lambda f, noise=noise: f.select(noise))
+        assert isinstance(info.value, TypeError)
 
 
-@pytest.mark.parametrize(
-    ("labels", "values"),
-    [
-        (LABELS, [1]),
-        (LABELS, [True]),
-        ([1, 2], ["1"]),
-        ([1, 2], [True]),
-        ([True, False], [1]),
-        ([True, False], ["true"]),
-    ],
-)
-def test_kinds_do_not_mix(labels, values):
-    for unmatched in ("error", "other"):
-        with pytest.raises(DtypeError, match="column 'x'"):
-            pl.DataFrame({"x": values}).select(
-                ldp_polars.perturb("x", exact(Domain(labels, unmatched=unmatched)), typed=False)
-            )
+def test_kinds_do_not_mix():
+    kinds = {"str": (LABELS, ["1"]), "int": ([1, 2], [1]), "bool": ([True, False], [True])}
+    for declared, given, unmatched in product(kinds, kinds, ("error", "other")):
+        if declared != given:
+            noise = ldp_polars.perturb("x", exact(Domain(kinds[declared][0], unmatched=unmatched)), typed=False)
+            with case(declared, given, unmatched), pytest.raises(DtypeError, match="column 'x'"):
+                pl.DataFrame({"x": kinds[given][1]}).select(noise)
 
 
-@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum([*LABELS, "zz", "yy"])])
-def test_unmatched_values_are_counted(dtype):
-    df = pl.Series("os", ["ios", "zz", None, "yy", "web"], dtype=dtype).to_frame()
-    for mechanism in (exact(LABELS), UnaryEncoding(LABELS, epsilon=1.0)):
-        with pytest.raises(DomainError, match=r"column 'os': 3 of 5 values are not in .*\(1 of them null\)"):
-            df.select(ldp_polars.perturb("os", mechanism, typed=False))
+def test_unmatched_values_are_counted():
+    for dtype in (pl.String, pl.Categorical, pl.Enum([*LABELS, "zz", "yy"])):
+        df = pl.Series("os", ["ios", "zz", None, "yy", "web"], dtype=dtype).to_frame()
+        for mechanism in (exact(LABELS), UnaryEncoding(LABELS, epsilon=1.0)):
+            counted = r"column 'os': 3 of 5 values are not in .*\(1 of them null\)"
+            with case(dtype, mechanism), pytest.raises(DomainError, match=counted):
+                df.select(ldp_polars.perturb("os", mechanism, typed=False))
 
 
 SECRET_TEXT, SECRET_INT = "s3cr3t-value", 8_675_309_123
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        (pl.Series(["ios", SECRET_TEXT]), LABELS),
-        (pl.Series(["ios", SECRET_TEXT], dtype=pl.Categorical), LABELS),
-        (pl.Series(["ios", SECRET_TEXT], dtype=pl.Enum(["ios", SECRET_TEXT])), LABELS),
-        (pl.Series([SECRET_TEXT]), [1, 2]),
-        (pl.Series([[SECRET_TEXT]]), LABELS),
-        (pl.Series([{"a": SECRET_TEXT}]), LABELS),
-        (pl.Series([SECRET_TEXT], dtype=pl.Object), LABELS),
-        (pl.Series([SECRET_TEXT.encode()]), LABELS),
-        (pl.Series([1, SECRET_INT]), [1, 2]),
-        (pl.Series([1, SECRET_INT]), [5, 1, 2]),
-        (pl.Series([1, SECRET_INT], dtype=pl.UInt64), [5, 1, 2]),
-        (pl.Series([1, SECRET_INT * 10**12], dtype=pl.Int128), [1, 2]),
-        (pl.Series([float(SECRET_INT)]), [1, 2]),
-        (pl.Series([decimal.Decimal(SECRET_INT)]), [1, 2]),
-        (pl.Series([SECRET_INT]), LABELS),
-    ],
-    ids=lambda v: str(v.dtype) if isinstance(v, pl.Series) else str(v),
-)
-@pytest.mark.parametrize("kind", ["perturb", "tally"])
-def test_a_value_is_never_quoted(values, labels, kind, run, engine, caplog, capfd):
+SECRETS = [
+    (pl.Series(["ios", SECRET_TEXT]), LABELS),
+    (pl.Series(["ios", SECRET_TEXT], dtype=pl.Categorical), LABELS),
+    (pl.Series(["ios", SECRET_TEXT], dtype=pl.Enum(["ios", SECRET_TEXT])), LABELS),
+    (pl.Series([SECRET_TEXT]), [1, 2]),
+    (pl.Series([[SECRET_TEXT]]), LABELS),
+    (pl.Series([{"a": SECRET_TEXT}]), LABELS),
+    (pl.Series([SECRET_TEXT], dtype=pl.Object), LABELS),
+    (pl.Series([SECRET_TEXT.encode()]), LABELS),
+    (pl.Series([1, SECRET_INT]), [1, 2]),
+    (pl.Series([1, SECRET_INT]), [5, 1, 2]),
+    (pl.Series([1, SECRET_INT], dtype=pl.UInt64), [5, 1, 2]),
+    (pl.Series([1, SECRET_INT * 10**12], dtype=pl.Int128), [1, 2]),
+    (pl.Series([float(SECRET_INT)]), [1, 2]),
+    (pl.Series([decimal.Decimal(SECRET_INT)]), [1, 2]),
+    (pl.Series([SECRET_INT]), LABELS),
+]
+
+
+def test_a_value_is_never_quoted(run, engine, caplog, capfd):
     """Not in the message, the chain, the traceback, the log, or what is printed."""
-    if values.dtype == pl.Object and engine.startswith("sink"):  # no file holds objects
-        values = pl.Series([SECRET_TEXT.encode()])
     caplog.set_level(logging.DEBUG)
-    mechanism = exact(labels)
-    expr = getattr(ldp_polars, kind)("x", mechanism)
-    with pytest.raises(Exception) as info:  # noqa: PT011 (every kind of error)
-        run(values.alias("x").to_frame(), lambda f: f.select(expr))
-    error, said = info.value, []
-    while error is not None:
-        said += [str(error), repr(error), *map(str, error.args), *map(str, getattr(error, "__notes__", []))]
-        said += traceback.format_exception(error, chain=False)
-        error = error.__cause__ or error.__context__
-    captured = capfd.readouterr()
-    said += [caplog.text, captured.out, captured.err]
-    for text in said:
-        assert SECRET_TEXT not in text
-        assert str(SECRET_INT)[:6] not in text
+    for (values, labels), kind in product(SECRETS, ("perturb", "tally")):
+        if values.dtype == pl.Object and engine.startswith("sink"):  # no file holds objects
+            continue
+        expr = getattr(ldp_polars, kind)("x", exact(labels))
+        with case(values.dtype, labels, kind), pytest.raises(Exception) as info:  # noqa: PT011 (every kind of error)
+            run(values.alias("x").to_frame(), lambda f, expr=expr: f.select(expr))
+        error, said = info.value, []
+        while error is not None:
+            said += [str(error), repr(error), *map(str, error.args), *map(str, getattr(error, "__notes__", []))]
+            said += traceback.format_exception(error, chain=False)
+            error = error.__cause__ or error.__context__
+        captured = capfd.readouterr()
+        said += [caplog.text, captured.out, captured.err]
+        for text in said:
+            with case(values.dtype, labels, kind):
+                assert SECRET_TEXT not in text
+                assert str(SECRET_INT)[:6] not in text
 
 
 def test_plans_hold_no_values():
@@ -298,8 +275,8 @@ def test_plans_hold_no_values():
     assert SECRET_TEXT.encode() in buffer.getvalue()
 
 
-@pytest.mark.parametrize("dtype", [pl.Float32, pl.Int8, pl.UInt64, pl.Decimal(10, 2), pl.Int128])
-def test_numbers_of_any_dtype(dtype):
+def test_numbers_of_any_dtype():
     m = OneBitMean((0.0, 10.0), epsilon=80.0)
-    reports = pl.DataFrame({"x": [0, 10, 10]}).cast(dtype).select(ldp_polars.perturb("x", m, typed=False))
-    assert reports["x"].to_list() == [False, True, True]
+    for dtype in (pl.Float32, pl.Int8, pl.UInt64, pl.Decimal(10, 2), pl.Int128):
+        with case(dtype):
+            assert reports(pl.Series([0, 10, 10]).cast(dtype), m).to_list() == [False, True, True]

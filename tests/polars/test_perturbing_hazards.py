@@ -6,6 +6,7 @@ Each check runs on our expression and on an unguarded variant of it, in which it
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -24,19 +25,13 @@ from ldp_core import (
 )
 from ldp_polars import columns, perturbing
 
+from ..cases import case
+
 N = 64_000
 
 
-COLOURS = [f"v{i}" for i in range(16)]
-
-
 BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins: two draws never agree
-
-
-guarded_and_not = pytest.mark.parametrize("build", [True, False], indirect=True, ids=["guarded", "unguarded"])
-
-
-lazy_engines = pytest.mark.parametrize("lazy_engine", ["in-memory", "streaming"])
+LAZY_ENGINES = ("in-memory", "streaming")
 
 
 class Unguarded:
@@ -51,91 +46,66 @@ class Unguarded:
         return columns.to_physical(values.name, reports, return_dtype)
 
 
-@pytest.fixture
-def unguarded():
-    """unguarded(expr, mechanism): a perturbing expression of one input, no guard at all."""
-
-    def build(expr, mechanism, *, packed=False):
-        dtype = columns.report_dtype(mechanism, packed=packed)
-        out = pl.map_batches(
-            [expr],
-            Unguarded(mechanism, packed),
-            return_dtype=columns.physical(mechanism, packed=packed, typed=False),
-            is_elementwise=True,
-        )
-        return out.cat.to(dtype) if isinstance(dtype, pl.Enum) else out
-
-    return build
-
-
-@pytest.fixture
-def build(request, unguarded):
-    """The perturbing expression under test: plain reports, or with indirect parameter False the unguarded."""
-    return plain_reports if request.param else unguarded
+def unguarded(expr, mechanism, *, packed=False):
+    """A perturbing expression of one input, no guard at all."""
+    dtype = columns.report_dtype(mechanism, packed=packed)
+    physical = columns.physical(mechanism, packed=packed, typed=False)
+    out = pl.map_batches([expr], Unguarded(mechanism, packed), return_dtype=physical, is_elementwise=True)
+    return out.cat.to(dtype) if isinstance(dtype, pl.Enum) else out
 
 
 plain_reports = partial(ldp_polars.perturb, typed=False)
-
-
-def is_guarded(build):
-    return build is plain_reports
+BUILDS = (plain_reports, unguarded)
 
 
 # ---- predicates pushed into a scan
 
 
-def kept_and_expected(build, scan, column, mechanism, by, lazy_engine):
-    """Rows kept by a filter on the report, and expected: one row a group of ``by``, which fixes ``column``."""
-    target = mechanism.domain.values[0]
-    kept = scan.filter(build(pl.col(column), mechanism) == target).collect(engine=lazy_engine)
-    groups = scan.collect().group_by(by).agg(pl.len().alias("n"), (pl.col(column) == target).first().alias("true"))
-    both = groups.join(kept.group_by(by).agg(kept=pl.len()), on=by, how="left").with_columns(
-        pl.col("kept").fill_null(0)
-    )
-    return both["kept"].to_numpy(), both["n"].to_numpy(), np.where(both["true"], mechanism.p, mechanism.q)
-
-
-@guarded_and_not
-@lazy_engines
-def test_predicate_is_not_evaluated_on_a_parquet_dictionary(build, lazy_engine, tmp_path, unlikely, draws):
-    path = tmp_path / "t.parquet"
-    colours = np.random.default_rng(1).integers(0, 16, N)
-    pl.DataFrame({"x": np.array(COLOURS)[colours]}).write_parquet(path, row_group_size=N // 8)
-    mechanism = RandomizedResponse(COLOURS, epsilon=2.0)
-    k, n, p = kept_and_expected(build, pl.scan_parquet(path), "x", mechanism, "x", lazy_engine)
-    assert unlikely(k, n, p) is not is_guarded(build)
-    if is_guarded(build):
-        assert sum(draws) == N
-
-
-@guarded_and_not
-@lazy_engines
-def test_predicate_is_not_evaluated_on_row_group_statistics(build, lazy_engine, tmp_path, unlikely, draws):
-    path = tmp_path / "t.parquet"
-    group = np.repeat(np.arange(8), N // 8)
-    pl.DataFrame({"x": group % 4, "g": group}).write_parquet(path, row_group_size=N // 8)
-    mechanism = RandomizedResponse(range(4), epsilon=1.0)
-    k, n, p = kept_and_expected(build, pl.scan_parquet(path), "x", mechanism, "g", lazy_engine)
-    assert unlikely(k, n, p) is not is_guarded(build)
-    if is_guarded(build):
-        assert sum(draws) == N
-
-
-@guarded_and_not
-@lazy_engines
-def test_predicate_is_not_evaluated_on_hive_partitions(build, lazy_engine, tmp_path, unlikely, draws):
+@pytest.fixture
+def scans(tmp_path):
+    """Scans of values "x", of the label of a group: by what Polars could evaluate a filter for many rows at once."""
+    colors, group = np.random.default_rng(1).integers(0, 16, N), np.repeat(np.arange(8), N // 8)
+    frame = pl.DataFrame({"x": group % 4, "g": group})
+    pl.DataFrame({"x": [f"v{i}" for i in range(16)]})[colors].write_parquet(tmp_path / "a", row_group_size=N // 8)
+    frame.write_parquet(tmp_path / "b", row_group_size=N // 8)
     for part in range(4):
-        (tmp_path / f"x={part}").mkdir()
-        pl.DataFrame({"y": range(N // 4)}).write_parquet(tmp_path / f"x={part}" / "0.parquet")
-    mechanism = RandomizedResponse(range(4), epsilon=1.0)
-    scan = pl.scan_parquet(tmp_path, hive_partitioning=True)
-    k, n, p = kept_and_expected(build, scan, "x", mechanism, "x", lazy_engine)
-    assert unlikely(k, n, p) is not is_guarded(build)
-    if is_guarded(build):
-        assert sum(draws) == N
+        (tmp_path / f"hive/x={part}").mkdir(parents=True)
+        pl.DataFrame({"y": range(N // 4)}).write_parquet(tmp_path / f"hive/x={part}/0.parquet")
+    for source in ("csv", "ipc", "ndjson"):
+        getattr(frame, f"write_{source}")(tmp_path / source)
+    return {
+        "a dictionary of Parquet": (pl.scan_parquet(tmp_path / "a"), "x"),
+        "statistics of row groups": (pl.scan_parquet(tmp_path / "b"), "g"),
+        "hive partitions": (pl.scan_parquet(tmp_path / "hive", hive_partitioning=True), "x"),
+        "csv": (pl.scan_csv(tmp_path / "csv"), "g"),
+        "ipc": (pl.scan_ipc(tmp_path / "ipc"), "g"),
+        "ndjson": (pl.scan_ndjson(tmp_path / "ndjson"), "g"),
+        "in memory": (frame.lazy(), "g"),
+    }
 
 
-@lazy_engines
+EXPLOITED = {"a dictionary of Parquet", "statistics of row groups", "hive partitions"}
+
+
+@pytest.mark.parametrize("lazy_engine", LAZY_ENGINES)
+def test_a_filter_on_reports_is_evaluated_on_each_of_them(lazy_engine, scans, unlikely, draws):
+    """Rows that are kept of each group, against the exact binomial; unguarded reports are kept by the group."""
+    for source, (scan, by) in scans.items():
+        domain = [f"v{i}" for i in range(16)] if source.startswith("a dict") else range(4)
+        mechanism = RandomizedResponse(domain, epsilon=2.0 if source.startswith("a dict") else 1.0)
+        target = mechanism.domain.values[0]
+        groups = scan.collect().group_by(by).agg(n=pl.len(), true=(pl.col("x") == target).first())
+        for build in BUILDS if source in EXPLOITED else (plain_reports,):
+            draws.clear()
+            kept = scan.filter(build(pl.col("x"), mechanism) == target).collect(engine=lazy_engine)
+            both = groups.join(kept.group_by(by).agg(kept=pl.len()), on=by, how="left").fill_null(0)
+            p = np.where(both["true"], mechanism.p, mechanism.q)
+            with case(source, build):
+                assert unlikely(both["kept"].to_numpy(), both["n"].to_numpy(), p) is (build is unguarded)
+                assert sum(draws) == (N if build is plain_reports else 0)
+
+
+@pytest.mark.parametrize("lazy_engine", LAZY_ENGINES)
 @pytest.mark.parametrize("column", ["x", "y"])
 def test_a_plan_draws_for_each_record(column, lazy_engine, tmp_path, draws):
     """Of a column of a Parquet dictionary, and of hive partitions, before a filter on the reports."""
@@ -162,7 +132,7 @@ def test_a_plan_needs_no_more_memory_for_more_rows(tmp_path):
     assert "multiplexer" in nodes(frame.select("y", pl.col("x").ldp.perturb(m)))
 
 
-@lazy_engines
+@pytest.mark.parametrize("lazy_engine", LAZY_ENGINES)
 def test_grouping_by_a_hive_partition_tallies_each_record_once(lazy_engine, tmp_path, draws):
     """The optimizer makes one copy of the plan a partition, each of which draws for all rows and keeps its own."""
     for part in range(4):
@@ -177,52 +147,35 @@ def test_grouping_by_a_hive_partition_tallies_each_record_once(lazy_engine, tmp_
     assert sum(draws) in (4000, 16000)
 
 
-@lazy_engines
-@pytest.mark.parametrize("source", ["csv", "ipc", "ndjson", "in-memory"])
-def test_predicates_on_other_sources_see_every_row(lazy_engine, source, tmp_path, unlikely, draws):
-    path = tmp_path / "t"
-    group = np.repeat(np.arange(8), N // 8)
-    df = pl.DataFrame({"x": group % 4, "g": group})
-    if source == "in-memory":
-        scan = df.lazy()
-    else:
-        getattr(df, f"write_{source}")(path)
-        scan = getattr(pl, f"scan_{source}")(path)
-    mechanism = RandomizedResponse(range(4), epsilon=1.0)
-    k, n, p = kept_and_expected(plain_reports, scan, "x", mechanism, "g", lazy_engine)
-    assert not unlikely(k, n, p)
-    assert sum(draws) == N
-
-
 # ---- literals, and values of another length than the frame
 
 
-@guarded_and_not
-def test_a_literal_gets_a_draw_for_each_row(build, run, unlikely):
+def test_a_literal_gets_a_draw_for_each_row(run, unlikely):
     mechanism = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
-    out = run(pl.DataFrame({"i": range(2000)}), lambda f: f.with_columns(z=build(pl.lit("a"), mechanism)))
-    assert unlikely((out["z"] == "a").sum(), 2000, mechanism.p) is not is_guarded(build)
+    for build in BUILDS:
+        noise = build(pl.lit("a"), mechanism)
+        out = run(pl.DataFrame({"i": range(2000)}), lambda f, noise=noise: f.with_columns(z=noise))
+        with case(build):
+            assert unlikely((out["z"] == "a").sum(), 2000, mechanism.p) is (build is unguarded)
 
 
-@pytest.mark.parametrize(
-    "literal",
-    [
-        pl.lit("a"),
-        pl.lit("a").alias("z"),
-        pl.lit("a").cast(pl.Enum(["b", "a"])),
-        pl.lit(pl.Series(["a"])),
-        pl.lit(None),
-    ],
-    ids=["plain", "alias", "cast", "series", "null"],
-)
-@pytest.mark.parametrize("height", [0, 1, 50])
-def test_literals_take_the_height_of_the_frame(literal, height, run):
+LITERALS = {
+    "plain": pl.lit("a"),
+    "alias": pl.lit("a").alias("z"),
+    "cast": pl.lit("a").cast(pl.Enum(["b", "a"])),
+    "series": pl.lit(pl.Series(["a"])),
+    "null": pl.lit(None),
+}
+
+
+def test_literals_take_the_height_of_the_frame(run):
     mechanism = RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=1.0)
-    out = run(
-        pl.DataFrame({"i": range(height)}), lambda f: f.with_columns(z=literal.ldp.perturb(mechanism, typed=False))
-    )
-    assert out.height == height
-    assert out["z"].null_count() == 0
+    for name, height in product(LITERALS, (0, 1, 50)):
+        noise = LITERALS[name].ldp.perturb(mechanism, typed=False)
+        with case(name, height):
+            out = run(pl.DataFrame({"i": range(height)}), lambda f, noise=noise: f.with_columns(z=noise))
+            assert out.height == height
+            assert out["z"].null_count() == 0
 
 
 FRAME = pl.DataFrame({"x": ["b", "a", None, "a", "b", "b"], "y": [0, 1, 1, 0, 1, 0], "g": [0, 0, 0, 1, 1, 1]})
@@ -260,56 +213,41 @@ def replicating(expr, mechanism):
     return pl.map_batches([expr, index], perturb, return_dtype=pl.Boolean, is_elementwise=True)
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_values_of_another_length_are_refused_before_anything_runs(name, draws):
-    with pytest.raises(ParameterError, match="one value a row"):
-        UNFIT[name].ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
+UNCLEAR = {  # what Polars cannot classify; streaming would broadcast it
+    "selector, first": pl.col("x", "w").first(),
+    "selector, filter": cs.by_index(0).filter(pl.col("w") == "a"),
+    "scalar function": X.map_batches(lambda s: s[0], return_dtype=pl.String, returns_scalar=True),
+    "function": X.map_batches(lambda s: s, return_dtype=pl.String, is_elementwise=True),
+}
+
+
+def test_values_of_another_length_are_refused_before_anything_runs(draws):
+    for name, unfit in (UNFIT | UNCLEAR).items():
+        with case(name), pytest.raises(ParameterError, match="one value a row"):
+            unfit.ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
     assert draws == []
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["guarded", "unguarded"])
-@pytest.mark.parametrize(
-    "unfit",
-    [
+def test_what_only_running_would_show_is_refused():
+    """Operations on selectors, Python functions; without the guard one record's value would fill all reports."""
+    df = FRAME.with_columns(x=pl.col("x").eq_missing("a"), w=pl.col("x").eq_missing("b"))
+    mechanism = RandomizedResponse(Domain([False, True]), epsilon=1.0)
+    unfits = (
         pl.col("x", "w").filter(pl.col("y") == 1),
         pl.col("x", "w").head(2),
         X.map_batches(lambda s: s.head(1), return_dtype=pl.Boolean),
-    ],
-    ids=["filter", "head", "udf"],
-)
-@pytest.mark.parametrize("context", ["select", "with_columns", "agg", "over"])
-def test_what_only_running_would_show_is_refused(unfit, context, guard):
-    """Operations on selectors, Python functions; without the guard one record's value would fill all reports."""
-    df = FRAME.with_columns(x=pl.col("x") == "a", w=pl.col("x") == "b")
-    mechanism = RandomizedResponse(Domain([False, True]), epsilon=1.0)
-    df = df.with_columns(pl.col("x").fill_null(value=True), pl.col("w").fill_null(value=True))
-    build = plain_reports if guard else replicating
-    query = {
-        "select": lambda: df.select(build(unfit, mechanism)),
-        "with_columns": lambda: df.with_columns(build(unfit, mechanism).name.suffix("_r")),
-        "agg": lambda: df.group_by("g").agg(build(unfit, mechanism).name.suffix("_r")),
-        "over": lambda: df.select(build(unfit, mechanism).over("g")),
-    }[context]
-    try:
-        query()
-        refused = False
-    except ParameterError as error:
-        refused = "one value a row" in str(error)
-    assert refused is guard
-
-
-@pytest.mark.parametrize(
-    "unclear",
-    [
-        pl.col("x", "w").first(),
-        cs.by_index(0).filter(pl.col("w") == "a"),
-        X.map_batches(lambda s: s[0], return_dtype=pl.String, returns_scalar=True),
-        X.map_batches(lambda s: s, return_dtype=pl.String, is_elementwise=True),
-    ],
-)
-def test_what_polars_cannot_classify_is_refused_because_streaming_would_broadcast_it(unclear):
-    with pytest.raises(ParameterError, match="one value a row"):
-        unclear.ldp.perturb(RandomizedResponse(["a", "b"], epsilon=1.0), typed=False)
+    )
+    contexts = (
+        lambda e: df.select(e()),
+        lambda e: df.with_columns(e().name.suffix("_r")),
+        lambda e: df.group_by("g").agg(e().name.suffix("_r")),
+        lambda e: df.select(e().over("g")),
+    )
+    for (i, unfit), (j, context) in product(enumerate(unfits), enumerate(contexts)):
+        with case(i, j), pytest.raises(ParameterError, match="one value a row"):
+            context(partial(plain_reports, unfit, mechanism))
+        with case(i, j, "unguarded"):
+            context(partial(replicating, unfit, mechanism))
 
 
 def test_the_refusal_has_a_reason():
@@ -330,34 +268,35 @@ def test_lists_get_a_report_an_element_and_their_scalars_are_refused(run):
         run(df, lambda f: f.select(pl.col("x").list.eval(pl.element().first().ldp.perturb(mechanism, typed=False))))
 
 
-@pytest.mark.parametrize(
-    "fit",
-    [
-        X.fill_null("a"),
-        X.shift(1),
-        X.reverse(),
-        X.sort(),
-        X.first().over("g"),
-        X.str.slice(0, 1),
-        X.replace({"a": "b"}),
-        X.cast(pl.Categorical),
-        pl.when(pl.col("y") == 1).then(X).otherwise(pl.lit("a")),
-        pl.coalesce(X, pl.lit("a")),
-        pl.concat_str(X, pl.lit("")),
-        pl.struct("x").struct.field("x"),
-        pl.nth(0),
-        pl.col("^x$"),
-        cs.by_name("x"),
-    ],
-    ids=lambda e: str(e)[:30],
-)
-def test_expressions_with_one_value_a_row_are_taken(fit, run):
+FIT = [
+    X.fill_null("a"),
+    X.shift(1),
+    X.reverse(),
+    X.sort(),
+    X.first().over("g"),
+    X.str.slice(0, 1),
+    X.replace({"a": "b"}),
+    X.cast(pl.Categorical),
+    pl.when(pl.col("y") == 1).then(X).otherwise(pl.lit("a")),
+    pl.coalesce(X, pl.lit("a")),
+    pl.concat_str(X, pl.lit("")),
+    pl.struct("x").struct.field("x"),
+    pl.nth(0),
+    pl.col("^x$"),
+    cs.by_name("x"),
+]
+
+
+def test_expressions_with_one_value_a_row_are_taken(run):
     mechanism = RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=100.0)
-    out = run(FRAME, lambda f: f.select(fit.alias("true"), fit.ldp.perturb(mechanism, typed=False).alias("report")))
-    assert out["report"].cast(pl.String).to_list() == out["true"].cast(pl.String).fill_null("other").to_list()
+    for fit in FIT:
+        both = fit.alias("true"), fit.ldp.perturb(mechanism, typed=False).alias("report")
+        with case(fit):
+            out = run(FRAME, lambda f, both=both: f.select(both)).select(pl.all().cast(pl.String).fill_null("other"))
+            assert out["report"].to_list() == out["true"].to_list()
 
 
-@lazy_engines
+@pytest.mark.parametrize("lazy_engine", LAZY_ENGINES)
 def test_wrong_number_of_reports_is_an_error(lazy_engine, monkeypatch):
     class Short(RandomizedResponse):
         def perturb(self, values, **options):
@@ -399,37 +338,27 @@ def test_chained_native_aggregation_draws_d_times(draws):
     assert sum(draws) == 64 * 100
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["with_columns first", "inside the aggregation"])
-def test_overlapping_windows_hold_one_report_a_record_if_perturbed_first(first, run, engine):
-    n = 400
-    df = pl.DataFrame({"i": range(n), "x": np.arange(n) % 64})
+def test_windows_hold_one_report_a_record_if_perturbed_first(run):
+    """Inside of the aggregation each window has a report of its own."""
+    df = pl.DataFrame({"i": range(400), "x": np.arange(400) % 64})
     noise = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first().alias("r")
+    overlapping = {
+        "dynamic": (4, lambda f: f.group_by_dynamic("i", every="10i", period="40i")),
+        "rolling": (5, lambda f: f.rolling("i", period="5i")),
+    }
+    for name, (windows, group) in overlapping.items():
+        for first in (True, False):
 
-    def transform(frame):
-        windows = {"every": "10i", "period": "40i"}
-        if first:
-            return frame.with_columns(noise).group_by_dynamic("i", **windows).agg(pl.col("i").alias("id"), "r")
-        return frame.group_by_dynamic("i", **windows).agg(pl.col("i").alias("id"), noise)
+            def transform(f, first=first, group=group):
+                if first:
+                    return group(f.with_columns(noise)).agg(pl.col("i").alias("id"), "r")
+                return group(f).agg(pl.col("i").alias("id"), noise)
 
-    out = run(df, transform).explode("id", "r").group_by("id").agg(pl.col("r").n_unique(), pl.len())
-    assert out.height == n
-    assert out["len"].max() == 4
-    assert (out["r"].max() == 1) is first
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["with_columns first", "inside the aggregation"])
-def test_rolling_windows_hold_one_report_a_record_if_perturbed_first(first, run):
-    n = 200
-    df = pl.DataFrame({"i": range(n), "x": np.arange(n) % 64})
-    noise = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first().alias("r")
-
-    def transform(frame):
-        if first:
-            return frame.with_columns(noise).rolling("i", period="5i").agg(pl.col("i").alias("id"), "r")
-        return frame.rolling("i", period="5i").agg(pl.col("i").alias("id"), noise)
-
-    out = run(df, transform).explode("id", "r").group_by("id").agg(pl.col("r").n_unique())
-    assert (out["r"].max() == 1) is first
+            out = run(df, transform).explode("id", "r").group_by("id").agg(pl.col("r").n_unique(), pl.len())
+            with case(name, first):
+                assert out.height == 400
+                assert out["len"].max() == windows
+                assert (out["r"].max() == 1) is first
 
 
 def test_reuse_of_an_expression_is_either_one_release_or_two(run, draws):
@@ -448,47 +377,40 @@ def test_two_expressions_are_independent(run, draws):
     assert sum(draws) == 2000
 
 
-@pytest.mark.parametrize("materialised", [True, False])
-def test_reuse_of_a_query(materialised, run, draws):
+def test_reuse_of_a_query(run, draws):
     """concat([q, q]): once collected it is one release; a lazy query is one release or two."""
     q = pl.DataFrame({"x": np.arange(1000) % 64}).lazy()
     q = q.with_columns(r=ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first())
-    if materialised:
-        q = q.collect().lazy()
-    out = run(q, lambda f: pl.concat([f, f]))["r"]
-    same = (out.head(1000) == out.tail(1000)).sum()
-    assert (same, sum(draws)) in ({(1000, 1000)} if materialised else {(1000, 1000), (0, 2000)})
+    for collected in (True, False):
+        draws.clear()
+        out = run(q.collect().lazy() if collected else q, lambda f: pl.concat([f, f]))["r"]
+        same = (out.head(1000) == out.tail(1000)).sum()
+        with case(collected):
+            assert (same, sum(draws)) in ({(1000, 1000)} if collected else {(1000, 1000), (0, 2000)})
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["with_columns first", "twice in the expression"])
-def test_a_filter_on_two_sides_of_one_report_wants_with_columns(first, run):
+def test_a_filter_on_two_sides_of_one_report_wants_with_columns(run):
     """P(x > a and x < b) over one draw is the difference; over two it is the product."""
     df = pl.DataFrame({"x": np.zeros(20_000, int)})
     mechanism = RandomizedResponse(range(10), epsilon=0.1)
-    noise = ldp_polars.perturb("x", mechanism, typed=False)
-
-    def transform(frame):
-        if first:
-            return frame.with_columns(r=noise).filter((pl.col("r") != 3) & (pl.col("r") == 3))
-        return frame.filter((noise != 3) & (ldp_polars.perturb("x", mechanism, typed=False) == 3))
-
-    assert (run(df, transform).height == 0) is first
+    one, two = (ldp_polars.perturb("x", mechanism, typed=False) for _ in range(2))
+    assert run(df, lambda f: f.with_columns(r=one).filter((pl.col("r") != 3) & (pl.col("r") == 3))).height == 0
+    assert run(df, lambda f: f.filter((one != 3) & (two == 3))).height > 0
 
 
 # ---- one draw serves several
 
 
-@pytest.mark.parametrize("fault", [False, True])
-def test_both_branches_of_when_then_are_perturbed(fault, run, unlikely):
+def test_both_branches_of_when_then_are_perturbed(run, unlikely):
     df = pl.DataFrame({"x": [True] * 20_000, "c": [True, False] * 10_000})
     mechanism = RandomizedResponse(epsilon=1.0)
-    noise = pl.col("x") if fault else ldp_polars.perturb("x", mechanism, typed=False)
-    out = run(
-        df,
-        lambda f: f.select("c", r=pl.when("c").then(noise).otherwise(~ldp_polars.perturb("x", mechanism, typed=False))),
-    )
-    yes = [out.filter(c)["r"].sum() for c in (pl.col("c"), ~pl.col("c"))]
-    assert unlikely(yes, 10_000, [mechanism.p, 1 - mechanism.p]) is fault
+    other = ~ldp_polars.perturb("x", mechanism, typed=False)
+    for fault in (False, True):
+        noise = pl.col("x") if fault else ldp_polars.perturb("x", mechanism, typed=False)
+        out = run(df, lambda f, noise=noise: f.select("c", r=pl.when("c").then(noise).otherwise(other)))
+        yes = [out.filter(c)["r"].sum() for c in (pl.col("c"), ~pl.col("c"))]
+        with case(fault):
+            assert unlikely(yes, 10_000, [mechanism.p, 1 - mechanism.p]) is fault
 
 
 class Unmasked(perturbing.Perturb):
@@ -517,25 +439,23 @@ def test_rows_of_the_other_branch_are_not_taken_for_nulls(fault, engine, run, mo
         assert ask() == ["a", None, None] * 4
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_masked_rows_of_bit_vectors(packed, run):
+def test_masked_rows_of_bit_vectors(run):
     df = pl.DataFrame({"x": [1, 2, 3] * 4, "c": [True, False, None] * 4})
     mechanism = UnaryEncoding([1, 2, 3], epsilon=200.0, variant="symmetric")
-    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
-    out = run(df, lambda f: f.select(r=pl.when("c").then(noise)))["r"].to_list()
-    assert out == [[1] if packed else [True, False, False], None, None] * 4
+    for packed, report in ((False, [True, False, False]), (True, [1])):
+        noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
+        with case(packed):
+            out = run(df, lambda f, noise=noise: f.select(r=pl.when("c").then(noise)))
+            assert out["r"].to_list() == [report, None, None] * 4
 
 
-@pytest.mark.parametrize("fault", [False, True])
-def test_columns_of_a_selector_get_independent_noise(fault, run, unlikely):
+def test_columns_of_a_selector_get_independent_noise(run, unlikely):
     df = pl.DataFrame(dict.fromkeys("abc", [True] * 20_000))
     mechanism = RandomizedResponse(epsilon=1.0)
-    noise = ldp_polars.perturb(pl.col("a", "b", "c"), mechanism, typed=False)
-    if fault:
-        noise = pl.all()
-        df = df.with_columns(a=pl.Series(mechanism.perturb(df["a"].to_arrow()))).with_columns(b="a", c="a")
-    out = run(df, lambda f: f.select(noise))
+    out = run(df, lambda f: f.select(ldp_polars.perturb(pl.col("a", "b", "c"), mechanism, typed=False)))
     assert out.columns == ["a", "b", "c"]
     agree = mechanism.p**2 + (1 - mechanism.p) ** 2
-    pairs = [(out[i] == out[j]).sum() for i, j in ("ab", "bc", "ac")]
-    assert unlikely(pairs, 20_000, agree) is fault
+    for seen, fault in ((out, False), (out.with_columns(b="a", c="a"), True)):
+        pairs = [(seen[i] == seen[j]).sum() for i, j in ("ab", "bc", "ac")]
+        with case(fault):
+            assert unlikely(pairs, 20_000, agree) is fault

@@ -67,17 +67,22 @@ def columns(draw, domain):
     return series[start:] if draw(st.booleans()) else series
 
 
+def reports_of(data, series, mechanism, **options):
+    """The reports of a column, made by one of the engines."""
+    noise = ldp_polars.perturb("x", mechanism, **options, typed=False)
+    engine = data.draw(st.sampled_from(["eager", "in-memory", "streaming"]))
+    df = series.to_frame()
+    return df.select(noise) if engine == "eager" else df.lazy().select(noise).collect(engine=engine)
+
+
 @fewer
 @given(st.data())
-def test_one_report_a_row(data):
+def test_one_report_a_row_and_parts_add_up(data):
     mechanism = data.draw(mechanisms())
     series = data.draw(columns(mechanism.domain))
     packed = data.draw(st.booleans())
     n = len(series)
-    noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
-    engine = data.draw(st.sampled_from(["eager", "in-memory", "streaming"]))
-    df = series.to_frame()
-    out = df.select(noise) if engine == "eager" else df.lazy().select(noise).collect(engine=engine)
+    out = reports_of(data, series, mechanism, packed=packed)
     assert out.shape == (n, 1)
     assert out.schema["x"] == report_dtype(mechanism, packed=packed)
     assert out["x"].null_count() == 0
@@ -91,29 +96,21 @@ def test_one_report_a_row(data):
     assert len(result["h"][0]) == mechanism.domain.size
     if isinstance(mechanism, RandomizedResponse):
         assert tally.counters.sum() == n
+    cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=3)))
+    pieces = [out[a:b] for a, b in pairwise([0, *cuts, n])]
+    parts = pl.concat([piece.select(ldp_polars.tally("x", mechanism)) for piece in pieces])
+    assert Tally.from_dict(parts.select(ldp_polars.merge("x", mechanism)).item()) == tally
+    chunked = pl.concat(pieces, rechunk=False).select(ldp_polars.tally("x", mechanism))
+    assert Tally.from_dict(chunked.item()) == tally
 
 
 @fewer
 @given(st.data())
 def test_without_noise_reports_are_the_values(data):
     domain = data.draw(domains().filter(lambda d: d.unmatched != "none"))
-    mechanism = RandomizedResponse(domain, epsilon=100.0)
     series = data.draw(columns(domain))
-    out = series.to_frame().select(ldp_polars.perturb("x", mechanism, typed=False))["x"]
+    out = reports_of(data, series, RandomizedResponse(domain, epsilon=100.0))["x"]
     values = list(series)
     if out.dtype == pl.Enum and domain.kind != "str":
         values = [v if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in values]
     assert out.to_list() == ["other" if v is None else v for v in values]
-
-
-@fewer
-@given(st.data())
-def test_parts_add_up(data):
-    mechanism = data.draw(mechanisms())
-    series = data.draw(columns(mechanism.domain))
-    reports = series.to_frame().select(ldp_polars.perturb("x", mechanism, packed=data.draw(st.booleans()), typed=False))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(series)), max_size=3)))
-    edges = [0, *cuts, len(series)]
-    tally = ldp_polars.tally("x", mechanism)
-    parts = [reports[a:b].select(tally) for a, b in pairwise(edges)]
-    assert pl.concat(parts).select(ldp_polars.merge("x", mechanism)).equals(reports.select(tally))
