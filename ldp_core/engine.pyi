@@ -44,9 +44,10 @@ from ldp_core.parameters import check_epsilon, check_integer, check_open, check_
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_reports
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
-from ldp_core.plans.provenance import check_made_by, check_same, describe, described_once, warn_assumed
+from ldp_core.plans.provenance import check_made_by, describe, described_once, warn_assumed
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
+from ldp_core.randomizer.made_by import check_same, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
 from ldp_core.tables import RECORDS, SHARE, View, folded
@@ -139,6 +140,7 @@ __all__ = [
     "questions_of",
     "read_json",
     "refuse_reports",
+    "refuse_reports_in",
     "run_audit",
     "seconds",
     "simulated",

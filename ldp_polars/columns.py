@@ -22,12 +22,12 @@ from ldp_core import (
     DtypeError,
     FrequencyOracle,
     Mechanism,
-    MechanismMismatchError,
     ParameterError,
     ReportError,
 )
 from ldp_core.mechanism import not_a_mechanism
-from ldp_core.plans.provenance import NAME, check_same, describe, described_once
+from ldp_core.plans.provenance import NAME, describe, described_once
+from ldp_core.randomizer.made_by import check_same, refuse_reports_in
 from ldp_polars.planned import at_plan_time
 
 # ---- what functions are given
@@ -209,8 +209,4 @@ def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     Raises:
         MechanismMismatchError: perturbing reports again makes estimates wrong.
     """
-    again = [name for name, dtype in dtypes.items() if isinstance(dtype, Report)]
-    if again:
-        raise MechanismMismatchError(
-            f"columns {again} hold reports already, says their dtype; do not perturb them again"
-        )
+    refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")

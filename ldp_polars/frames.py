@@ -21,8 +21,9 @@ from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.limits import open_parquet
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import PLAN_WAYS
-from ldp_core.plans.provenance import check_same, warn_assumed
+from ldp_core.plans.provenance import warn_assumed
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
+from ldp_core.randomizer.made_by import check_same
 from ldp_core.simulated_counts import generator_of
 from ldp_core.windows import Window
 from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow

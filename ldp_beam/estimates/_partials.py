@@ -149,7 +149,7 @@ class TallyReports(PartialTallies):
         at = schema.get_field_index(self._column)
         if at >= 0:
             check_made_by(schema.field(at), self._mechanism)
-        check_reports_of(plan_of(schema), self._column, self._fingerprint, "the plan in the data's metadata")
+        check_reports_of(plan_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
         self._checked = schema
 
     @override

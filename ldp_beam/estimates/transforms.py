@@ -219,7 +219,7 @@ class Estimate(RecordsTransform, EndsValues):
             refuse_perturbed(pcoll, [self._column])
             refuse_uncharged(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
         else:
-            refuse_other_reports(pcoll, self._column, self._mechanism.fingerprint)
+            refuse_other_reports(pcoll, self._column, self._mechanism)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if self._fill is not None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from apache_beam.pvalue import PCollection
 
-from ldp_core import MechanismMismatchError, PrivacyPlan
+from ldp_core import Mechanism, MechanismMismatchError, PrivacyPlan
+from ldp_core.randomizer.made_by import check_same, refuse_reports_in
 
 
 class EndsValues:
@@ -42,14 +43,14 @@ def transforms_before(pcoll: PCollection[Any], *, until: type | None = None) -> 
         ahead += before
 
 
-def refuse_other_reports(pcoll: PCollection[Any], column: str, fingerprint: str) -> None:
-    """Raise if the pipeline perturbs this column with another mechanism than the one of this fingerprint.
+def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
+    """Raise if the pipeline perturbs this column with another mechanism than this one.
 
     Raises:
         MechanismMismatchError: it does, or it leaves the column as it is.
     """
     for plan in _plans_before(pcoll):
-        check_reports_of(plan, column, fingerprint, "the Perturb before this step")
+        check_reports_of(plan, column, mechanism, "the Perturb before this step")
 
 
 def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
@@ -60,11 +61,7 @@ def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
     """
     names = set(columns)
     for plan in _plans_before(pcoll):
-        again = sorted(plan.columns.keys() & names)
-        if again:
-            raise MechanismMismatchError(
-                f"columns {again} hold reports already, says the Perturb before this step; do not perturb them again"
-            )
+        refuse_reports_in(plan.columns.keys() & names, "the Perturb before this step")
 
 
 def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
@@ -77,7 +74,7 @@ def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
     return None
 
 
-def check_reports_of(plan: PrivacyPlan | None, column: str, fingerprint: str, who: str) -> None:
+def check_reports_of(plan: PrivacyPlan | None, column: str, mechanism: Mechanism, who: str) -> None:
     """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
 
     A plan without the column says nothing: the column may have had another name.
@@ -89,12 +86,8 @@ def check_reports_of(plan: PrivacyPlan | None, column: str, fingerprint: str, wh
         return
     if column in plan.keep:
         raise MechanismMismatchError(f"column {column!r} is kept as it is, says {who}: it holds no reports")
-    made_by = plan.columns.get(column)
-    if made_by is not None and made_by.fingerprint != fingerprint:
-        raise MechanismMismatchError(
-            f"column {column!r}: the reports were made by a mechanism with fingerprint {made_by.fingerprint}, says "
-            f"{who}, not {fingerprint}: estimate with the mechanism that made them"
-        )
+    if column in plan.columns:
+        check_same(plan.columns[column], mechanism, column, who)
 
 
 def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:

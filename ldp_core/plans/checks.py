@@ -9,7 +9,8 @@ import pyarrow as pa
 from ldp_core.errors import PlanError
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.forms import PlanForms
-from ldp_core.plans.provenance import check_same, maker, typed, warn_assumed
+from ldp_core.plans.provenance import maker, typed, warn_assumed
+from ldp_core.randomizer.made_by import check_same
 
 
 class PlanChecks(PlanForms):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.arrays.arrow import table_of
-from ldp_core.errors import MechanismMismatchError, PlanError, warn_large
+from ldp_core.errors import PlanError, warn_large
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.plans.checks import PlanChecks
@@ -19,6 +19,7 @@ from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.forms import METADATA_KEY
 from ldp_core.plans.metadata import PLAIN
 from ldp_core.plans.provenance import is_report
+from ldp_core.randomizer.made_by import refuse_reports_in
 from ldp_core.tables import aligned, html
 
 if TYPE_CHECKING:  # imported when they are used
@@ -451,6 +452,5 @@ def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
     plan, names = plan_of(schema), set(columns)
     planned = sorted(plan.columns.keys() & names) if plan else []
     typed = sorted(field.name for field in schema if field.name in names and is_report(field))
-    for again, who in ((planned, "the plan in the data's metadata"), (typed, "their type")):
-        if again:
-            raise MechanismMismatchError(f"columns {again} hold reports already, says {who}; do not perturb them again")
+    refuse_reports_in(planned, "the plan in the data's metadata")
+    refuse_reports_in(typed, "their type")

@@ -19,9 +19,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, LdpWarning, MechanismMismatchError, ReportError
+from ldp_core.errors import LdpError, LdpWarning, ReportError
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.metadata import from_text, to_text
+from ldp_core.randomizer.made_by import check_same
 
 NAME = "ldp.report"
 _EXTENSION, _EXTENSION_METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
@@ -123,16 +124,3 @@ def warn_assumed(columns: Iterable[str]) -> None:
     """Warn, on behalf of the caller's caller, that columns are taken for reports on somebody's word."""
     doubt = f"assume_reports: nothing proves that columns {list(columns)} are reports of this plan"
     warnings.warn(doubt, LdpWarning, 3)
-
-
-def check_same(made_by: Mechanism, mechanism: Mechanism, column: str) -> None:
-    """Raise `MechanismMismatchError` unless the two mechanisms are the same."""
-    if made_by.fingerprint != mechanism.fingerprint:
-        raise MechanismMismatchError(
-            f"column {column!r}: the reports were made by the mechanism {_known(made_by)}, says their type, not by "
-            f"{_known(mechanism)}: estimate with the mechanism that made them"
-        )
-
-
-def _known(m: Mechanism) -> str:
-    return f"{m.title} (epsilon {m.epsilon:.4g}, fingerprint {m.fingerprint})"

@@ -10,11 +10,11 @@ import pyarrow as pa
 from ldp_core.arrays.arrow import column_of
 from ldp_core.arrays.types import Codes
 from ldp_core.compute.threads import in_threads
-from ldp_core.errors import MechanismMismatchError, ParameterError
+from ldp_core.errors import ParameterError
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.randomizer.declared import DeclaredMechanism
-from ldp_core.randomizer.tallying import maker_of
+from ldp_core.randomizer.made_by import maker_of, refuse_reports_in
 from ldp_core.reports import Native
 
 
@@ -47,9 +47,7 @@ class Perturbing(DeclaredMechanism):
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             return self.perturb_arrow(column_of(values), source, packed=packed, column=column)
         if maker_of(values) is not None:
-            raise MechanismMismatchError(
-                f"column {column!r} holds reports already, says its dtype; do not perturb them again"
-            )
+            refuse_reports_in([column], "their dtype")
         return self.reports.to_numpy(self.draw(values, source, column), packed=packed)
 
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:

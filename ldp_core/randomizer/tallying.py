@@ -14,6 +14,7 @@ from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
 from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import MechanismMismatchError, ReportError
 from ldp_core.randomizer.declared import DeclaredMechanism
+from ldp_core.randomizer.made_by import check_same, maker_of
 from ldp_core.reports import Native
 from ldp_core.tally import MOST, Counts, Tally
 
@@ -46,11 +47,8 @@ class Tallying(DeclaredMechanism):
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
         made_by = maker_of(reports)
-        if made_by is not None and made_by.fingerprint != self.fingerprint:
-            raise MechanismMismatchError(
-                f"column {column!r}: the reports were made by {made_by.name} (epsilon {made_by.epsilon:.4g}), says "
-                f"their dtype, not by {self.name} (epsilon {self.epsilon:.4g}): tally with the mechanism that made them"
-            )
+        if made_by is not None:
+            check_same(made_by, self, column, "their dtype")
         given, reports = reports, column_of(reports)
         if isinstance(reports, pa.Array):
             made = plain(reports)
@@ -163,12 +161,6 @@ or forged, leave it out
     def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
         """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""
         return ()
-
-
-def maker_of(column: Any) -> DeclaredMechanism | None:
-    """The mechanism of a Series of typed reports, which its dtype has (`ldp_polars.Report`); None of other columns."""
-    made = getattr(getattr(column, "dtype", None), "mechanism", None)
-    return made if isinstance(made, DeclaredMechanism) else None
 
 
 def _of_one_length(rows: pa.Array) -> pa.Array:

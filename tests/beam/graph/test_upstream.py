@@ -35,7 +35,7 @@ def passed_on(pcoll):
 @pytest.mark.parametrize("after", [lambda pcoll: pcoll, passed_on])
 def test_another_mechanism_than_the_one_that_perturbs_is_refused(events, after, stabilize):
     reports = after(events | ldp_beam.Perturb(PLAN, stabilize=stabilize))
-    with pytest.raises(MechanismMismatchError, match=f"'os'.*{THREE.fingerprint}, says the Perturb before"):
+    with pytest.raises(MechanismMismatchError, match=rf"'os'.*{THREE.fingerprint}\), says the Perturb before"):
         _ = reports | ldp_beam.Histogram("os", ONE)
     _ = reports | "Right" >> ldp_beam.Histogram("os", THREE)
     _ = reports | "Coin" >> ldp_beam.Histogram("crashed", COIN)
