@@ -4,23 +4,14 @@ from ldp_beam.elements.rows import (
     BooleanHistogramRow,
     DeadLetter,
     DistributionRow,
+    EstimateRow,
     HistogramRow,
     IntegerHistogramRow,
     MeanRow,
     text_row,
 )
-from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
-from ldp_beam.estimates.transforms import (
-    Distribution,
-    Estimate,
-    HeavyHitters,
-    Histogram,
-    Mean,
-    PrivateDistribution,
-    PrivateHeavyHitters,
-    PrivateHistogram,
-    PrivateMean,
-)
+from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.time.triggers import AfterTallies
@@ -31,22 +22,18 @@ __all__ = [
     "BoundContributions",
     "DeadLetter",
     "Deduplicate",
-    "Distribution",
     "DistributionRow",
     "Estimate",
-    "HeavyHitters",
+    "EstimateCombineFn",
+    "EstimateRow",
     "Histogram",
     "HistogramCombineFn",
     "HistogramRow",
     "IntegerHistogramRow",
-    "Mean",
     "MeanRow",
     "Perturb",
     "PrivacyLedger",
-    "PrivateDistribution",
-    "PrivateHeavyHitters",
     "PrivateHistogram",
-    "PrivateMean",
     "RandomizedResponse",
     "TallyCombineFn",
     "UnaryEncode",

@@ -12,7 +12,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
 from ldp_beam.estimates._empty_and_late import horizon
-from ldp_core import Hybrid, ParameterError, SquareWave
+from ldp_core import DistributionEstimate, Hybrid, ParameterError, SquareWave
 
 from ..helpers import SURE_BOOL, run
 from ..runners.stream_cases import histogram
@@ -67,8 +67,9 @@ def test_keys():
 def test_empty_windows_of_means_and_distributions():
     hybrid, wave = Hybrid((0.0, 10.0), epsilon=1.0), SquareWave((0.0, 10.0), epsilon=2.0, buckets=64)
     numbers = [pa.table({"v": [1.0, 2.0], "t": [5, 6]})]
-    mean = ldp_beam.PrivateMean("v", hybrid, window=10, event_time="t", fill=(0, 30))
-    wide = ldp_beam.PrivateDistribution("v", wave, buckets=2, window=10, event_time="t", fill=(0, 20))
+    mean = ldp_beam.Estimate("v", hybrid, private=True, window=10, event_time="t", fill=(0, 30))
+    in_two = DistributionEstimate(buckets=2)
+    wide = ldp_beam.Estimate("v", wave, in_two, private=True, window=10, event_time="t", fill=(0, 20))
     means, buckets = run(All([mean, wide]), numbers)
     starts = sorted((r.window_start.micros // 10**6, r.n, r.mean != r.mean) for r in means)
     assert starts == [(0, 2, False), (10, 0, True), (20, 0, True)]
