@@ -103,7 +103,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",
-            "EstimateRow HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
+            "HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
         ),
     },
     "ldp_plots": {
