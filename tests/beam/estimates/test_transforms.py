@@ -46,6 +46,7 @@ from ldp_core import (
     StochasticRounding,
 )
 
+from ...cases import each
 from ..helpers import (
     SURE,
     SURE_BITS,
@@ -304,7 +305,7 @@ def test_private_means():
         assert (sorted(r.mean for r in rows) == sorted(r.mean for r in again)) == repeats
 
 
-@pytest.mark.parametrize("name", MEANS)
+@each("name", MEANS)
 def test_tallies_of_private_means(name):
     """Fresh noise is right, keyed noise is the same again: as the pipelines above, for every mechanism."""
     m = MEANS[name]
@@ -445,7 +446,7 @@ BAD_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, ldp_beam.Estimate])
+@each("kind", [*KINDS, ldp_beam.Estimate])
 def test_bad_options(kind):
     for bad in BAD_OPTIONS:
         with pytest.raises(ParameterError):
