@@ -98,8 +98,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
         "Tally and estimate": (
             "beam numbers heavy_hitters",
-            "Estimate Histogram PrivateHistogram Mean PrivateMean Distribution PrivateDistribution HeavyHitters "
-            "PrivateHeavyHitters TallyCombineFn HistogramCombineFn AfterTallies",
+            "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies",
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
@@ -123,10 +122,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "ReadEvents ReadKafka WriteKafka ReadPubSub WritePubSub WatchFolder WriteReports ReadReports",
         ),
         "Messages": ("beam", "DecodeMessages encode decode"),
-        "Histograms as batches, files, rows of BigQuery": (
+        "Estimates as batches, files, rows of BigQuery": (
             "beam deploy",
-            "WriteHistograms HistogramBatches HISTOGRAM_SCHEMA histogram_schema histogram_batch histogram_line "
-            "BIGQUERY_SCHEMA bigquery_schema bigquery_row",
+            "WriteEstimates EstimateBatches estimate_schema estimate_batch estimate_dict estimate_line "
+            "bigquery_schema bigquery_row",
         ),
     },
 }

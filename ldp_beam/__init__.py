@@ -1,14 +1,13 @@
 """Beam transforms for local differential privacy: thin, over ``ldp_core``; batches first, single records too.
 
 events  | Perturb(plan)                                   -> reports
+reports | Estimate("age", mechanism, question, ...)       -> rows: the answer per window and key
+events  | Estimate("age", mechanism, private=True, ...)   -> rows; the reports never leave memory
 reports | Histogram("os", mechanism, window="1h", ...)    -> rows: one per window, key and value
 events  | PrivateHistogram("os", mechanism, ...)          -> rows; the reports never leave memory
-reports | Mean("seconds", mechanism, window="1h", ...)    -> rows: one per window and key
-reports | Distribution("age", mechanism, buckets=20, ...) -> rows: one per window, key and bucket
-reports | HeavyHitters("word", mechanism, k=20, ...)      -> rows: the most frequent of values that nobody listed
 
 events  | Deduplicate("record_id", within="1h")           -> events, each once
-events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 a person and day
+events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 per person per day
 events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more than a person's budget pays for
 
 Sources and sinks are in `ldp_beam.io`. The names are listed in `__init__.pyi`, and each is imported when it is first

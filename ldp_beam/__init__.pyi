@@ -9,18 +9,8 @@ from ldp_beam.elements.rows import (
     MeanRow,
     text_row,
 )
-from ldp_beam.estimates.combine import HistogramCombineFn, TallyCombineFn
-from ldp_beam.estimates.transforms import (
-    Distribution,
-    Estimate,
-    HeavyHitters,
-    Histogram,
-    Mean,
-    PrivateDistribution,
-    PrivateHeavyHitters,
-    PrivateHistogram,
-    PrivateMean,
-)
+from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.time.triggers import AfterTallies
@@ -31,22 +21,17 @@ __all__ = [
     "BoundContributions",
     "DeadLetter",
     "Deduplicate",
-    "Distribution",
     "DistributionRow",
     "Estimate",
-    "HeavyHitters",
+    "EstimateCombineFn",
     "Histogram",
     "HistogramCombineFn",
     "HistogramRow",
     "IntegerHistogramRow",
-    "Mean",
     "MeanRow",
     "Perturb",
     "PrivacyLedger",
-    "PrivateDistribution",
-    "PrivateHeavyHitters",
     "PrivateHistogram",
-    "PrivateMean",
     "RandomizedResponse",
     "TallyCombineFn",
     "UnaryEncode",

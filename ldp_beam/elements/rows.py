@@ -1,16 +1,22 @@
-"""What comes out: rows of estimates, and counts of records that could not be used."""
+"""What comes out: rows of answers, and counts of records that could not be used.
+
+The type of the rows follows from the columns of an answer: fields that every row begins with, these columns, and
+fields that every row ends with.
+"""
 
 # Beam reads the types of the fields, which therefore must be no strings: no ``from __future__ import annotations``.
 
-from collections.abc import Callable, Iterable, Mapping
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
+
+from ldp_core import ParameterError
 
 
 class _NamedTuple:
@@ -19,6 +25,7 @@ class _NamedTuple:
     _fields: ClassVar[tuple[str, ...]]
     _make: ClassVar[Callable[[Iterable[Any]], Self]]
     _asdict: Callable[[], dict[str, Any]]
+    _replace: Callable[..., Self]
 
 
 class Head(_NamedTuple):
@@ -43,6 +50,14 @@ class Tail:
     fingerprint: str
 
 
+class EstimateRow(Head, Tail):
+    """The answer to a question in one pane of one window, for one key: a row of any question. A Beam schema type.
+
+    Attributes:
+        window_start to key, and n to fingerprint: see `HistogramRow`; between them come the columns of the answer.
+    """
+
+
 class Counts:
     """The numbers of one value of a histogram."""
 
@@ -56,22 +71,32 @@ class Counts:
     frequency_high: float
 
 
+_HEAD, _TAIL = Head.__annotations__, Tail.__annotations__
+_Columns = tuple[tuple[str, Any], ...]
+_MADE: dict[_Columns, Any] = {}
+"""The types of rows that there are, by the columns of the answer and their types."""
+
+
+def _made(columns: _Columns, like: type) -> Any:
+    make: Any = NamedTuple
+    made = make(like.__name__, [*_HEAD.items(), *columns, *_TAIL.items()])
+    made.__module__, made.__doc__ = like.__module__, like.__doc__
+    registry.register_coder(made, RowCoder)
+    _MADE[columns] = made
+    return made
+
+
 Row = TypeVar("Row")
 
 
 def _row(cls: type[Row]) -> type[Row]:
-    """A NamedTuple of the fields of ``cls`` between those of `Head` and `Tail`; a Beam schema type."""
+    """The type of rows with the columns that ``cls`` declares."""
     counts = Counts.__annotations__ if issubclass(cls, Counts) else {}
-    fields = {**Head.__annotations__, **cls.__annotations__, **counts, **Tail.__annotations__}
-    make: Any = NamedTuple
-    made = make(cls.__name__, list(fields.items()))
-    made.__module__, made.__doc__ = cls.__module__, cls.__doc__
-    registry.register_coder(made, RowCoder)
-    return made  # type: ignore[no-any-return]
+    return _made(tuple({**cls.__annotations__, **counts}.items()), cls)  # type: ignore[no-any-return]
 
 
 @_row
-class HistogramRow(Head, Counts, Tail):
+class HistogramRow(EstimateRow, Counts):
     """The estimate of one value in one pane of one window, for one key. A Beam schema type.
 
     Of a domain of integers the rows are `IntegerHistogramRow`, of Booleans `BooleanHistogramRow`: the same fields, with
@@ -100,29 +125,21 @@ class HistogramRow(Head, Counts, Tail):
 
 
 @_row
-class IntegerHistogramRow(Head, Counts, Tail):
+class IntegerHistogramRow(EstimateRow, Counts):
     """A `HistogramRow` of a domain of integers. A Beam schema type."""
 
     value: int
 
 
 @_row
-class BooleanHistogramRow(Head, Counts, Tail):
+class BooleanHistogramRow(EstimateRow, Counts):
     """A `HistogramRow` of a domain of Booleans. A Beam schema type."""
 
     value: bool
 
 
-HISTOGRAM_ROWS: dict[pa.DataType, Any] = {
-    pa.string(): HistogramRow,
-    pa.int64(): IntegerHistogramRow,
-    pa.bool_(): BooleanHistogramRow,
-}
-"""By the type of the values."""
-
-
 @_row
-class MeanRow(Head, Tail):
+class MeanRow(EstimateRow):
     """The estimated mean in one pane of one window, for one key. A Beam schema type.
 
     Attributes:
@@ -138,7 +155,7 @@ class MeanRow(Head, Tail):
 
 
 @_row
-class DistributionRow(Head, Tail):
+class DistributionRow(EstimateRow):
     """One bucket of the estimated distribution in one pane of one window, for one key. A Beam schema type.
 
     Attributes:
@@ -154,6 +171,82 @@ class DistributionRow(Head, Tail):
     standard_error: float
     low: float
     high: float
+
+
+def row_type(schema: pa.Schema) -> Any:
+    """Type of the rows of an answer with these columns: one NamedTuple for each schema, and a Beam schema type.
+
+    Args:
+        schema: `Question.schema`. Its ``n`` is the row's own; no value may be null.
+
+    Raises:
+        ParameterError: a type that Beam's schemas do not have, or a name that all rows have.
+
+    >>> row_type(pa.schema([("mode", pa.string()), ("n", pa.int64())]))._fields[7:10]
+    ('key', 'mode', 'n')
+    """
+    columns = tuple((field.name, python_type(field.type)) for field in schema if field.name not in _TAIL)
+    taken = sorted(_HEAD.keys() & set(schema.names))
+    if taken:
+        raise ParameterError(f"an answer cannot have columns {taken}: all rows of Beam have them")
+    if columns not in _MADE:
+        # a worker that reads a row from a pickle may have to make its type first
+        _made(columns, EstimateRow).__reduce__ = lambda row: (_row_of, (schema, tuple(row)))
+    return _MADE[columns]
+
+
+def _row_of(schema: pa.Schema, values: Iterable[Any]) -> Any:
+    return row_type(schema)(*values)
+
+
+_PYTHON_TYPES = (
+    (pa.types.is_boolean, bool),
+    (pa.types.is_integer, int),
+    (pa.types.is_floating, float),
+    (pa.types.is_string, str),
+    (pa.types.is_large_string, str),
+)
+
+
+def python_type(arrow_type: pa.DataType) -> Any:
+    """What a Beam schema calls an Arrow type.
+
+    Raises:
+        ParameterError: it has no name for it.
+
+    >>> python_type(pa.list_(pa.uint64(), 2))
+    typing.Sequence[int]
+    """
+    if pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list(arrow_type):
+        return typing.Sequence[python_type(arrow_type.value_type)]  # type: ignore[misc]
+    if pa.types.is_dictionary(arrow_type):
+        return python_type(arrow_type.value_type)
+    for is_type, kind in _PYTHON_TYPES:
+        if is_type(arrow_type):
+            return kind
+    raise ParameterError(f"{arrow_type} does not fit into a Beam row; use Arrow batches")
+
+
+_ARROW_TYPES = {
+    **dict.fromkeys((bool, np.bool_), pa.bool_()),
+    **dict.fromkeys((int, np.int64), pa.int64()),
+    **dict.fromkeys((float, np.float64), pa.float64()),
+    Timestamp: pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_type(declared: Any) -> pa.DataType:
+    """The type in Arrow of a field of rows; text if it does not say, or says several.
+
+    >>> arrow_type(int), arrow_type(Any)
+    (DataType(int64), DataType(string))
+    """
+    of = typing.get_args(declared)
+    if typing.get_origin(declared) is Sequence:
+        return pa.list_(arrow_type(of[0]))
+    if typing.get_origin(declared) is Mapping:
+        return pa.map_(*map(arrow_type, of))
+    return _ARROW_TYPES.get(declared, pa.string())
 
 
 class DeadLetter(NamedTuple):
@@ -173,15 +266,13 @@ class DeadLetter(NamedTuple):
 registry.register_coder(DeadLetter, RowCoder)
 
 
-AnyHistogramRow = HistogramRow | IntegerHistogramRow | BooleanHistogramRow
-
-
-def is_histogram_row(element: object) -> bool:
-    """Whether ``element`` is one of `HISTOGRAM_ROWS`, or a twin that Beam makes where it knows the schema only.
+def is_estimate_row(element: object) -> bool:
+    """Whether ``element`` is a row of an estimate, or a twin that Beam makes where it knows the schema only.
 
     (On portable runners rows come out of a coder as NamedTuples of a generated class.)
     """
-    return getattr(element, "_fields", None) == HistogramRow._fields
+    names = getattr(element, "_fields", ())
+    return names[: len(_HEAD)] == tuple(_HEAD) and names[-len(_TAIL) :] == tuple(_TAIL)
 
 
 def text_row(row: Any) -> HistogramRow:
@@ -198,21 +289,11 @@ def text_row(row: Any) -> HistogramRow:
     >>> text_row(BooleanHistogramRow(*head, True, *[0.0] * 8, 2, 0.95, 1.0, "f" * 16)).value
     'true'
     """
-    value = row.value
-    if isinstance(row, HistogramRow) and isinstance(value, str):
+    if isinstance(row, HistogramRow) and isinstance(row.value, str):
         return row
-    fields = row._asdict()
-    return HistogramRow(**{**fields, "value": str(value).lower() if isinstance(value, bool) else str(value)})
+    return HistogramRow(**{**row._asdict(), "value": as_text(row.value)})
 
 
-def value_type(element_type: Any) -> pa.DataType:
-    """Of the values in rows of this type: text if it does not say, or if there are rows of several types.
-
-    >>> value_type(IntegerHistogramRow), value_type(Any)
-    (DataType(int64), DataType(string))
-    """
-    try:
-        kind: Any = dict(named_fields_from_element_type(element_type)).get("value")
-    except (TypeError, ValueError, AttributeError):
-        return pa.string()
-    return {bool: pa.bool_(), int: pa.int64(), np.int64: pa.int64()}.get(kind, pa.string())
+def as_text(value: Any) -> str:
+    """A value of a column of text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The heavy part of the histograms: records to partial tallies, one for each slot of time and key in a batch."""
+"""The heavy part of estimates: records to partial tallies, one for each slot of time and key in a batch."""
 
 from __future__ import annotations
 
@@ -36,12 +36,20 @@ _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 
 
 class PartialTallies(RecordsDoFn):
-    """Records to ((key, tally) at a slot's time): one tally for each slot and key in a batch or lot."""
+    """Records to ((key, tally) at a slot's time): one tally for each slot and key in a batch or lot.
+
+    Args:
+        column: of reports, or of values.
+        mechanism: of the reports.
+        tallier: that counts them, `Question.tallier`; by default the mechanism.
+        windows, event_time, by, dead_letter_tag: see `Estimate`.
+    """
 
     def __init__(
         self,
         column: str,
         mechanism: Mechanism,
+        tallier: Any = None,
         *,
         windows: WindowFn | None,
         event_time: EventTime,
@@ -51,7 +59,8 @@ class PartialTallies(RecordsDoFn):
         super().__init__(dead_letter_tag)
         self._column = column
         self._mechanism = mechanism
-        self._fingerprint = mechanism.fingerprint
+        self._tallier = mechanism if tallier is None else tallier
+        self._fingerprint = self._tallier.fingerprint
         self._windows = windows
         self._time = event_time if windows is not None else EventTime(None)
         self._odd = None if windows is None or isinstance(windows, GlobalWindows) else OddTimes(event_time)
@@ -59,7 +68,7 @@ class PartialTallies(RecordsDoFn):
 
     @abstractmethod
     def natives(self, part: Part) -> Native:
-        """The records' reports, in the mechanism's working layout."""
+        """The records' reports, in the working layout of what counts them."""
 
     @override
     def work(self, part: Part) -> list[WindowedValue]:
@@ -83,7 +92,7 @@ class PartialTallies(RecordsDoFn):
                 self._tallies(natives, groups), groups.key.tolist(), stamps.tolist(), strict=True
             )
         ]
-        empty = self._mechanism.empty_tally()
+        empty = self._tallier.empty_tally()
         out += [WindowedValue((texts[key], empty), _seconds(time), window) for time, key in slotted.empty.tolist()]
         return out
 
@@ -116,9 +125,9 @@ class PartialTallies(RecordsDoFn):
 
     def _tallies(self, natives: Native, groups: Groups) -> Iterator[Tally]:
         """One tally for each group, of a bounded number of groups at a time."""
-        at_once = max(_CELLS // self._mechanism.counters, 1)
+        at_once = max(_CELLS // self._tallier.counters, 1)
         for first, last, some, of in some_groups(natives, groups.of_record, len(groups.key), at_once):
-            counts = self._mechanism.count_reports(some, of, last - first)
+            counts = self._tallier.count_reports(some, of, last - first)
             for n, support in zip(groups.size[first:last].tolist(), counts, strict=True):
                 yield Tally(n, support, self._fingerprint)
 
@@ -138,7 +147,7 @@ class TallyReports(PartialTallies):
     @override
     def natives(self, part: Part) -> Native:
         self.check_schema(part.schema)
-        form = self._mechanism.reports
+        form = self._tallier.reports
         return form.from_arrow(part.reports(self._column, form), column=self._column)
 
     @override
@@ -156,18 +165,18 @@ class TallyReports(PartialTallies):
     def find_faults(self, part: Part, faults: Faults) -> None:
         reports = part.column(self._column)
         if isinstance(reports, list):
-            if not self._mechanism.reports.nullable:
+            if not self._tallier.reports.nullable:
                 find_lacking(part, self._column, faults)
             unlike = np.array([not self._is_like_a_report(value) for value in reports], bool)
             faults.add(self._column, NOT_A_REPORT, unlike)
             likely = [None if odd else value for value, odd in zip(reports, unlike.tolist(), strict=True)]
-            reports = as_reports(likely, self._mechanism.reports, self._column)
-        check_reports(reports, self._mechanism.reports, self._column, faults)
+            reports = as_reports(likely, self._tallier.reports, self._column)
+        check_reports(reports, self._tallier.reports, self._column, faults)
         super().find_faults(part, faults)
 
     def _is_like_a_report(self, value: Any) -> bool:
         try:
-            as_reports([value], self._mechanism.reports, self._column)
+            as_reports([value], self._tallier.reports, self._column)
         except ReportError:
             return False
         return True

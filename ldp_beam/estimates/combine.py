@@ -12,9 +12,10 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_beam.elements.batches import as_reports
-from ldp_core import FrequencyOracle, Histogram, Mechanism, ParameterError, Tally
+from ldp_core import FrequencyOracle, Mechanism, ParameterError, Question, Tally
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.registry import Ask, question_of, usual_question
 from ldp_core.tally import check_same_mechanism
 
 
@@ -69,12 +70,13 @@ class TallyCombineFn(beam.CombineFn):
 
     Args:
         mechanism: that made the reports.
+        question: that the tally is for, if it has counts of its own; see `Question.tallier`.
 
     Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism, `ReportError` for one
     that no n reports have, `ReportError` or `DomainError` for what is not a report.
 
     Raises:
-        ParameterError: the mechanism is none.
+        ParameterError: the mechanism is none, or cannot answer the question.
 
     >>> from ldp_core import RandomizedResponse
     >>> combine = TallyCombineFn(RandomizedResponse(epsilon=1.0))
@@ -84,17 +86,19 @@ class TallyCombineFn(beam.CombineFn):
     3 [1 2]
     """
 
-    def __init__(self, mechanism: Mechanism) -> None:
+    def __init__(self, mechanism: Mechanism, question: Question[Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if not isinstance(mechanism, Mechanism):
             raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
+        if question is not None:
+            question.check(mechanism)  # now, and not when the first window closes
         self._mechanism = mechanism
-        self._fingerprint = mechanism.fingerprint
+        self._tallier: Any = mechanism if question is None else question.tallier(mechanism)
 
     @override
     def create_accumulator(self) -> Accumulator:
         """No reports."""
-        return Accumulator(0, np.zeros(self._mechanism.counters, np.int64), self._fingerprint)
+        return Accumulator(0, np.zeros(self._tallier.counters, np.int64), self._tallier.fingerprint)
 
     @override
     def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
@@ -109,11 +113,11 @@ class TallyCombineFn(beam.CombineFn):
             if isinstance(element, (Tally, Accumulator)):
                 self._add(accumulator, element)
             elif isinstance(element, (pa.Array, pa.ChunkedArray)):
-                accumulator.add(self._mechanism.tally(element))
+                accumulator.add(self._tallier.tally(element))
             else:
                 single.append(element)
         if single:
-            accumulator.add(self._mechanism.tally(as_reports(single, self._mechanism.reports, "reports")))
+            accumulator.add(self._tallier.tally(as_reports(single, self._tallier.reports, "reports")))
         return accumulator
 
     @override
@@ -123,19 +127,19 @@ class TallyCombineFn(beam.CombineFn):
         total = next(rest, None)
         if total is None:
             return self.create_accumulator()
-        self._mechanism.check_tally(total)  # (they come from bytes that the runner kept)
+        self._tallier.check_tally(total)  # (they come from bytes that the runner kept)
         for other in rest:
             self._add(total, other)
         return total
 
     def _add(self, accumulator: Accumulator, other: Tally | Accumulator) -> None:
         """Add in place what is checked first: no sum shows later that one part of it was forged."""
-        self._mechanism.check_tally(other)
-        self._mechanism.check_total(accumulator.n + other.n)
+        self._tallier.check_tally(other)
+        self._tallier.check_total(accumulator.n + other.n)
         accumulator.add(other)
 
     @override
-    def extract_output(self, accumulator: Accumulator) -> Histogram | Tally:
+    def extract_output(self, accumulator: Accumulator) -> Any:
         """The tally."""
         return accumulator.tally()
 
@@ -143,13 +147,45 @@ class TallyCombineFn(beam.CombineFn):
     def get_accumulator_coder(self) -> AccumulatorCoder:
         return AccumulatorCoder()
 
-    def infer_output_type(self, input_type: Any) -> type:
+    def infer_output_type(self, input_type: Any) -> Any:
         """`Tally`: Beam asks for it, though its base class does not have it."""
         return Tally
 
 
-class HistogramCombineFn(TallyCombineFn):
-    """`TallyCombineFn`, then estimate.
+class EstimateCombineFn(TallyCombineFn):
+    """`TallyCombineFn`, then the answer to a question, as `Question.result` has it.
+
+    Args:
+        mechanism: that made the reports.
+        question: see `Estimate`.
+
+    Raises:
+        ParameterError: bad arguments, or a question that the mechanism cannot answer.
+
+    >>> from ldp_core import OneBitMean
+    >>> combine = EstimateCombineFn(OneBitMean((0, 10), epsilon=80.0))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     mean = p | beam.Create([True, False]) | beam.CombineGlobally(combine).without_defaults()
+    ...     _ = mean | beam.Map(lambda found: print(round(found.mean, 6), found.n))
+    5.0 2
+    """
+
+    def __init__(self, mechanism: Mechanism, question: Ask | None = None) -> None:
+        self._question = usual_question(mechanism) if question is None else question_of(question)
+        super().__init__(mechanism, self._question)
+
+    @override
+    def extract_output(self, accumulator: Accumulator) -> Any:
+        """The answer."""
+        return self._question.result(self._mechanism, accumulator.tally())
+
+    @override
+    def infer_output_type(self, input_type: Any) -> Any:
+        return Any
+
+
+class HistogramCombineFn(EstimateCombineFn):
+    """`EstimateCombineFn` with a `HistogramEstimate`: reports to their `ldp_core.Histogram`.
 
     Args:
         mechanism: that made the reports.
@@ -178,15 +214,4 @@ class HistogramCombineFn(TallyCombineFn):
         simultaneous: bool = False,
         consistency: Consistency | None = None,
     ) -> None:
-        self._estimate = HistogramEstimate(confidence, simultaneous, consistency)
-        self._estimate.check(mechanism)  # now, and not when the first window closes
-        super().__init__(mechanism)
-
-    @override
-    def extract_output(self, accumulator: Accumulator) -> Histogram:
-        """The histogram."""
-        return self._estimate.result(self._mechanism, accumulator.tally())
-
-    @override
-    def infer_output_type(self, input_type: Any) -> type:
-        return Histogram
+        super().__init__(mechanism, HistogramEstimate(confidence, simultaneous, consistency))

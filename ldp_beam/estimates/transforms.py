@@ -1,15 +1,15 @@
-"""From reports, or values, to rows of estimates per window and key.
+"""From reports, or values, to rows of answers per window and key.
 
-`Estimate` does it for every kind of estimate; the other transforms name the kind and its options.
+`Estimate` does it for every question; `Histogram` and `PrivateHistogram` are short names for a common one.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
 import numpy as np
@@ -22,10 +22,9 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
-import ldp_core
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
-from ldp_beam.elements.rows import HISTOGRAM_ROWS, DistributionRow, HistogramRow, MeanRow
+from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
@@ -35,56 +34,18 @@ from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_per
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
-from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError
-from ldp_core.estimates import base
+from ldp_core import FrequencyOracle, Mechanism, ParameterError, Question
 from ldp_core.estimates.consistency import Consistency
-from ldp_core.estimates.distribution import DistributionEstimate
-from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
-from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.plausibility import listening
+from ldp_core.estimates.registry import Ask, question_of, usual_question
 from ldp_core.windows import seconds
 
 _LOG = logging.getLogger(__name__)
 
-AnyEstimate: TypeAlias = base.Question[Any]
-
-_BARS = ("standard_errors", "low", "high")
-_ENTRIES = ("counts", *_BARS, "frequencies", "frequency_standard_errors", "frequency_low", "frequency_high")
-
-
-def _columns(result: Any, *names: str) -> list[list[Any]]:
-    return [np.atleast_1d(getattr(result, name)).tolist() for name in names]
-
-
-def _values(domain: ldp_core.Domain) -> Sequence[Any]:
-    """Of the domain's own type: text where ``other`` joins others."""
-    return domain.texts if domain.arrow_type == pa.string() else domain.values
-
-
-_ROWS: dict[type[AnyEstimate], tuple[Any, Callable[[Any], list[Sequence[Any]]]]] = {
-    HistogramEstimate: (HistogramRow, lambda found: [_values(found.domain), *_columns(found, *_ENTRIES)]),
-    MeanEstimate: (MeanRow, lambda found: [*_columns(found, "mean", "standard_error", "low", "high")]),
-    DistributionEstimate: (
-        DistributionRow,
-        lambda found: [found.edges[:-1].tolist(), found.edges[1:].tolist(), *_columns(found, "frequencies", *_BARS)],
-    ),
-    HeavyHittersEstimate: (HistogramRow, lambda found: [found.values, *_columns(found, *_ENTRIES)]),
-}
-"""Of each kind of estimate: the type of its rows, and from a result the columns between head and tail.
-
-(`Estimate.table` would give them too, at twice the time of a single pane.)
-"""
-
-
-def _row_type(estimate: AnyEstimate, mechanism: Mechanism) -> Any:
-    """Type of the rows: that of a histogram says of which type the values are."""
-    row = _ROWS[type(estimate)][0]
-    return HISTOGRAM_ROWS[estimate.schema(mechanism).field("value").type] if row is HistogramRow else row
-
 
 class EstimateOptions(TypedDict, total=False):
-    """Keyword arguments of every transform that estimates; see `Histogram`."""
+    """Keyword arguments of every transform that estimates; see `Estimate`."""
 
     window: WindowLike
     event_time: str | None
@@ -98,7 +59,7 @@ class EstimateOptions(TypedDict, total=False):
 
 
 class PrivateOptions(EstimateOptions, total=False):
-    """Keyword arguments of those that perturb, too; see `Perturb` for ``key``, ``id`` and ``record``."""
+    """Keyword arguments of those that perturb, too; see `Estimate`."""
 
     key: KeyLike | None
     id: str | None
@@ -107,44 +68,89 @@ class PrivateOptions(EstimateOptions, total=False):
 
 
 class Estimate(RecordsTransform, EndsValues):
-    """Any estimate of a column, per window and key: the transform under `Histogram`, `Mean` and the others.
+    """Answer a question about a column, from reports or from values: rows per window, key and pane.
+
+    The rows are NamedTuples with a Beam schema: of a histogram one `HistogramRow` per value, of a mean one `MeanRow`,
+    of a distribution one `DistributionRow` per bucket, of heavy hitters one `HistogramRow` per value found, the most
+    frequent first; of any question the columns of `Question.schema` between those that all rows have. Values of a
+    domain of integers are in `IntegerHistogramRow`, of Booleans in `BooleanHistogramRow`; rows of columns of different
+    types go through `text_row` before they go into one table. Intervals are about the people who reported, and not
+    about a larger population; see `ldp_core.Histogram`.
+
+    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way: windows are assigned
+    to all rows of a batch at once), dictionaries, ``beam.Row`` or NamedTuples, with the report column, in
+    either layout, as this library's Beam or Polars code or ``ldp_core`` made it. What flows between workers are
+    tallies; the answer is made once per pane and key.
 
     Args:
         column: of the reports, or of the values.
-        mechanism: that made the reports, or is to.
-        estimate: what is asked for: a `HistogramEstimate`, `MeanEstimate`, `DistributionEstimate` or
-            `HeavyHittersEstimate` of `ldp_core.estimates`.
-        private: whether the column holds values, which are perturbed and tallied at once; reports never leave memory.
-        key, id, record: with ``private``: of keyed noise; see `Perturb`.
+        mechanism: that made the reports, or is to. Another one is refused if a `Perturb` before this step made them, or
+            if a batch's metadata say so; single records that were stored in between do not tell.
+        question: a `ldp_core.Question`, as `ldp_core.MeanEstimate`, or what stands for one
+            (`ldp_core.question_of`). Default: what tells the most (`ldp_core.usual_question`).
+        confidence: of the intervals, where the question does not say it.
+        private: whether the column holds values, which are perturbed and tallied at once: the fast way when nobody
+            stores the reports, which never leave memory. Each record is perturbed once, also where ``window`` is
+            sliding.
+        key: with ``private``, of keyed noise; see `Perturb`.
+        id: with ``private``, of keyed noise; see `Perturb`.
+        record: with ``private``, the column that tells the records apart; see `Perturb`.
         stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
-        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
-            `Histogram`.
+        window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
+            ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
+            ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on Thursdays (as
+            1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
+        event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
+            since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
+            before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
+        time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
+        by: columns to tally by; null counts as the text ``null``.
+        trigger: see ``beam.WindowInto``; by default one pane when the watermark passes the window's end and, within
+            ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
+            partial tallies, see `AfterTallies`.
+        accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
+            the pane before. DISCARDING: each pane has only the new ones.
+        allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
+        fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
+            with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does.
+        fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
-    Elements, rows, late records, dead letters and errors are as in `Histogram`.
+    A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
+    than the batch's timestamp: in a streaming pipeline Beam drops records of windows whose end the watermark has
+    passed by more than ``allowed_lateness``. Give batches the timestamp of their oldest record, or allow lateness.
+    What is dropped from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
+    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not, and
+    not what comes more than a week, or 10,000 windows if that is less, after its window (but an hour at least).
+
+    Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError` or `DtypeError` (not
+    reports of this mechanism), `DomainError` or `DtypeError` (not values of its domain), `PlanError` (no such column),
+    `InputError` (no event time), `MechanismMismatchError` (the batch says that another mechanism made its reports; or,
+    with ``private``, that the column holds reports already).
 
     Raises:
-        ParameterError: bad arguments, or an estimate that the mechanism does not offer; or, with ``private``, the
+        ParameterError: bad arguments, or a question that the mechanism cannot answer; or, with ``private``, the
             input is in sliding windows, where each record would be perturbed several times: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 
-    >>> mechanism = ldp_core.RandomizedResponse(epsilon=50.0)
+    >>> from ldp_core import MeanEstimate, OneBitMean
+    >>> mechanism = OneBitMean((0, 10), epsilon=80.0)  # so large that a report says whether the number was 0 or 10
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     events = p | beam.Create([{"crashed": True}])
-    ...     rows = events | Estimate("crashed", mechanism, HistogramEstimate(confidence=0.9), private=True)
-    ...     _ = rows | beam.Map(lambda r: print(r.value, round(r.count), r.confidence))
-    False 0 0.9
-    True 1 0.9
+    ...     events = p | beam.Create([{"seconds": seconds} for seconds in (0, 10, 10, 0)])
+    ...     rows = events | Estimate("seconds", mechanism, MeanEstimate(confidence=0.9), private=True)
+    ...     _ = rows | beam.Map(lambda r: print(round(r.mean, 6), r.n, r.confidence))
+    5.0 4 0.9
     """
 
     def __init__(
         self,
         column: str,
         mechanism: Mechanism,
-        estimate: AnyEstimate,
+        question: Ask | None = None,
         *,
+        confidence: float = 0.95,
         private: bool = False,
         key: KeyLike | None = None,
         id: str | None = None,  # noqa: A002 (as in Polars)
@@ -161,10 +167,13 @@ class Estimate(RecordsTransform, EndsValues):
         fill_keys: Iterable[Key] | None = None,
     ) -> None:
         super().__init__()
-        if type(estimate) not in _ROWS:
-            names = " or ".join(made.__name__ for made in _ROWS)
-            raise ParameterError(f"estimate must be a {names}, got {type(estimate).__name__}")
-        estimate.check(mechanism)
+        if question is None:
+            asked = usual_question(mechanism, confidence)
+        else:
+            asked = question_of(question, confidence=confidence)
+        asked.check(mechanism)
+        row_type(asked.schema(mechanism))  # which says now whether it fits into rows
+        self._tallier = asked.tallier(mechanism)
         by = (by,) if isinstance(by, str) else tuple(by)
         _check_names(column, event_time, by)
         windows = window_fn(window)
@@ -179,7 +188,7 @@ class Estimate(RecordsTransform, EndsValues):
             raise ParameterError("accumulation_mode must be AccumulationMode.ACCUMULATING or DISCARDING")
         self._fill = None
         if fill is not None:
-            self._fill = EmptyTallies(windows, fill, _keys(fill_keys, by), mechanism.empty_tally())
+            self._fill = EmptyTallies(windows, fill, _keys(fill_keys, by), self._tallier.empty_tally())
         elif fill_keys is not None:
             raise ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoised)
@@ -191,7 +200,7 @@ class Estimate(RecordsTransform, EndsValues):
             raise ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._column = column
         self._mechanism = mechanism
-        self._estimate = estimate
+        self._question = asked
         self._private = private
         self._time = EventTime(event_time, time_unit)
         self._by = by
@@ -209,8 +218,8 @@ class Estimate(RecordsTransform, EndsValues):
             "dead_letter_tag": self._dead_letter_tag,
         }
         if self._private:
-            return PerturbAndTally(self._column, self._mechanism, key=self._key, **options)
-        return TallyReports(self._column, self._mechanism, **options)
+            return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
+        return TallyReports(self._column, self._mechanism, self._tallier, **options)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -238,17 +247,19 @@ class Estimate(RecordsTransform, EndsValues):
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
-        tallies = partials | "Sum" >> beam.CombinePerKey(TallyCombineFn(self._mechanism)).with_output_types(KeyedTally)
+        total = TallyCombineFn(self._mechanism, self._question)
+        tallies = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
         rows_of = _RowsOf(
             self._column,
             self._by,
             self._mechanism,
-            self._estimate,
+            self._question,
             bounded=tallies.is_bounded,
             filled=self._fill is not None,
         )
         pardo: Any = OnceStable if self._waits and knows_stable_input(pcoll) else beam.ParDo
-        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(_row_type(self._estimate, self._mechanism))
+        row = row_type(self._question.schema(self._mechanism))
+        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
         return rows if dead_letters is None else (rows, dead_letters)
 
     @override
@@ -284,7 +295,7 @@ class _RowsOf(beam.DoFn):
         column: str,
         by: tuple[str, ...],
         mechanism: Mechanism,
-        estimate: AnyEstimate,
+        question: Question[Any],
         *,
         bounded: bool,
         filled: bool,
@@ -294,10 +305,18 @@ class _RowsOf(beam.DoFn):
         self._column = column
         self._by = by
         self._mechanism = mechanism
-        self._estimate = estimate
-        self._row = _row_type(estimate, mechanism)
+        self._question = question
         self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
         self._told = False
+
+    @override
+    def setup(self) -> None:
+        """Find what is the same for all panes."""
+        schema = self._question.schema(self._mechanism)
+        self._row = row_type(schema)
+        self._names = [name for name in self._row._fields if name in schema.names and name != "n"]
+        self._tallier = self._question.tallier(self._mechanism)
+        self._tail = (self._question.confidence, self._mechanism.epsilon, self._mechanism.fingerprint)
 
     def process(
         self, element: KeyedTally, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
@@ -318,17 +337,17 @@ class _RowsOf(beam.DoFn):
             self._column,
             dict(zip(self._by, key, strict=True)),
         )
-        tail = (tally.n, self._estimate.confidence, self._mechanism.epsilon, tally.fingerprint)
-        columns = _ROWS[type(self._estimate)][1]
+        tail = (tally.n, *self._tail)
+        self._tallier.check_tally(tally)
         with listening() as doubts:
-            result = self._estimate.result(self._mechanism, tally)
+            table, _ = self._question.rows(self._mechanism, np.array([tally.n]), tally.counters[np.newaxis])
         if doubts:
             self._implausible.inc()
             if not self._told:
                 _LOG.warning("column %r: %s", self._column, doubts[0])
             self._told = True
-        for own in zip(*columns(result), strict=True):
-            yield self._row._make((*head, *own, *tail))
+        for answer in zip(*(_python(table[name]) for name in self._names), strict=True):
+            yield self._row._make((*head, *answer, *tail))
 
     def _timing(self, pane: Any) -> Any:
         """The pane's; of bounded input the only pane, which Flink leaves UNKNOWN, comes when all is there: ON_TIME."""
@@ -336,54 +355,21 @@ class _RowsOf(beam.DoFn):
         return PaneInfoTiming.ON_TIME if only and pane.timing == PaneInfoTiming.UNKNOWN else pane.timing
 
 
+def _python(column: pa.ChunkedArray) -> list[Any]:
+    """Values as Python has them; numbers by way of numpy, which is much faster."""
+    return list(column.to_numpy().tolist() if pa.types.is_floating(column.type) else column.to_pylist())
+
+
 class Histogram(Estimate):
-    """Estimate how many records hold each value, from reports: one `HistogramRow` per window, key, pane and value.
-
-    Of a domain of integers the rows are `IntegerHistogramRow`, of Booleans `BooleanHistogramRow`: ``value`` is of the
-    domain's own type. Rows of columns of different types go through `text_row` before they go into one table.
-    Intervals are about the people who reported, and not about a larger population; see `ldp_core.Histogram`.
-
-    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way: windows are assigned
-    to all rows of a batch at once), dictionaries, ``beam.Row`` or NamedTuples, with the report column, in
-    either layout, as this library's Beam or Polars code or ``ldp_core`` made it.
+    """Estimate how many records hold each value, from reports: `Estimate` with a `HistogramEstimate`.
 
     Args:
         column: of the reports.
-        mechanism: that made them. Another one is refused if a `Perturb` before this step made them, or if a batch's
-            metadata say so; single records that were stored in between do not tell.
-        window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
-            ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
-            ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on Thursdays (as
-            1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
-        event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
-            since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
-            before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
-        time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
-        by: columns to tally by; null counts as the text ``null``.
+        mechanism: that made them.
         confidence, simultaneous, consistency: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
-        trigger, allowed_lateness: see ``beam.WindowInto``; by default one pane when the watermark passes the
-            window's end and, within ``allowed_lateness`` (seconds or text), one for each late batch. An
-            ``AfterCount`` of more than one is refused: it would count partial tallies, see `AfterTallies`.
-        accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
-            the pane before. DISCARDING: each pane has only the new ones.
-        fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
-            with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does.
-        fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
-    A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
-    than the batch's timestamp: in a streaming pipeline Beam drops records of windows whose end the watermark has
-    passed by more than ``allowed_lateness``. Give batches the timestamp of their oldest record, or allow lateness.
-    What is dropped from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
-    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not, and
-    not what comes more than a week, or 10,000 windows if that is less, after its window (but an hour at least).
-
-    Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError`, `DomainError` or
-    `DtypeError` (not reports of this mechanism), `PlanError` (no such column), `InputError` (no event
-    time), `MechanismMismatchError` (the batch says that another mechanism made its reports).
-
-    Raises:
-        ParameterError: bad arguments.
+    The other arguments, elements, rows, late records and errors are those of `Estimate`.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(epsilon=50.0)
@@ -411,20 +397,13 @@ class Histogram(Estimate):
 
 
 class PrivateHistogram(Estimate):
-    """`Perturb` and `Histogram` in one step: each value is perturbed and tallied at once; reports never leave memory.
+    """`Histogram` of raw values, each perturbed and tallied at once: `Estimate` with ``private=True``.
 
-    The fast way when nobody stores the reports. Elements hold the raw values; output and arguments are those of
-    `Histogram`, and ``key``, ``id`` and ``record`` for keyed noise, as in `Perturb`. Each record is perturbed once,
-    also where ``window`` is sliding.
+    Args:
+        column: of the values.
+        mechanism: that is to make the reports.
+        confidence, simultaneous, consistency: see `HistogramEstimate`.
 
-    Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
-    `PlanError`, `InputError`, `MechanismMismatchError` (the column holds reports already).
-
-    Raises:
-        ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
-            several times: pass them as ``window``.
-
-    >>> import pyarrow as pa
     >>> from ldp_core import UnaryEncoding
     >>> mechanism = UnaryEncoding(["ios", "android"], epsilon=1.0)
     >>> batch = pa.record_batch({"os": ["ios", "android", "ios"], "country": ["fr", "fr", "it"]})
@@ -447,213 +426,5 @@ class PrivateHistogram(Estimate):
         consistency: Consistency | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        estimate = HistogramEstimate(confidence, simultaneous, consistency)
-        super().__init__(column, mechanism, estimate, private=True, **options)
-
-
-class Mean(Estimate):
-    """Estimate the mean of the numbers in a column of reports: one `MeanRow` per window, key and pane.
-
-    Args:
-        column: of the reports.
-        mechanism: that made them, as `ldp_core.Hybrid`.
-        confidence: of the interval, in (0, 1).
-        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
-            `Histogram`.
-
-    Elements, late records, dead letters and errors are as in `Histogram`.
-
-    Raises:
-        ParameterError: bad arguments.
-
-    >>> from ldp_core import OneBitMean
-    >>> mechanism = OneBitMean((0, 10), epsilon=80.0)  # so large that a report says whether the number was 0 or 10
-    >>> reports = [{"seconds": bool(report)} for report in mechanism.perturb([0, 10, 10, 0])]
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create(reports) | Mean("seconds", mechanism)
-    ...     _ = rows | beam.Map(lambda r: print(round(r.mean, 6), r.n))
-    5.0 4
-    """
-
-    def __init__(
-        self, column: str, mechanism: Numeric, *, confidence: float = 0.95, **options: Unpack[EstimateOptions]
-    ) -> None:
-        super().__init__(column, mechanism, MeanEstimate(confidence), **options)
-
-
-class PrivateMean(Estimate):
-    """Perturb and `Mean` in one step: each number is perturbed and tallied at once; reports never leave memory.
-
-    Args:
-        column: of the numbers.
-        mechanism: as `ldp_core.Hybrid`.
-        key, id, record: of keyed noise; see `Perturb`.
-
-    The other arguments are those of `Mean`.
-
-    Raises:
-        ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
-            several times: pass them as ``window``.
-
-    >>> from ldp_core import OneBitMean
-    >>> mechanism = OneBitMean((0, 10), epsilon=80.0)  # so large that a report says whether the number was 0 or 10
-    >>> events = [{"seconds": seconds} for seconds in (0, 10, 10, 0)]
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create(events) | PrivateMean("seconds", mechanism)
-    ...     _ = rows | beam.Map(lambda r: print(round(r.mean, 6), r.n))
-    5.0 4
-    """
-
-    def __init__(
-        self, column: str, mechanism: Numeric, *, confidence: float = 0.95, **options: Unpack[PrivateOptions]
-    ) -> None:
-        super().__init__(column, mechanism, MeanEstimate(confidence), private=True, **options)
-
-
-class Distribution(Estimate):
-    """Estimate how the numbers in a column of reports are distributed: a `DistributionRow` per window, key and bucket.
-
-    Args:
-        column: of the reports.
-        mechanism: that made them: `ldp_core.SquareWave` or `ldp_core.StochasticRounding`.
-        confidence: of the intervals, in (0, 1).
-        buckets, method: of `SquareWave.distribution`, and of that mechanism only.
-        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness, fill, fill_keys: see
-            `Histogram`.
-
-    Elements, late records, dead letters and errors are as in `Histogram`. What flows between workers are
-    tallies; the estimate, some tenths of a second for `SquareWave`, is made once a pane and key.
-
-    Raises:
-        ParameterError: bad arguments.
-
-    >>> from ldp_core import StochasticRounding
-    >>> mechanism = StochasticRounding((0, 8), epsilon=80.0, buckets=3, oracle="randomized_response")
-    >>> reports = [{"seconds": report} for report in mechanism.perturb([0.0, 4.0, 4.0, 8.0]).tolist()]
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create(reports) | Distribution("seconds", mechanism)
-    ...     _ = rows | beam.Map(lambda r: print(r.bucket_start, r.bucket_end, round(r.frequency, 6)))
-    0.0 2.0 0.25
-    2.0 6.0 0.5
-    6.0 8.0 0.25
-    """
-
-    def __init__(
-        self,
-        column: str,
-        mechanism: Mechanism,
-        *,
-        confidence: float = 0.95,
-        buckets: int | None = None,
-        method: str | None = None,
-        **options: Unpack[EstimateOptions],
-    ) -> None:
-        super().__init__(column, mechanism, DistributionEstimate(confidence, buckets, method), **options)
-
-
-class PrivateDistribution(Estimate):
-    """Perturb and `Distribution` in one step; reports never leave memory.
-
-    Args:
-        column: of the numbers.
-        mechanism: as `ldp_core.SquareWave`.
-        key, id, record: of keyed noise; see `Perturb`.
-
-    The other arguments are those of `Distribution`.
-
-    Raises:
-        ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
-            several times: pass them as ``window``.
-
-    >>> from ldp_core import SquareWave
-    >>> events = [{"age": age} for age in (17.0, 18.0, 71.0)]
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create(events) | PrivateDistribution("age", SquareWave((0, 100), epsilon=1.0), buckets=2)
-    ...     _ = rows | beam.Map(lambda r: print(r.bucket_start, r.bucket_end, r.n))
-    0.0 50.0 3
-    50.0 100.0 3
-    """
-
-    def __init__(
-        self,
-        column: str,
-        mechanism: Mechanism,
-        *,
-        confidence: float = 0.95,
-        buckets: int | None = None,
-        method: str | None = None,
-        **options: Unpack[PrivateOptions],
-    ) -> None:
-        estimate = DistributionEstimate(confidence, buckets, method)
-        super().__init__(column, mechanism, estimate, private=True, **options)
-
-
-class HeavyHitters(Estimate):
-    """Find the most frequent values, from reports: one `HistogramRow` per window, key, pane and value found.
-
-    Rows come in order of the estimated count within a pane; of integers they are `IntegerHistogramRow`. A window
-    in which nothing is above the threshold has no row.
-
-    Args:
-        column: of the reports.
-        mechanism: `ldp_core.HeavyHitters`, that made them.
-        k: the most values to return.
-        confidence, threshold: see `HeavyHittersEstimate`.
-        window, event_time, time_unit, by, trigger, accumulation_mode, allowed_lateness: see `Histogram`.
-
-    What flows between workers are tallies (see `Tally.to_bytes`) of `mechanism.counters` counts; the search, a
-    tenth of a second for a million candidates, runs once a pane.
-
-    Raises:
-        ParameterError: bad arguments.
-
-    >>> from ldp_core import Prefixes
-    >>> letters = Prefixes("abcdefghijklmnopqrstuvwxyz", 4)
-    >>> mechanism = ldp_core.HeavyHitters(letters, epsilon=5.0, levels=(2, 4), rows=8)
-    >>> words = ["rome"] * 5000 + ["oslo"] * 3000
-    >>> reports = [{"word": r} for r in mechanism.perturb(words).tolist()]
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create(reports) | HeavyHitters("word", mechanism, k=2)
-    ...     _ = rows | beam.Map(lambda r: print(r.value))
-    rome
-    oslo
-    """
-
-    def __init__(
-        self,
-        column: str,
-        mechanism: ldp_core.HeavyHitters,
-        k: int,
-        *,
-        confidence: float = 0.95,
-        threshold: float | None = None,
-        **options: Unpack[EstimateOptions],
-    ) -> None:
-        super().__init__(column, mechanism, HeavyHittersEstimate(k, confidence, threshold), **options)
-
-
-class PrivateHeavyHitters(Estimate):
-    """Perturb and `HeavyHitters` in one step; reports never leave memory.
-
-    Args:
-        key, id, record: of keyed noise, with ``id`` a person is always at the same level; see `Perturb`.
-
-    The other arguments are those of `HeavyHitters`.
-
-    Raises:
-        ParameterError: bad arguments; or the input is in sliding windows, where each record would be perturbed
-            several times: pass them as ``window``.
-    """
-
-    def __init__(
-        self,
-        column: str,
-        mechanism: ldp_core.HeavyHitters,
-        k: int,
-        *,
-        confidence: float = 0.95,
-        threshold: float | None = None,
-        **options: Unpack[PrivateOptions],
-    ) -> None:
-        estimate = HeavyHittersEstimate(k, confidence, threshold)
-        super().__init__(column, mechanism, estimate, private=True, **options)
+        question = HistogramEstimate(confidence, simultaneous, consistency)
+        super().__init__(column, mechanism, question, private=True, **options)

@@ -2,39 +2,36 @@
 
 ReadEvents, ReadReports, WatchFolder -> batches      ReadKafka, ReadPubSub -> batches
 DecodeMessages: messages of any other queue -> batches
-batches or rows -> WriteKafka, WritePubSub          rows -> WriteHistograms, HistogramBatches
+batches or rows -> WriteKafka, WritePubSub          rows -> WriteEstimates, EstimateBatches
 batches of reports -> WriteReports
 """
 
-from ldp_beam.io.events import ReadEvents
-from ldp_beam.io.folder import WatchFolder
-from ldp_beam.io.histograms import (
-    BIGQUERY_SCHEMA,
-    HISTOGRAM_SCHEMA,
-    HistogramBatches,
-    WriteHistograms,
+from ldp_beam.io.estimates import (
+    EstimateBatches,
+    WriteEstimates,
     bigquery_row,
     bigquery_schema,
-    histogram_batch,
-    histogram_line,
-    histogram_schema,
+    estimate_batch,
+    estimate_dict,
+    estimate_line,
+    estimate_schema,
 )
+from ldp_beam.io.events import ReadEvents
+from ldp_beam.io.folder import WatchFolder
 from ldp_beam.io.kafka import ReadKafka, WriteKafka
 from ldp_beam.io.messages import DecodeMessages, decode, encode
 from ldp_beam.io.pubsub import ReadPubSub, WritePubSub
 from ldp_beam.io.reports import ReadReports, WriteReports
 
 __all__ = [
-    "BIGQUERY_SCHEMA",
-    "HISTOGRAM_SCHEMA",
     "DecodeMessages",
-    "HistogramBatches",
+    "EstimateBatches",
     "ReadEvents",
     "ReadKafka",
     "ReadPubSub",
     "ReadReports",
     "WatchFolder",
-    "WriteHistograms",
+    "WriteEstimates",
     "WriteKafka",
     "WritePubSub",
     "WriteReports",
@@ -42,7 +39,8 @@ __all__ = [
     "bigquery_schema",
     "decode",
     "encode",
-    "histogram_batch",
-    "histogram_line",
-    "histogram_schema",
+    "estimate_batch",
+    "estimate_dict",
+    "estimate_line",
+    "estimate_schema",
 ]

@@ -20,9 +20,9 @@ from typing_extensions import override
 from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE, Fault
 from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
-from ldp_beam.elements.rows import DeadLetter, is_histogram_row
+from ldp_beam.elements.rows import DeadLetter, is_estimate_row
 from ldp_beam.io._positions import check_position, positions, rows_of, with_positions
-from ldp_beam.io.histograms import histogram_line
+from ldp_beam.io.estimates import estimate_line
 from ldp_beam.io.ndjson import parse_numbered
 from ldp_core import DtypeError, InputError, LimitError, ParameterError
 from ldp_core.limits import DEFAULT, Limits
@@ -80,8 +80,8 @@ def message_of(element: Any) -> bytes:
     """
     if isinstance(element, bytes):
         return element
-    if is_histogram_row(element):
-        return histogram_line(element).encode()
+    if is_estimate_row(element):
+        return estimate_line(element).encode()
     return encode(element)
 
 

@@ -21,7 +21,7 @@ from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.parameters import check_integer
 from ldp_core.windows import seconds
 
-Epsilon: TypeAlias = "float | Fraction | Decimal | str"
+Epsilon: TypeAlias = float | Fraction | Decimal | str
 
 
 class BoundContributions(LimitTransform):

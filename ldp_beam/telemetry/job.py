@@ -19,8 +19,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow, MeanRow
-from ldp_beam.elements.rows import value_type
-from ldp_beam.io import HistogramBatches, ReadEvents, WriteReports, histogram_line, histogram_schema
+from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
 from ldp_beam.telemetry.means import MEAN_SCHEMA, mean_line, mean_table
 from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.time.times import TimeUnit
@@ -271,11 +270,11 @@ class TelemetryJob:
     def _write_histograms(self, rows: beam.PCollection[HistogramRow]) -> None:
         path = f"{self.output}/{HISTOGRAMS}"
         others = [name for name in self.plan.columns if name not in self.numbers]
-        schema = histogram_schema(value_type(rows.element_type)).with_metadata(self._metadata(others))
+        schema = estimate_schema(rows.element_type).with_metadata(self._metadata(others))
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        tables = rows | "Batches of rows" >> HistogramBatches() | "Tables" >> beam.Map(_table)
+        tables = rows | "Batches of rows" >> EstimateBatches() | "Tables" >> beam.Map(_table)
         _ = tables | "Write Parquet" >> WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
-        lines = rows | "To JSON" >> beam.Map(histogram_line)
+        lines = rows | "To JSON" >> beam.Map(estimate_line)
         _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
 
     def _write_dead_letters(self, letters: beam.PCollection[DeadLetter]) -> None:

@@ -1,4 +1,4 @@
-"""Rows of means as an Arrow table and as lines of JSON, as `ldp_beam.io.histograms` has them of histograms."""
+"""Rows of means as an Arrow table and as lines of JSON, as `ldp_beam.io.estimates` has them of histograms."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_beam import MeanRow
-from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam import HistogramRow, MeanRow
+from ldp_beam.io import estimate_schema
 
 MEAN_SCHEMA = pa.schema(
     [
         pa.field("mean", pa.float64()) if field.name == "count" else field
-        for field in HISTOGRAM_SCHEMA
+        for field in estimate_schema(HistogramRow)
         if field.name != "value" and not field.name.startswith("frequency")
     ]
 )

@@ -17,8 +17,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from ldp_beam import HistogramRow
 from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
-from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam.io import estimate_schema
 from ldp_beam.telemetry import demo
 from ldp_beam.telemetry.job import HISTOGRAMS, MEANS, PLACE, TelemetryJob, read_lines
 from ldp_beam.telemetry.means import MEAN_SCHEMA
@@ -116,7 +117,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
         stream.write(about(job.plan, job.confidence).encode())
     all_numbers = len(job.numbers) == len(job.plan.columns)
-    histograms = HISTOGRAM_SCHEMA.empty_table() if all_numbers else _written(job, HISTOGRAMS)
+    histograms = estimate_schema(HistogramRow).empty_table() if all_numbers else _written(job, HISTOGRAMS)
     means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()
     with FileSystems.open(f"{job.output}/{DEAD_LETTERS}.ndjson") as stream:
         letters = read_lines(line.decode() for line in stream)

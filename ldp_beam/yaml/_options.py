@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError
@@ -17,17 +16,20 @@ from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Duration
 
-from ldp_beam.time.windows import WindowLike
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.windows import seconds
 
+Config = Mapping[str, Any]
 
-def read_plan(plan: Any) -> PrivacyPlan:
+
+def read_plan(plan: Any) -> PrivacyPlan | None:
     """A plan from a path or a mapping.
 
     Raises:
         PlanError: it cannot be read, or is none.
     """
+    if plan is None:
+        return None
     if isinstance(plan, Mapping):
         return PrivacyPlan.from_dict(plan)
     if not isinstance(plan, str):
@@ -43,56 +45,51 @@ def read_plan(plan: Any) -> PrivacyPlan:
     return PrivacyPlan.from_toml(text + "\n")
 
 
-def read_mechanism(column: str, mechanism: Any, plan: Any) -> Mechanism:
-    """The mechanism of a column: from a mapping, or of the plan."""
-    if (mechanism is None) == (plan is None):
-        raise ParameterError("give either a mechanism or a plan")
-    if plan is not None:
-        return read_plan(plan)[column]
-    if not isinstance(mechanism, Mapping):
+def _read_mechanism(mechanism: Any) -> Mechanism | None:
+    if mechanism is not None and not isinstance(mechanism, Mapping):
         raise ParameterError(f"mechanism is a mapping, got {type(mechanism).__name__}")
-    return Mechanism.from_dict(mechanism)
+    return None if mechanism is None else Mechanism.from_dict(mechanism)
 
 
-def read_key(key: Any) -> Callable[[], Secret] | None:
+def _read_key(key: Any) -> Callable[[], Secret] | None:
     """A function that gets the secret on the worker."""
     if key is None:
         return None
     if not isinstance(key, Mapping) or len(key) != 1 or not isinstance(next(iter(key.values())), str):
         raise ParameterError("key is one of {env: NAME}, {file: PATH}, {function: package.module.name}")
     ((source, where),) = key.items()
-    if source == "env":
-        return partial(Secret.from_env, where)
-    if source == "file":
-        return partial(Secret.from_file, where)
+    if source in ("env", "file"):
+        return partial(Secret.from_env if source == "env" else Secret.from_file, where)
     if source != "function":
         raise ParameterError(f"key is one of env, file and function, got {source!r}")
     module, _, name = where.rpartition(".")
-    function = None
+    function: Any = None
     with suppress(ImportError, AttributeError, ValueError):
         function = getattr(importlib.import_module(module), name)
     if not callable(function):
         raise ParameterError(f"key: there is no function {where!r} to import")
-    return typing.cast(Callable[[], Secret], function)
+    return function  # type: ignore[no-any-return]
 
 
-def read_window(window: Any) -> WindowLike:
+_WINDOWS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "fixed": (FixedWindows, ("size",)),
+    "sliding": (SlidingWindows, ("size", "period")),
+    "sessions": (Sessions, ("gap",)),
+    "global": (GlobalWindows, ()),
+}
+
+
+def _read_window(window: Any) -> Any:
     """Windows by ``{type: ...}``; a length as it is."""
     if not isinstance(window, Mapping):
-        return typing.cast(WindowLike, window)
-    lengths = {name: _length(value, name) for name, value in window.items() if name != "type"}
-    types: dict[str, tuple[type, set[str]]] = {
-        "fixed": (FixedWindows, {"size"}),
-        "sliding": (SlidingWindows, {"size", "period"}),
-        "sessions": (Sessions, {"gap"}),
-        "global": (GlobalWindows, set()),
-    }
-    if not isinstance(window.get("type"), str) or window["type"] not in types:
-        raise ParameterError(f"the type of window must be one of {sorted(types)}, got {window.get('type')!r}")
-    make, needed = types[window["type"]]
-    if set(lengths) != needed:
-        raise ParameterError(f"a window of type {window['type']} has {sorted(needed)}, got {sorted(lengths)}")
-    return typing.cast(WindowLike, make(*(lengths[name] for name in ("size", "period", "gap") if name in needed)))
+        return window
+    kind = window.get("type")
+    if not isinstance(kind, str) or kind not in _WINDOWS:
+        raise ParameterError(f"the type of window must be one of {sorted(_WINDOWS)}, got {kind!r}")
+    make, needed = _WINDOWS[kind]
+    if window.keys() - {"type"} != set(needed):
+        raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(window.keys() - {'type'})}")
+    return make(*(_length(window[name], name) for name in needed))
 
 
 def _length(value: Any, name: str) -> Duration:
@@ -124,35 +121,26 @@ def read_columns(columns: Any, required: Any = ()) -> pa.Schema:
     return pa.schema([pa.field(name, _TYPES[kind], name not in needed) for name, kind in columns.items()])
 
 
-def read_names(names: Any) -> list[str]:
+def read_names(names: Any) -> tuple[str, ...]:
     """Names of columns."""
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ParameterError("names of columns are a list of texts")
-    return list(names)
+    return tuple(names)
 
 
-def read_by(by: Any) -> tuple[str, ...]:
-    """Names of columns."""
-    if not isinstance(by, (str, list, tuple)):
-        raise ParameterError(f"by is a list of columns, got {type(by).__name__}")
-    return (by,) if isinstance(by, str) else tuple(by)
-
-
-def read_accumulation_mode(mode: Any) -> Any:
-    """Beam's ``AccumulationMode``."""
+def _read_accumulation_mode(mode: Any) -> Any:
     modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
     if not isinstance(mode, str) or mode not in modes:
         raise ParameterError(f"accumulation_mode must be one of {sorted(modes)}, got {mode!r}")
     return modes[mode]
 
 
-def read_fill(fill: Any) -> tuple[Any, Any] | None:
-    """Start and end."""
+def _read_fill(fill: Any) -> tuple[Any, Any] | None:
     if fill is None:
         return None
     if not isinstance(fill, (list, tuple)) or len(fill) != 2:
         raise ParameterError("fill is [start, end]")
-    return _time(fill[0]), None if fill[1] is None else _time(fill[1])
+    return _time(fill[0]), _time(fill[1])
 
 
 def _time(time: Any) -> Any:
@@ -166,8 +154,7 @@ def _time(time: Any) -> Any:
         ) from None
 
 
-def read_fill_keys(keys: Any) -> list[tuple[str, ...]] | None:
-    """Keys as tuples."""
+def _read_fill_keys(keys: Any) -> list[tuple[str, ...]] | None:
     if keys is None:
         return None
     if not isinstance(keys, (list, tuple)) or not all(isinstance(key, (list, tuple)) for key in keys):
@@ -175,8 +162,7 @@ def read_fill_keys(keys: Any) -> list[tuple[str, ...]] | None:
     return [tuple(key) for key in keys]
 
 
-def read_output(error_handling: Any) -> str | None:
-    """Name of the output of dead letters."""
+def _read_output(error_handling: Any) -> str | None:
     if error_handling is None:
         return None
     if not isinstance(error_handling, Mapping) or set(error_handling) != {"output"}:
@@ -189,3 +175,63 @@ def read_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ParameterError(f"{name} must be true or false, got {value!r}")
     return value
+
+
+class Reading(NamedTuple):
+    """How an option is written in YAML.
+
+    Attributes:
+        declared: its type there.
+        read: from this to the argument in Python.
+        text: how it is described, if not as in Python.
+    """
+
+    declared: Any
+    read: Callable[[Any], Any]
+    text: str = ""
+
+
+READINGS = {
+    "mechanism": Reading(
+        Config | None,
+        _read_mechanism,
+        "that made the reports, or is to: ``{mechanism: unary_encoding, epsilon: 1.0, domain: [...]}``.",
+    ),
+    "plan": Reading(
+        str | Config,
+        read_plan,
+        "the path of a plan in TOML, on any file system that Beam knows; or the plan itself, as "
+        "``{keep: [...], columns: {NAME: {mechanism: ..., epsilon: ..., domain: [...]}}}``.",
+    ),
+    "question": Reading(
+        str | Config | None,
+        lambda question: question,
+        "the name of a question, as ``mean``; or the name and its options, ``{question: NAME, OPTION: VALUE, ...}``. "
+        "Default: what tells the most about the mechanism's reports.",
+    ),
+    "key": Reading(
+        Config | None,
+        _read_key,
+        "where the worker gets the secret, of keyed noise or to hash ids with: ``{env: NAME}``, ``{file: PATH}``, or "
+        "``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.",
+    ),
+    "window": Reading(
+        str | float | Config | None,
+        _read_window,
+        "the length of fixed windows, as ``1h`` or in seconds; or ``{type: fixed, size: ...}``, ``{type: sliding, "
+        "size: ..., period: ...}``, ``{type: sessions, gap: ...}`` or ``{type: global}``. None: the windows that the "
+        "rows are in.",
+    ),
+    "within": Reading(str | float | Config, _read_window),
+    "by": Reading(Sequence[str], lambda by: (by,) if isinstance(by, str) else read_names(by)),
+    "accumulation_mode": Reading(str, _read_accumulation_mode, "``accumulating`` or ``discarding``."),
+    "fill": Reading(
+        Sequence[Any] | None,
+        _read_fill,
+        "``[start, end]``, in seconds or as quoted text in ISO 8601 with a zone, for rows of empty windows; the end "
+        "may be null.",
+    ),
+    "fill_keys": Reading(Sequence[Sequence[str]] | None, _read_fill_keys),
+    "budget": Reading(float | str, lambda budget: budget),
+    "error_handling": Reading(Config | None, _read_output),
+}

@@ -1,4 +1,4 @@
-"""The rows of Beam YAML: what a schema tells about a column, and reports as types that a schema has."""
+"""The rows of Beam YAML: what a schema tells about a column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apache_beam.pvalue import Row
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
-from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
+from ldp_core import DtypeError, Mechanism, PlanError
 from ldp_core.arrays.arrow import PYTHON_TYPES
 
 Fields = dict[str, Any]
@@ -51,30 +51,6 @@ def check_type(name: str, mechanism: Mechanism, fields: Fields) -> None:
     of_labels = mechanism.inputs.kind
     if isinstance(declared, type) and issubclass(declared, _SCALARS) and declared not in PYTHON_TYPES[of_labels]:
         raise DtypeError(f"column {name!r}: {mechanism.name} needs {of_labels} values, not {declared.__name__}")
-
-
-def python_type(arrow_type: pa.DataType, nullable: bool = False) -> Any:
-    """What a Beam schema calls an Arrow type of reports, which may be null, or lists of nulls.
-
-    Raises:
-        ParameterError: it has no name for it.
-
-    >>> python_type(pa.list_(pa.uint64(), 2))
-    typing.Sequence[int]
-    """
-    if nullable:
-        return typing.Optional[python_type(arrow_type)]  # noqa: UP045 (Beam reads this one)
-    if pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list(arrow_type):
-        return typing.Sequence[python_type(arrow_type.value_type)]  # type: ignore[misc]
-    if pa.types.is_dictionary(arrow_type):
-        return python_type(arrow_type.value_type)
-    if pa.types.is_boolean(arrow_type):
-        return bool
-    if pa.types.is_integer(arrow_type):
-        return int
-    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
-        return str
-    raise ParameterError(f"reports of type {arrow_type} do not fit into a Beam row; use Arrow batches (LdpReadParquet)")
 
 
 _OF_FILES = {pa.string(): str, pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): bool}

@@ -12,6 +12,7 @@ import ldp_beam
 import ldp_polars  # registers the namespaces
 from ldp_core import (
     HeavyHitters,
+    HeavyHittersEstimate,
     Keyed,
     ParameterError,
     Prefixes,
@@ -115,13 +116,13 @@ def test_what_polars_refuses():
 @pytest.mark.parametrize("private", [False, True])
 def test_windows_that_differ(tmp_path, private):
     """Reports of Polars, through a file (or values, perturbed in Beam); each window has its own heavy hitters."""
-    transform = ldp_beam.PrivateHeavyHitters if private else ldp_beam.HeavyHitters
     frame = events()
     if not private:
         frame = frame.select(pl.col("x").ldp.perturb(M), "t", "hour")
     path = str(tmp_path / "reports.parquet")
     frame.write_parquet(path, row_group_size=20_000)
-    rows = run(transform("x", M, 3, window="1h", event_time="t"), beam.io.ReadFromParquetBatched(path))
+    search = ldp_beam.Estimate("x", M, HeavyHittersEstimate(3), private=private, window="1h", event_time="t")
+    rows = run(search, beam.io.ReadFromParquetBatched(path))
     for start, counts in ((0, MORNING), (HOUR, EVENING)):
         mine = [row for row in rows if row.window_start == start]
         check([row.value for row in mine], counts)
@@ -134,7 +135,8 @@ def test_windows_that_differ(tmp_path, private):
 def test_by_a_key_and_single_records():
     plan = PrivacyPlan({"x": M}, keep=["hour"])
     frame = events().select("x", "hour").sample(5000, seed=0)
-    found = by_key(run(ldp_beam.Perturb(plan) | ldp_beam.HeavyHitters("x", M, 3, by=["hour"]), frame.to_dicts()))
+    search = ldp_beam.Estimate("x", M, HeavyHittersEstimate(3), by=["hour"])
+    found = by_key(run(ldp_beam.Perturb(plan) | search, frame.to_dicts()))
     for hour, counts in (("0", MORNING), ("1", EVENING)):
         assert {row.value for row in found[hour]} == set(counts)
 
@@ -143,7 +145,7 @@ def test_keyed_in_beam_is_keyed_in_polars():
     frame = events().head(6000)
     secret = Secret.from_seed(3)
     batch = frame.select("x", "id").to_arrow().combine_chunks().to_batches()[0]
-    transform = ldp_beam.PrivateHeavyHitters("x", M, 3, key=secret, id="id", threshold=0)
+    transform = ldp_beam.Estimate("x", M, HeavyHittersEstimate(3, threshold=0), private=True, key=secret, id="id")
     rows = run(transform, [batch])
     reports = frame.select(pl.col("x").ldp.perturb(M, key=secret, id="id"))
     ours = reports.select(heavy_hitters("x", M, 3, threshold=0)).explode("x").unnest("x")
@@ -152,19 +154,19 @@ def test_keyed_in_beam_is_keyed_in_polars():
 
 def test_what_beam_refuses():
     with pytest.raises(ParameterError):
-        ldp_beam.HeavyHitters("x", RandomizedResponse(epsilon=1.0), 3)
+        ldp_beam.Estimate("x", RandomizedResponse(epsilon=1.0), HeavyHittersEstimate(3))
     with pytest.raises(ParameterError):
-        ldp_beam.HeavyHitters("x", M, 0)
+        ldp_beam.Estimate("x", M, {"question": "heavy_hitters", "k": 0})
     with pytest.raises(ParameterError):
-        ldp_beam.HeavyHitters("x", M, 3, confidence=2.0)
+        ldp_beam.Estimate("x", M, "heavy_hitters:k=3", confidence=2.0)
     with pytest.raises(ParameterError):
-        ldp_beam.HeavyHitters("x", M, 3, threshold=-1.0)
+        ldp_beam.Estimate("x", M, "heavy_hitters:k=3,threshold=-1.0")
 
 
 def test_dead_letters():
     reports = M.perturb(["bead"] * 50).tolist()
     reports[3] = M.counters
-    check_dead_letter(ldp_beam.HeavyHitters("x", M, 1, threshold=0), pa.array(reports, pa.uint64()))
+    check_dead_letter(ldp_beam.Estimate("x", M, HeavyHittersEstimate(1, threshold=0)), pa.array(reports, pa.uint64()))
 
 
 # ---- plans

@@ -11,9 +11,10 @@ import pytest
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
+from ldp_beam import HistogramRow
 from ldp_beam.elements.rows import DistributionRow, MeanRow
 from ldp_beam.estimates.transforms import Estimate
-from ldp_beam.io import HISTOGRAM_SCHEMA
+from ldp_beam.io import estimate_schema
 from ldp_beam.telemetry.means import MEAN_SCHEMA
 from ldp_core import (
     HeavyHitters,
@@ -94,7 +95,7 @@ def test_no_name_is_a_reserved_word_of_sql(reports):
     names |= set(reports.ldp.histograms(PLAN, by="day").columns)
     for row in (ldp_beam.HistogramRow, MeanRow, DistributionRow, ldp_beam.DeadLetter):
         names |= set(row._fields)
-    names |= {*HISTOGRAM_SCHEMA.names, *MEAN_SCHEMA.names}
+    names |= {*estimate_schema(HistogramRow).names, *MEAN_SCHEMA.names}
     assert {"column_name", "window_start", "window_end", "bucket_start"} <= names
     assert not {name.lower() for name in names} & RESERVED
 

@@ -32,7 +32,7 @@ def test_perturbed_by_beam_and_averaged_by_polars():
     plans = [PrivacyPlan({"v": m}, keep=["k"]) for m in MECHANISMS.values()]
     batch = pa.record_batch({"v": NUMBERS, "k": ["x"] * N})
     made = run(All([ldp_beam.Perturb(plan) for plan in plans]), [batch])
-    single = All([ldp_beam.Perturb(plan) | ldp_beam.Mean("v", plan["v"]) for plan in plans])
+    single = All([ldp_beam.Perturb(plan) | ldp_beam.Estimate("v", plan["v"], "mean") for plan in plans])
     rows = run(single, [{"v": 3, "k": "x"}, {"v": 4.5, "k": "y"}])
     for (name, m), [reports], [row] in zip(MECHANISMS.items(), made, rows, strict=True):
         found = pl.from_arrow(reports).select(pl.col("v").ldp.mean(m)).unnest("v")

@@ -13,8 +13,7 @@ import pytest
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
-from ldp_beam.elements.rows import value_type
-from ldp_beam.io import HistogramBatches, WriteHistograms, bigquery_row, histogram_batch, histogram_schema
+from ldp_beam.io import EstimateBatches, WriteEstimates, bigquery_row, estimate_batch, estimate_schema
 from ldp_core import Domain, HeavyHitters, Prefixes, PrivacyPlan, RandomizedResponse
 from pipelines.telemetry import main
 
@@ -61,7 +60,7 @@ def test_rows_of_beam_have_the_type_of_the_domain_and_agree_with_polars():
                 assert [type(row.value) for row in rows] == [type(value) for value in values]
                 assert {round(row.count) for row in rows} == set(PEOPLE[column].value_counts()["count"])
                 assert (beam.Pipeline() | beam.Create(events) | rows_of(column)).element_type is kind
-                assert value_type(kind) == arrow
+                assert estimate_schema(kind).field("value").type == arrow
         tidy = PEOPLE.ldp.perturb(PLAN).ldp.histograms(PLAN).select("column_name", "value")
         assert sorted((row.column_name, row.value) for row in mixed) == sorted(tidy.rows())
     estimates = PEOPLE.ldp.perturb(PLAN).ldp.estimates(PLAN)
@@ -79,7 +78,8 @@ def test_the_bucket_of_others_makes_text_of_integers():
 
 def test_integers_that_are_searched_for_are_integers():
     mechanism = HeavyHitters(Prefixes(None, 8), epsilon=5.0, levels=(4, 8), rows=8)
-    rows = run(ldp_beam.PrivateHeavyHitters("v", mechanism, k=2), [pa.record_batch({"v": [7] * 5000 + [10] * 3000})])
+    numbers = pa.record_batch({"v": [7] * 5000 + [10] * 3000})
+    rows = run(ldp_beam.Estimate("v", mechanism, "heavy_hitters:k=2", private=True), [numbers])
     assert [row.value for row in rows] == [7, 10]
 
 
@@ -90,7 +90,7 @@ def test_files_have_values_of_one_type(tmp_path):
         kinds = {"parquet": pl.read_parquet, "ndjson": pl.read_ndjson}
         folders = {kind: str(tmp_path / f"{number}{kind}") for kind in kinds}
         written = run(
-            All([rows_of(*columns) | WriteHistograms(folders[kind], kind) for kind in kinds]), PEOPLE.to_dicts()
+            All([rows_of(*columns) | WriteEstimates(folders[kind], kind) for kind in kinds]), PEOPLE.to_dicts()
         )
         for (kind, read), paths in zip(kinds.items(), written, strict=True):
             found = pl.concat(map(read, paths)).select("column_name", "value")
@@ -100,18 +100,18 @@ def test_files_have_values_of_one_type(tmp_path):
 
 
 def test_batches_and_rows_of_bigquery():
-    transforms = [t for column in ROWS for t in (rows_of(column) | HistogramBatches(), rows_of(column))]
+    transforms = [t for column in ROWS for t in (rows_of(column) | EstimateBatches(), rows_of(column))]
     # behind a step that says no types, they are text, whatever comes
-    transforms += [rows_of("level") | beam.Map(lambda row: row).with_output_types(Any) | HistogramBatches()]
+    transforms += [rows_of("level") | beam.Map(lambda row: row).with_output_types(Any) | EstimateBatches()]
     *found, [untyped] = run(All(transforms), PEOPLE.to_dicts())
     assert untyped["value"].to_pylist() == ["1", "2", "10"]
-    for (_, values, arrow), [batch], rows in zip(ROWS.values(), found[::2], found[1::2], strict=True):
-        assert batch.schema.equals(histogram_schema(arrow))
+    for (kind, values, _), [batch], rows in zip(ROWS.values(), found[::2], found[1::2], strict=True):
+        assert batch.schema.equals(estimate_schema(kind))
         assert batch["value"].to_pylist() == values
-        assert [bigquery_row(row, histogram_schema(arrow))["value"] for row in rows] == values
+        assert [bigquery_row(row)["value"] for row in rows] == values
         texts = [str(value).lower() for value in values]
-        assert [bigquery_row(row)["value"] for row in rows] == texts  # as BIGQUERY_SCHEMA has it
-        assert histogram_batch(rows)["value"].to_pylist() == texts
+        assert [bigquery_row(ldp_beam.text_row(row))["value"] for row in rows] == texts
+        assert estimate_batch(rows, estimate_schema(ldp_beam.HistogramRow))["value"].to_pylist() == texts
 
 
 @pytest.mark.parametrize(("columns", "kind"), [(["level"], pl.Int64), (["crashed"], pl.Boolean), ([*ROWS], pl.String)])

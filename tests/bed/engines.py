@@ -26,7 +26,7 @@ from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
 from ldp_beam import DeadLetter, HistogramRow
-from ldp_beam.io import DecodeMessages, ReadKafka, WriteKafka, histogram_line
+from ldp_beam.io import DecodeMessages, ReadKafka, WriteKafka, estimate_line
 from ldp_core import LdpError, ParameterError
 from ldp_core.extras import need
 from tests.bed.fleet import TIMESTAMP_ATTRIBUTE, Message
@@ -195,7 +195,7 @@ class FlinkEngine(Engine):
         read = ReadKafka(broker.servers, REPORTS, max_delay=self.delay).with_exception_handling()
         rows, letters = build(*(pipeline | "Read" >> read))
         results = (
-            rows | "Rows" >> beam.Map(histogram_line) | "As letters" >> beam.WindowInto(GlobalWindows()),
+            rows | "Rows" >> beam.Map(estimate_line) | "As letters" >> beam.WindowInto(GlobalWindows()),
             letters | "Letters" >> beam.MapTuple(letter_line),
         )
         lines = results | "All" >> beam.Flatten() | "To bytes" >> beam.Map(str.encode).with_output_types(bytes)
@@ -295,7 +295,7 @@ def letter_line(column: str, letter: DeadLetter) -> str:
 
 
 def parse(line: bytes) -> HistogramRow | tuple[str, DeadLetter]:
-    """What `histogram_line`, which leaves out whether a pane is the first or the last, or `letter_line` wrote.
+    """What `estimate_line`, which leaves out whether a pane is the first or the last, or `letter_line` wrote.
 
     >>> parse(b'{"of": "app", "column_name": "event_time", "reason": "no event time", "count": 10}')
     ('app', DeadLetter(column_name='event_time', reason='no event time', count=10))

@@ -31,7 +31,7 @@ from apache_beam.transforms.window import FixedWindows
 import ldp_beam
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.elements.faults import LATE
-from ldp_beam.io.histograms import histogram_dict
+from ldp_beam.io.estimates import estimate_dict
 from ldp_beam.telemetry import LiveOptions
 from ldp_beam.telemetry.table import aligned
 from ldp_beam.time.windows import window_fn
@@ -397,7 +397,7 @@ class _View:
         table.sort(key=lambda row: order[row.value])  # from other processes they come in any order
         self._ledger.count(row.column_name, row.n)
         if self._page is not None:
-            self._page.add(row.column_name, map(histogram_dict, table))
+            self._page.add(row.column_name, map(estimate_dict, table))
         self._window(table, mechanism, self._truth.of(start, row.column_name))
         self._closed[start] += 1
         if self._closed[start] == len(self._job.plan.columns):

@@ -16,7 +16,7 @@ pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip i
 from apache_beam.utils.timestamp import Timestamp
 
 from ldp_beam import HistogramRow
-from ldp_beam.io import histogram_line
+from ldp_beam.io import estimate_line
 from ldp_core import InputError, LdpError
 from pipelines.telemetry import main
 from tests.bed import engines, kafka, live
@@ -33,8 +33,8 @@ FLINK = ["--live", "--engine", "flink"]
 def test_a_row_comes_back_from_its_line():
     row = HistogramRow(Timestamp(5), Timestamp(10), 0, "ON_TIME", False, False, "app", {}, "maps",
                        2.5, 1.0, -0.5, 5.5, 0.25, 0.1, -0.05, 0.55, 10, 0.95, 1.0, "f" * 16)  # fmt: skip
-    assert parse(histogram_line(row).encode()) == row
-    assert parse(histogram_line(row._replace(frequency=math.nan)).encode()).frequency is None
+    assert parse(estimate_line(row).encode()) == row
+    assert parse(estimate_line(row._replace(frequency=math.nan)).encode()).frequency is None
 
 
 # ---- how it ends

@@ -25,7 +25,6 @@ PUBLIC = [(package, name) for package in GROUPS for name in import_module(packag
 NO_EXAMPLE = {
     ("ldp_beam.io", "ReadPubSub"),  # they need a server
     ("ldp_beam.io", "WritePubSub"),
-    ("ldp_beam", "PrivateHeavyHitters"),  # the example is that of `HeavyHitters`
 }
 VIEWS = {"candidates", "rappor_candidates", "sampled_column", "fake_data_column"}
 """Names of mechanisms that are made from another one, and never chosen."""

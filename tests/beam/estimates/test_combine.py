@@ -22,6 +22,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ...cases import each
 from ..helpers import debiased, run
 
 RR = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
@@ -93,16 +94,14 @@ def test_words_of_64_bits():
     assert {v: c for v, c in enumerate(tally.counters.tolist()) if c} == {63: 2, 64: 1, 0: 1, 69: 1}
 
 
-@pytest.mark.parametrize(
-    "report", [None, "z", 5, 1.5, True, [True, False, True], b"z", {"a": 1}, pa.array([1, 2]), pa.array(["a", None])]
-)
+@each("report", [None, "z", 5, 1.5, True, [True, False, True], b"z", {"a": 1}, pa.array([1, 2]), pa.array(["a", None])])
 def test_what_is_no_report_is_refused(report):
     fn = ldp_beam.HistogramCombineFn(RR)
     with pytest.raises(LdpError):
         fn.add_input(fn.create_accumulator(), report)
 
 
-@pytest.mark.parametrize("report", [[True, False], [[True]], [2, 0, 1], [None, True, True], [16], ["x"], [1, 2]])
+@each("report", [[True, False], [[True]], [2, 0, 1], [None, True, True], [16], ["x"], [1, 2]])
 def test_what_is_no_bit_vector_is_refused(report):
     fn = ldp_beam.HistogramCombineFn(BITS)
     with pytest.raises(ReportError):
@@ -119,7 +118,7 @@ def test_another_mechanisms_tally_is_refused():
         fn.merge_accumulators([fn.create_accumulator(), others])
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "counters"), [(1, [-3, 0, 0]), (3, [1, 1, 0]), (2, [3, 0, 0]), (2**62, [2**62, 0, 0]), (2**62, [2**62] * 3)]
 )
 def test_one_forged_tally_does_not_hide_behind_the_others(n, counters):
@@ -151,7 +150,7 @@ def test_nothing_at_all():
     assert empty.counts.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("options", [{"confidence": 0}, {"confidence": 1}, {"confidence": "x"}])
+@each("options", [{"confidence": 0}, {"confidence": 1}, {"confidence": "x"}])
 def test_bad_options(options):
     with pytest.raises(ParameterError):
         ldp_beam.HistogramCombineFn(RR, **options)

@@ -12,8 +12,9 @@ from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
 from ldp_beam.estimates._empty_and_late import horizon
-from ldp_core import Hybrid, ParameterError, SquareWave
+from ldp_core import DistributionEstimate, Hybrid, ParameterError, SquareWave
 
+from ...cases import each
 from ..helpers import SURE_BOOL, run
 from ..runners.stream_cases import histogram
 from ..streams import All, batch, counted, ns
@@ -36,7 +37,7 @@ FILLS = [
 ]
 
 
-@pytest.mark.parametrize("kind", [ldp_beam.Histogram, ldp_beam.PrivateHistogram])
+@each("kind", [ldp_beam.Histogram, ldp_beam.PrivateHistogram])
 def test_bounded(kind):
     found = run(All([filled(kind=kind, fill=fill) for fill, _ in FILLS]), [batch([11, 12, 55])])
     for rows, (_, starts) in zip(found, FILLS, strict=True):
@@ -67,8 +68,9 @@ def test_keys():
 def test_empty_windows_of_means_and_distributions():
     hybrid, wave = Hybrid((0.0, 10.0), epsilon=1.0), SquareWave((0.0, 10.0), epsilon=2.0, buckets=64)
     numbers = [pa.table({"v": [1.0, 2.0], "t": [5, 6]})]
-    mean = ldp_beam.PrivateMean("v", hybrid, window=10, event_time="t", fill=(0, 30))
-    wide = ldp_beam.PrivateDistribution("v", wave, buckets=2, window=10, event_time="t", fill=(0, 20))
+    mean = ldp_beam.Estimate("v", hybrid, private=True, window=10, event_time="t", fill=(0, 30))
+    in_two = DistributionEstimate(buckets=2)
+    wide = ldp_beam.Estimate("v", wave, in_two, private=True, window=10, event_time="t", fill=(0, 20))
     means, buckets = run(All([mean, wide]), numbers)
     starts = sorted((r.window_start.micros // 10**6, r.n, r.mean != r.mean) for r in means)
     assert starts == [(0, 2, False), (10, 0, True), (20, 0, True)]
@@ -81,7 +83,7 @@ def test_an_endless_fill_is_for_streams():
         run(filled(fill=(0, None)), [batch([1])])
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"fill": (0, 60)},
@@ -113,7 +115,7 @@ def test_bounded_input_has_no_late_records_and_no_step_for_them():
     assert "Late" not in str(p.to_runner_api())
 
 
-@pytest.mark.parametrize(
+@each(
     ("window", "seconds"),
     [
         (FixedWindows(1), 10_000),
@@ -122,7 +124,6 @@ def test_bounded_input_has_no_late_records_and_no_step_for_them():
         (FixedWindows(3600), 7 * 86400),
         (SlidingWindows(3600, 10), 100_000),
     ],
-    ids=["1 s", "0.1 s", "1 min", "1 h", "sliding"],
 )
 def test_the_count_of_the_late_remembers_no_more_than_ten_thousand_windows(window, seconds):
     """On Flink each is in every checkpoint until it is forgotten: it was a week whatever the window."""

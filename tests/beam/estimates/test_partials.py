@@ -31,7 +31,8 @@ from ldp_core import (
     UnaryEncoding,
 )
 
-from ..helpers import SURE, SURE_BITS, SURE_BOOL, drive, name
+from ...cases import each
+from ..helpers import SURE, SURE_BITS, SURE_BOOL, drive
 from .driven import (
     EVERYTHING,
     FLAG,
@@ -50,7 +51,7 @@ from .driven import (
 )
 
 KINDS = [ldp_beam.Histogram, ldp_beam.PrivateHistogram]
-columns = pytest.mark.parametrize("column", MECHANISMS)
+columns = each("column", MECHANISMS)
 
 
 def tallies(*arguments, **options):
@@ -63,7 +64,7 @@ def tallies(*arguments, **options):
 
 
 @columns
-@pytest.mark.parametrize("chunk", [N, 100, 1])
+@each("chunk", [N, 100, 1])
 def test_fixed_windows_by_keys(column, chunk):
     batches = EVERYTHING.to_batches(max_chunksize=chunk)[:200]
     batches += EVERYTHING[sum(batch.num_rows for batch in batches) :].to_batches()
@@ -74,7 +75,7 @@ def test_fixed_windows_by_keys(column, chunk):
 
 
 @columns
-@pytest.mark.parametrize("form", ["table", "chunked table", "dict", "row", "named tuple"])
+@each("form", ["table", "chunked table", "dict", "row", "named tuple"])
 def test_all_forms_of_elements_agree(form, column):
     records = EVERYTHING.to_pylist()
     elements = {
@@ -88,9 +89,7 @@ def test_all_forms_of_elements_agree(form, column):
     check_tallies(tallies(histogram, elements), column, places(300, k=KEY))
 
 
-@pytest.mark.parametrize(
-    "kind", ["string", "large_string", "string_view", "dictionary", "packed", "chunked dictionary"]
-)
+@each("kind", ["string", "large_string", "string_view", "dictionary", "packed", "chunked dictionary"])
 def test_layouts_of_reports_made_elsewhere(kind):
     if kind == "packed":
         words = (VECTOR * np.array([1, 2, 4], np.uint64)).sum(axis=1, dtype=np.uint64)
@@ -132,7 +131,7 @@ def test_many_groups_are_counted_in_pieces(column, monkeypatch):
     check_tallies(tallies(histogram, [EVERYTHING]), column, places(30, k=KEY))
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@each("packed", [True, False])
 def test_reports_of_a_plan_are_tallied(packed):
     plan = PrivacyPlan({"os": SURE, "app": SURE_BITS}, keep=["t"])
     events = pa.record_batch({"os": ["a", "a", "b"], "app": ["c", "b", "c"], "t": [1, 2, 70]})
@@ -170,7 +169,7 @@ ARROW_TIMES = ["s", "ms", "us", "ns", "int32", "uint64", "float32", "float"]
 PYTHON_TIMES = ["datetime", "naive", "zoned", "Timestamp", "number", "numpy"]
 
 
-@pytest.mark.parametrize("kind", ARROW_TIMES + PYTHON_TIMES)
+@each("kind", ARROW_TIMES + PYTHON_TIMES)
 def test_event_times(kind):
     n = 300
     reports, column = EVERYTHING["rr"][:n], times(kind, TIME[:n])
@@ -181,7 +180,7 @@ def test_event_times(kind):
     check_tallies(tallies(ldp_beam.Histogram("rr", RR, window=60, event_time="t"), elements), "rr", places(60, n))
 
 
-@pytest.mark.parametrize("kind", ["date32", "date64", "python"])
+@each("kind", ["date32", "date64", "python"])
 def test_dates(kind):
     days = [date(1969, 12, 31), date(2024, 2, 29), date(2024, 2, 29)]
     if kind == "python":
@@ -199,7 +198,7 @@ def test_times_before_the_epoch():
     assert {place: tally.n for place, tally in found.items()} == {(-10.0, 0.0): 2}
 
 
-@pytest.mark.parametrize("batched", [True, False])
+@each("batched", [True, False])
 def test_element_times_where_no_column_has_them(batched):
     rows = EVERYTHING[:300]
     elements = rows.to_batches(max_chunksize=1) if batched else rows.to_pylist()
@@ -208,7 +207,7 @@ def test_element_times_where_no_column_has_them(batched):
     check_tallies(found, "rr", places(60, 300, k=KEY))
 
 
-@pytest.mark.parametrize("batched", [True, False])
+@each("batched", [True, False])
 def test_partials_in_own_windows_are_timestamped_inside_them(batched):
     records = [{"v": True}] * 5
     elements = [pa.RecordBatch.from_pylist([r]) for r in records] if batched else records
@@ -223,7 +222,7 @@ def test_partials_in_own_windows_are_timestamped_inside_them(batched):
         assert found == [(Timestamp(1), first, 3), (Timestamp(12), second, 2)]
 
 
-@pytest.mark.parametrize(
+@each(
     "fn",
     [
         FixedWindows(20),
@@ -234,9 +233,8 @@ def test_partials_in_own_windows_are_timestamped_inside_them(batched):
         Sessions(1),
         Sessions(0.25),
     ],
-    ids=name,
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@each("seed", [0, 1])
 def test_every_window_has_the_records_that_beam_puts_there(fn, seed):
     rng = np.random.default_rng(seed)
     # whole quarters of seconds, so that gaps of exactly the session's gap occur
@@ -286,7 +284,7 @@ def test_global_windows_are_windows_too():
 # ---- values, perturbed and tallied at once
 
 
-@pytest.mark.parametrize(
+@each(
     "mechanism",
     [
         RandomizedResponse(VALUES, epsilon=1.0),
@@ -295,7 +293,6 @@ def test_global_windows_are_windows_too():
         RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=2.0),
         UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=1.0),
     ],
-    ids=["rr", "oue", "sue", "rr-other", "oue-none"],
 )
 def test_estimates_are_within_six_standard_errors(mechanism):
     n = 60_000
@@ -352,7 +349,7 @@ def test_another_mechanism_than_the_plans_is_refused():
     assert [tally.n for tally in tallies(ldp_beam.Histogram("system", RR), [renamed]).values()] == [2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("batch", "error", "match"),
     [
         ({"t": [1]}, PlanError, "'v'"),
@@ -367,7 +364,7 @@ def test_another_mechanism_than_the_plans_is_refused():
         ({"v": ["a"], "t": [10**15]}, InputError, "'t': 1 of 1"),
     ],
 )
-@pytest.mark.parametrize("single", [False, True])
+@each("single", [False, True])
 def test_unusable_reports_are_refused(batch, error, match, single):
     records = pa.table(batch)
     transform = ldp_beam.Histogram("v", SURE, window=10, event_time="t")
@@ -387,8 +384,8 @@ NOISY = pa.table(
 ODD = {ldp_beam.Histogram: "not a report of this mechanism", ldp_beam.PrivateHistogram: "not in the domain"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("single", [False, True])
+@each("kind", KINDS)
+@each("single", [False, True])
 def test_dead_letters(kind, single):
     transform = kind("v", SURE, window=10, event_time="t", by=["k"]).with_exception_handling()
     found, letters = tallied(transform, NOISY.to_pylist() if single else [NOISY])
@@ -409,7 +406,7 @@ def test_dead_letters_of_bit_vectors():
     assert sum(letter.count for letter in letters) == 5
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_wholly_unusable_batches(kind):
     batches = [
         pa.table({"v": [1, 2], "t": [1, 1], "k": ["x", "x"]}),

@@ -1,6 +1,6 @@
 """The estimating transforms in pipelines: rows per window, key and pane, and what they are made of.
 
-All are one transform with different estimates: windows, panes, keys and dead letters are tested with histograms. The
+All are one transform with different questions: windows, panes, keys and dead letters are tested with histograms. The
 partial tallies that they start from are tested in `test_partials`.
 """
 
@@ -27,9 +27,12 @@ import ldp_beam
 import ldp_polars
 from ldp_beam.estimates.transforms import _RowsOf
 from ldp_core import (
+    DistributionEstimate,
     HadamardCountMeanSketch,
     HeavyHitters,
+    HistogramEstimate,
     Hybrid,
+    MeanEstimate,
     MechanismMismatchError,
     OneBitMean,
     ParameterError,
@@ -42,9 +45,8 @@ from ldp_core import (
     SquareWave,
     StochasticRounding,
 )
-from ldp_core.estimates.histogram import HistogramEstimate
-from ldp_core.estimates.mean import MeanEstimate
 
+from ...cases import each
 from ..helpers import (
     SURE,
     SURE_BITS,
@@ -92,12 +94,11 @@ def check(rows, column, expected):
             assert row.pane_index == 0
 
 
-@pytest.mark.parametrize(("column", "single"), [("rr", True), ("bits", False)])
-def test_fixed_windows_by_a_key(column, single):
-    elements = EVERYTHING.to_pylist() if single else EVERYTHING.to_batches(max_chunksize=700)
-    rows = run(ldp_beam.Histogram(column, MECHANISMS[column], window=60, event_time="t", by=["k"]), elements)
-    check(rows, column, places(60, k=KEY))
-    assert {tuple(row.key) for row in rows} == {("k",)}
+def test_fixed_windows_by_a_key():
+    for column, elements in (("rr", EVERYTHING.to_pylist()), ("bits", EVERYTHING.to_batches(max_chunksize=700))):
+        rows = run(ldp_beam.Histogram(column, MECHANISMS[column], window=60, event_time="t", by=["k"]), elements)
+        check(rows, column, places(60, k=KEY))
+        assert {tuple(row.key) for row in rows} == {("k",)}
 
 
 def test_sliding_windows():
@@ -114,18 +115,14 @@ def test_element_times_where_no_column_has_them():
     check(rows, "rr", places(60, 300, k=KEY))
 
 
-@pytest.mark.parametrize(
-    ("fn", "batched"), [(FixedWindows(60), True), (SlidingWindows(60, 30), True), (Sessions(2), False)]
-)
-def test_the_inputs_own_windows(fn, batched):
-    rows = EVERYTHING[:200]
-    elements = rows.to_batches(max_chunksize=1) if batched else rows.to_pylist()
-    own = run(
-        beam.WindowInto(fn) | ldp_beam.Histogram("rr", RR, by=["k"]),
-        stamped(zip(elements, TIME.tolist()[:200], strict=True)),
-    )
-    ours = run(ldp_beam.Histogram("rr", RR, window=fn, event_time="t", by=["k"]), [rows])
-    assert table(own) == table(ours)
+def test_the_inputs_own_windows():
+    rows, ours, theirs = EVERYTHING[:200], [], []
+    for fn, batched in ((FixedWindows(60), True), (SlidingWindows(60, 30), True), (Sessions(2), False)):
+        elements = rows.to_batches(max_chunksize=1) if batched else rows.to_pylist()
+        stream = stamped(zip(elements, TIME.tolist()[:200], strict=True))
+        theirs.append(table(run(beam.WindowInto(fn) | ldp_beam.Histogram("rr", RR, by=["k"]), stream)))
+        ours.append(table(run(ldp_beam.Histogram("rr", RR, window=fn, event_time="t", by=["k"]), [rows])))
+    assert theirs == ours
 
 
 def test_the_global_window():
@@ -142,29 +139,26 @@ def test_intervals_are_configurable():
     assert {row.confidence for row in rows} == {0.5}
 
 
-@pytest.mark.parametrize(("mechanism", "single"), [(SURE, True), (SURE_BITS, False)])
-def test_private_histogram_of_sure_mechanisms_is_the_histogram(mechanism, single):
-    elements = EVERYTHING.select(["rr", "t", "k"])
-    elements = elements.to_pylist() if single else elements.to_batches(max_chunksize=700)
-    private = ldp_beam.PrivateHistogram("rr", mechanism, window=60, event_time="t", by=["k"])
-    (out,), result = run_with_result(private, elements)
-    found, expected = table(out.elements), places(60, k=KEY)
-    assert set(found) == set(expected)
-    for place, records in expected.items():
-        truth = SUPPORTS["rr"][records].sum(axis=0).tolist()
-        assert [round(found[place][v].count, 6) for v in VALUES] == truth
-    assert counters(result) == {"records_read": N, "perturbed": N}
+def test_private_histogram_of_sure_mechanisms_is_the_histogram():
+    elements, expected = EVERYTHING.select(["rr", "t", "k"]), places(60, k=KEY)
+    truth = {place: SUPPORTS["rr"][records].sum(axis=0).tolist() for place, records in expected.items()}
+    for mechanism, parts in ((SURE, elements.to_pylist()), (SURE_BITS, elements.to_batches(max_chunksize=700))):
+        private = ldp_beam.PrivateHistogram("rr", mechanism, window=60, event_time="t", by=["k"])
+        (out,), result = run_with_result(private, parts)
+        found = table(out.elements)
+        assert {place: [round(found[place][v].count, 6) for v in VALUES] for place in found} == truth
+        assert counters(result) == {"records_read": N, "perturbed": N}
 
 
-@pytest.mark.parametrize(("kind", "single"), [(ldp_beam.Histogram, False), (ldp_beam.PrivateHistogram, True)])
-def test_dead_letters(kind, single):
-    transform = kind("v", SURE, window=10, event_time="t", by=["k"]).with_exception_handling()
-    (rows, letters), result = run_with_result(transform, NOISY.to_pylist() if single else [NOISY])
-    ns = {place: row["a"].n for place, row in table(rows.elements).items()}
-    assert ns == {(0.0, 10.0, "x"): 1, (0.0, 10.0, "y"): 1, (10.0, 20.0, "x"): 1}
-    assert sorted(letters.elements) == [("t", "no event time", 1), ("v", ODD[kind], 1), ("v", "null", 2)]
-    expected = {"records_read": 7, "dead_lettered": 4}
-    assert counters(result) == (expected if kind is ldp_beam.Histogram else {**expected, "perturbed": 3})
+def test_dead_letters():
+    for kind, elements in ((ldp_beam.Histogram, [NOISY]), (ldp_beam.PrivateHistogram, NOISY.to_pylist())):
+        transform = kind("v", SURE, window=10, event_time="t", by=["k"]).with_exception_handling()
+        (rows, letters), result = run_with_result(transform, elements)
+        ns = {place: row["a"].n for place, row in table(rows.elements).items()}
+        assert ns == {(0.0, 10.0, "x"): 1, (0.0, 10.0, "y"): 1, (10.0, 20.0, "x"): 1}
+        assert sorted(letters.elements) == [("t", "no event time", 1), ("v", ODD[kind], 1), ("v", "null", 2)]
+        expected = {"records_read": 7, "dead_lettered": 4}
+        assert counters(result) == (expected if kind is ldp_beam.Histogram else {**expected, "perturbed": 3})
 
 
 def test_reports_stay_marked_with_their_plan_through_the_shuffle():
@@ -184,16 +178,16 @@ def test_a_repeated_bundle_is_tallied_once():
     assert {row.n for row in rows} == {300}
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_single_reports_are_tallied(packed):
+def test_single_reports_are_tallied():
     plan = PrivacyPlan({"app": SURE_BITS}, keep=["t"])
     events = [{"app": app, "t": t} for app, t in (("c", 1), ("b", 2), ("c", 70))]
-    histogram = ldp_beam.Histogram("app", SURE_BITS, window="1m", event_time="t")
-    found = table(run(ldp_beam.Perturb(plan, packed=packed) | histogram, events))
-    assert {place: [round(row.count, 9) + 0 for row in rows.values()] for place, rows in found.items()} == {
-        (0, 60): [0, 1, 1],
-        (60, 120): [0, 0, 1],
-    }
+    for packed in (True, False):
+        histogram = ldp_beam.Histogram("app", SURE_BITS, window="1m", event_time="t")
+        found = table(run(ldp_beam.Perturb(plan, packed=packed) | histogram, events))
+        assert {place: [round(row.count, 9) + 0 for row in rows.values()] for place, rows in found.items()} == {
+            (0, 60): [0, 1, 1],
+            (60, 120): [0, 0, 1],
+        }
 
 
 @pytest.mark.parametrize("keys", [500, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -225,26 +219,32 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
     assert [(r.window_start.micros // 10**6, r.n) for r in true_panes(rows)] == [(0, 1), (50, 1)]
 
 
-@pytest.mark.parametrize(("bounded", "expected"), [(True, "ON_TIME"), (False, "UNKNOWN")])
-def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tell(bounded, expected):
-    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=False)
-    pane = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.UNKNOWN, index=0, nonspeculative_index=0)
-    assert {row.pane_timing for row in fn.process(((), SURE_BOOL.tally([True])), GlobalWindow(), pane)} == {expected}
+def rows_of(tally, *, bounded, filled, timing):
+    """Of the only pane of the global window."""
+    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=filled)
+    fn.setup()
+    pane = PaneInfo(is_first=True, is_last=True, timing=timing, index=0, nonspeculative_index=0)
+    return list(fn.process(((), tally), GlobalWindow(), pane))
 
 
-@pytest.mark.parametrize(("filled", "rows"), [(False, 0), (True, 2)])
-def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled(filled, rows):
-    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=False, filled=filled)
-    pane = PaneInfo(is_first=True, is_last=True, timing=PaneInfoTiming.ON_TIME, index=0, nonspeculative_index=0)
-    assert len(list(fn.process(((), SURE_BOOL.empty_tally()), GlobalWindow(), pane))) == rows
+def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tell():
+    for bounded, expected in ((True, "ON_TIME"), (False, "UNKNOWN")):
+        rows = rows_of(SURE_BOOL.tally([True]), bounded=bounded, filled=False, timing=PaneInfoTiming.UNKNOWN)
+        assert {row.pane_timing for row in rows} == {expected}
 
 
-@pytest.mark.parametrize("trigger", [AfterWatermark(), EARLY, AfterCount(1)])
-def test_triggers_that_would_lose_records_are_refused_when_built(trigger):
+def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled():
+    for filled, rows in ((False, 0), (True, 2)):
+        empty = SURE_BOOL.empty_tally()
+        assert len(rows_of(empty, bounded=False, filled=filled, timing=PaneInfoTiming.ON_TIME)) == rows
+
+
+def test_triggers_that_would_lose_records_are_refused_when_built():
     """Beam's own rule: a trigger that can finish while records may still come."""
-    events = beam.Pipeline("FnApiRunner") | beam.Create([batch([1])])
-    with pytest.raises(ValueError, match="Unsafe trigger"):
-        _ = events | ldp_beam.Histogram("v", SURE_BOOL, **window_options(trigger, 20, None))
+    for trigger in (AfterWatermark(), EARLY, AfterCount(1)):
+        events = beam.Pipeline("FnApiRunner") | beam.Create([batch([1])])
+        with pytest.raises(ValueError, match="Unsafe trigger"):
+            _ = events | ldp_beam.Histogram("v", SURE_BOOL, **window_options(trigger, 20, None))
 
 
 # ---- means
@@ -268,46 +268,50 @@ def reports_of(m):
     return pl.DataFrame({"v": NUMBERS}).select(ldp_polars.perturb("v", m))["v"].to_arrow()
 
 
-@pytest.mark.parametrize(("name", "single"), [("hybrid", True), ("rounding, OUE", False)])
-def test_means_by_windows_and_keys(name, single):
-    """One row for each window and key, of the core's estimate."""
-    m, reports = MEANS[name], reports_of(MEANS[name])
-    events = EVENTS.set_column(0, "v", reports)
-    elements = events.to_pylist() if single else events.to_batches(max_chunksize=1000)
-    rows = run(ldp_beam.Mean("v", m, window="5m", event_time="t", by=["k"]), elements)
-    found = {(r.window_start.micros / 1e6, r.window_end.micros / 1e6, *r.key.values()): r for r in rows}
-    expected = places(300, k=SIDE)
-    assert len(found) == len(rows)
-    assert set(found) == set(expected)
-    for place, records in expected.items():
-        mean, row = m.mean(m.tally(reports.filter(pa.array(records)))), found[place]
-        assert (row.mean, row.standard_error) == pytest.approx((mean.mean, mean.standard_error))
-        assert (row.low, row.high) == pytest.approx((mean.low, mean.high))
-        assert (row.n, row.confidence, row.epsilon) == (mean.n, 0.95, m.epsilon)
-        assert (row.column_name, row.fingerprint, row.pane_index) == ("v", m.fingerprint, 0)
+def elements_of(m, columns, *, single):
+    """Reports, and the elements with them."""
+    reports = reports_of(m)
+    events = EVENTS.set_column(0, "v", reports).select(columns)
+    return reports, events.to_pylist() if single else events.to_batches(max_chunksize=1000)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-def test_private_means(keyed):
-    private = partial(ldp_beam.PrivateMean, "v", HYBRID, by="k")
-    if keyed:
-        private = partial(private, key=Secret.generate(), id="id")
-    rows, again = run(All([private(), private()]), [EVENTS])
-    assert sorted(r.key["k"] for r in rows) == ["x", "y"]
-    for row in rows:
-        mine = np.equal(SIDE, row.key["k"])
-        assert row.n == mine.sum()
-        assert abs(row.mean - NUMBERS[mine].mean()) < 6 * math.sqrt(HYBRID.variance(row.n))
-    assert (sorted(r.mean for r in rows) == sorted(r.mean for r in again)) == keyed
+def test_means_by_windows_and_keys():
+    """One row for each window and key, of the core's estimate; a mean is what a mechanism for numbers is asked."""
+    for name, question, single in (("hybrid", None, True), ("rounding, OUE", MeanEstimate(), False)):
+        m, expected = MEANS[name], places(300, k=SIDE)
+        reports, elements = elements_of(m, ["v", "t", "k", "id"], single=single)
+        rows = run(ldp_beam.Estimate("v", m, question, window="5m", event_time="t", by=["k"]), elements)
+        found = {(r.window_start.micros / 1e6, r.window_end.micros / 1e6, *r.key.values()): r for r in rows}
+        assert len(found) == len(rows)
+        assert set(found) == set(expected)
+        for place, records in expected.items():
+            mean, row = m.mean(m.tally(reports.filter(pa.array(records)))), found[place]
+            assert (row.mean, row.standard_error) == pytest.approx((mean.mean, mean.standard_error))
+            assert (row.low, row.high) == pytest.approx((mean.low, mean.high))
+            assert (row.n, row.confidence, row.epsilon) == (mean.n, 0.95, m.epsilon)
+            assert (row.column_name, row.fingerprint, row.pane_index) == ("v", m.fingerprint, 0)
 
 
-@pytest.mark.parametrize("name", MEANS)
+def test_private_means():
+    private = partial(ldp_beam.Estimate, "v", HYBRID, private=True, by="k")
+    keyed = partial(private, key=Secret.generate(), id="id")
+    for make, repeats in ((private, False), (keyed, True)):
+        rows, again = run(All([make(), make()]), [EVENTS])
+        assert sorted(r.key["k"] for r in rows) == ["x", "y"]
+        for row in rows:
+            mine = np.equal(SIDE, row.key["k"])
+            assert row.n == mine.sum()
+            assert abs(row.mean - NUMBERS[mine].mean()) < 6 * math.sqrt(HYBRID.variance(row.n))
+        assert (sorted(r.mean for r in rows) == sorted(r.mean for r in again)) == repeats
+
+
+@each("name", MEANS)
 def test_tallies_of_private_means(name):
     """Fresh noise is right, keyed noise is the same again: as the pipelines above, for every mechanism."""
     m = MEANS[name]
-    keyed = ldp_beam.PrivateMean("v", m, by="k", key=Secret.generate(), id="id")
-    for private, repeats in ((ldp_beam.PrivateMean("v", m, by="k"), False), (keyed, True)):
-        (found, _), (again, _) = (tallied(private, [EVENTS]) for _ in range(2))
+    private = partial(ldp_beam.Estimate, "v", m, MeanEstimate(), private=True, by="k")
+    for transform, repeats in ((private(), False), (private(key=Secret.generate(), id="id"), True)):
+        (found, _), (again, _) = (tallied(transform, [EVENTS]) for _ in range(2))
         assert sorted(key for _, _, key in found) == ["x", "y"]
         for (_, _, key), tally in found.items():
             mine = np.equal(SIDE, key)
@@ -321,30 +325,31 @@ def test_half_of_the_noise_is_found():
     """The check of the means has power: reports with another epsilon than the estimate's."""
     m, other = MEANS["one bit"], OneBitMean(DOMAIN, epsilon=2.0)
     numbers = np.full(N, 9.0)
-    (row,) = run(ldp_beam.Mean("v", m), [pa.table({"v": other.perturb(pa.array(numbers))})])
+    (row,) = run(ldp_beam.Estimate("v", m), [pa.table({"v": other.perturb(pa.array(numbers))})])
     assert abs(row.mean - 9.0) > 6 * math.sqrt(m.variance(N))
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_dead_letters_of_means(single):
+def test_dead_letters_of_numbers():
     numbers = pa.table({"v": [1.0, None, 11.0, 2.0]})
-    private = ldp_beam.PrivateMean("v", HYBRID).with_exception_handling()
-    found, letters = tallied(private, numbers.to_pylist() if single else [numbers])
-    assert [tally.n for tally in found.values()] == [2]
-    assert sorted(letters) == [("v", "not in the domain", 1), ("v", "null", 1)]
+    for m in (HYBRID, MEANS["rounding, OUE"]):
+        private = ldp_beam.Estimate("v", m, private=True).with_exception_handling()
+        for elements in (numbers.to_pylist(), [numbers]):
+            found, letters = tallied(private, elements)
+            assert [tally.n for tally in found.values()] == [2]
+            assert sorted(letters) == [("v", "not in the domain", 1), ("v", "null", 1)]
     bad = pa.table({"v": pa.array([0, 255, 1], pa.uint8())})
-    found, letters = tallied(ldp_beam.Mean("v", HYBRID).with_exception_handling(), [bad])
+    found, letters = tallied(ldp_beam.Estimate("v", HYBRID).with_exception_handling(), [bad])
     assert ([tally.n for tally in found.values()], [letter.count for letter in letters]) == ([2], [1])
 
 
 # ---- distributions
 
 WAVE = SquareWave(DOMAIN, epsilon=2.0, buckets=64)
-DISTRIBUTIONS = {
-    "square wave": (WAVE, {"buckets": 5}),
-    "em": (WAVE, {"buckets": 4, "method": "em", "confidence": 0.8}),
-    "rounding": (MEANS["rounding, OUE"], {}),
-}
+DISTRIBUTIONS = [
+    (WAVE, {"buckets": 5}),
+    (WAVE, {"buckets": 4, "method": "em", "confidence": 0.8}),
+    (MEANS["rounding, OUE"], {}),
+]
 
 
 def same(rows, expected) -> None:
@@ -362,137 +367,126 @@ def same(rows, expected) -> None:
     assert {(row.n, row.confidence) for row in rows} == {(expected.n, expected.confidence)}
 
 
-@pytest.mark.parametrize(("name", "single"), [("square wave", True), ("em", False), ("rounding", False)])
-def test_distributions_by_windows_and_keys(name, single):
-    (m, how), columns = DISTRIBUTIONS[name], ["v", "t", "k"]
-    reports = reports_of(m)
-    events = EVENTS.set_column(0, "v", reports).select(columns)
-    elements = events.to_pylist() if single else events.to_batches(max_chunksize=1000)
-    rows = run(ldp_beam.Distribution("v", m, window="5m", event_time="t", by=["k"], **how), elements)
-    found = {}
-    for row in rows:
-        found.setdefault((row.window_start.micros / 1e6, row.window_end.micros / 1e6, row.key["k"]), []).append(row)
-    expected = places(300, k=SIDE)
-    assert set(found) == set(expected)
-    for place, records in expected.items():
-        same(found[place], m.distribution(m.tally(reports.filter(pa.array(records))), **how))
-        assert {(r.column_name, r.fingerprint, r.epsilon, r.pane_index) for r in found[place]} == {
-            ("v", m.fingerprint, 2.0, 0)
-        }
+def test_distributions_by_windows_and_keys():
+    for single, (m, how) in zip((True, False, False), DISTRIBUTIONS, strict=True):
+        reports, elements = elements_of(m, ["v", "t", "k"], single=single)
+        question = DistributionEstimate(**how)
+        rows = run(ldp_beam.Estimate("v", m, question, window="5m", event_time="t", by=["k"]), elements)
+        found = {}
+        for row in rows:
+            found.setdefault((row.window_start.micros / 1e6, row.window_end.micros / 1e6, row.key["k"]), []).append(row)
+        expected = places(300, k=SIDE)
+        assert set(found) == set(expected)
+        for place, records in expected.items():
+            same(found[place], m.distribution(m.tally(reports.filter(pa.array(records))), **how))
+            assert {(r.column_name, r.fingerprint, r.epsilon, r.pane_index) for r in found[place]} == {
+                ("v", m.fingerprint, 2.0, 0)
+            }
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_distributions_in_one_step_with_keyed_noise(name):
-    (m, how), secret = DISTRIBUTIONS[name], Secret.generate()
-    private = partial(ldp_beam.PrivateDistribution, "v", m, **how)
-    rows, fresh = run(All([private(key=secret, id="id"), private()]), [EVENTS[1000:], EVENTS[:1000]])
-    assert rows != fresh
-    reports = pl.from_arrow(EVENTS).select(ldp_polars.perturb("v", m, key=secret, id="id"))["v"].to_arrow()
-    same(rows, m.distribution(m.tally(reports), **how))
+def test_distributions_in_one_step_with_keyed_noise():
+    secret = Secret.generate()
+    for m, how in DISTRIBUTIONS:
+        private = partial(ldp_beam.Estimate, "v", m, DistributionEstimate(**how), private=True)
+        rows, fresh = run(All([private(key=secret, id="id"), private()]), [EVENTS[1000:], EVENTS[:1000]])
+        assert rows != fresh
+        reports = pl.from_arrow(EVENTS).select(ldp_polars.perturb("v", m, key=secret, id="id"))["v"].to_arrow()
+        same(rows, m.distribution(m.tally(reports), **how))
 
 
-def test_numbers_that_cannot_be_used_are_dead_letters():
-    private = ldp_beam.PrivateDistribution("v", MEANS["rounding, OUE"]).with_exception_handling()
-    rows, letters = run(private, [{"v": 1.0}, {"v": None}])
-    assert {row.n for row in rows} == {1}
-    assert [(d.column_name, d.reason, d.count) for d in letters] == [("v", "null", 1)]
+# ---- any question
 
 
-def test_any_estimate_by_itself():
+def test_what_stands_for_a_question():
     how = HistogramEstimate(0.9, consistency="norm-sub")
     options = {"confidence": 0.9, "consistency": "norm-sub"}
     events = [{"v": value, "k": 1} for value in "abb"]
-    assert run(ldp_beam.Estimate("v", SURE, how), events) == run(ldp_beam.Histogram("v", SURE, **options), events)
-    own = run(ldp_beam.Estimate("v", SURE, how, private=True, key=Secret(bytes(32)), id="k"), events)
-    assert own == run(ldp_beam.PrivateHistogram("v", SURE, key=Secret(bytes(32)), id="k", **options), events)
+    expected = run(ldp_beam.Histogram("v", SURE, **options), events)
+    for asked in (how, how.to_dict(), "histogram:consistency=norm-sub,confidence=0.9"):
+        assert run(ldp_beam.Estimate("v", SURE, asked), events) == expected
+    keyed = {"key": Secret(bytes(32)), "id": "k"}
+    own = run(ldp_beam.Estimate("v", SURE, how, private=True, **keyed), events)
+    assert own == run(ldp_beam.PrivateHistogram("v", SURE, **keyed, **options), events)
     for bad in (
         lambda: ldp_beam.Estimate("v", SURE, {"confidence": 0.9}),
         lambda: ldp_beam.Estimate("v", SURE, MeanEstimate()),
-        lambda: ldp_beam.Estimate("v", SURE, how, key=Secret(bytes(32)), id="k"),  # reports have their noise
+        lambda: ldp_beam.Estimate("v", SURE, "fortune"),
+        lambda: ldp_beam.Estimate("v", SURE, how, **keyed),  # reports have their noise
     ):
         with pytest.raises(ParameterError):
             bad()
 
 
 def test_rows_begin_and_end_alike():
-    for kind in (ldp_beam.MeanRow, ldp_beam.DistributionRow):
+    for kind in (ldp_beam.MeanRow, ldp_beam.DistributionRow, ldp_beam.IntegerHistogramRow):
         assert pickle.loads(pickle.dumps(kind)) is kind
         assert kind._fields[:8] == ldp_beam.HistogramRow._fields[:8]
+        assert kind._fields[-4:] == ldp_beam.HistogramRow._fields[-4:]
         assert isinstance(beam.coders.registry.get_coder(kind), beam.coders.RowCoder)
-    assert ldp_beam.DistributionRow._fields[-4:] == ldp_beam.HistogramRow._fields[-4:]
 
 
 # ---- what is refused at construction
 
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"confidence": 1.0},
-        {"confidence": None},
-        {"by": ["v"]},
-        {"by": ["k", "k"]},
-        {"by": [3]},
-        {"event_time": "v", "window": 5},
-        {"event_time": 3, "window": 5},
-        {"window": 0},
-        {"allowed_lateness": -1, "window": 5},
-        {"allowed_lateness": "soon", "window": 5},
-        {"allowed_lateness": 5},
-        {"accumulation_mode": DISC},
-        {"accumulation_mode": "x", "window": 5},
-        {"trigger": "x", "window": 5},
-    ],
-)
-@pytest.mark.parametrize("kind", KINDS)
-def test_bad_options(bad, kind):
-    with pytest.raises(ParameterError):
-        kind("v", SURE, **bad)
+BAD_OPTIONS = [
+    {"confidence": 1.0},
+    {"confidence": None},
+    {"by": ["v"]},
+    {"by": ["k", "k"]},
+    {"by": [3]},
+    {"event_time": "v", "window": 5},
+    {"event_time": 3, "window": 5},
+    {"window": 0},
+    {"window": -1},
+    {"allowed_lateness": -1, "window": 5},
+    {"allowed_lateness": "soon", "window": 5},
+    {"allowed_lateness": 5},
+    {"accumulation_mode": DISC},
+    {"accumulation_mode": "x", "window": 5},
+    {"trigger": "x", "window": 5},
+]
 
 
-NO_HISTOGRAM = {
-    "number": Hybrid((0, 100), epsilon=1.0),
-    "word": HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32),
-    "page": Rappor("str", bits=16, hashes=2, cohorts=4, f=0.25, p=0.25, q=0.75),
-    "name": HeavyHitters(Prefixes("abc", 2), epsilon=2.0, rows=4, width=64),
-}
-
-
-@pytest.mark.parametrize("column", NO_HISTOGRAM)
-def test_a_histogram_of_what_has_none_says_what_to_do_instead(column):
-    with pytest.raises(ParameterError, match=r"a histogram needs a frequency oracle, .*HeavyHitters .*sketch\.over"):
-        ldp_beam.Histogram(column, NO_HISTOGRAM[column])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mechanism_is_needed(kind):
+@each("kind", [*KINDS, ldp_beam.Estimate])
+def test_bad_options(kind):
+    for bad in BAD_OPTIONS:
+        with pytest.raises(ParameterError):
+            kind("v", SURE, **bad)
     with pytest.raises(ParameterError):
         kind("v", "rr")
-    with pytest.raises(TypeError):
+    with pytest.raises((TypeError, ParameterError)):
         kind("v", SURE, 5)  # options are named
 
 
-def test_bad_arguments_of_means():
-    for bad in (RandomizedResponse(epsilon=1.0), "hybrid", None):
-        with pytest.raises(ParameterError):
-            ldp_beam.Mean("v", bad)
-    for options in ({"confidence": 1}, {"by": ["v"]}, {"window": -1}):
-        with pytest.raises(ParameterError):
-            ldp_beam.Mean("v", HYBRID, **options)
-    sliding = beam.Pipeline("FnApiRunner") | beam.Create([{"v": 1.0}]) | beam.WindowInto(SlidingWindows(10, 5))
-    with pytest.raises(ParameterError):
-        _ = sliding | ldp_beam.PrivateMean("v", HYBRID)
-    with pytest.raises(ParameterError):
-        ldp_beam.PrivateMean("v", HYBRID, key=Secret.generate())
+def test_a_histogram_of_what_has_none_says_what_to_do_instead():
+    says = r"a histogram needs a frequency oracle, .*HeavyHitters .*sketch\.over"
+    for mechanism in (
+        HYBRID,
+        HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32),
+        Rappor("str", bits=16, hashes=2, cohorts=4, f=0.25, p=0.25, q=0.75),
+        HeavyHitters(Prefixes("abc", 2), epsilon=2.0, rows=4, width=64),
+    ):
+        with pytest.raises(ParameterError, match=says):
+            ldp_beam.Histogram("v", mechanism)
 
 
-@pytest.mark.parametrize("kind", [ldp_beam.Distribution, ldp_beam.PrivateDistribution])
-def test_bad_arguments_of_distributions(kind):
-    for bad in (RandomizedResponse(epsilon=1.0), Hybrid((0, 1), epsilon=1.0), "square_wave", None):
+def test_questions_that_a_mechanism_cannot_answer():
+    flag = RandomizedResponse(epsilon=1.0)
+    for bad in (flag, "hybrid", None):
+        with pytest.raises(ParameterError, match="a mean needs a mechanism for numbers"):
+            ldp_beam.Estimate("v", bad, "mean")
+    for bad in (flag, Hybrid((0, 1), epsilon=1.0), "square_wave", None):
         with pytest.raises(ParameterError, match="SquareWave or StochasticRounding"):
-            kind("v", bad)
-    for options in ({"confidence": 1}, {"by": ["v"]}, {"window": -1}, {"buckets": 65}, {"method": "mle"}):
+            ldp_beam.Estimate("v", bad, "distribution", private=True)
+    for options in ("confidence=1", "buckets=65", "method=mle"):
         with pytest.raises(ParameterError):
-            kind("v", WAVE, **options)
+            ldp_beam.Estimate("v", WAVE, f"distribution:{options}")
     with pytest.raises(ParameterError, match="buckets is no option of the distribution of StochasticRounding"):
-        kind("v", MEANS["rounding, OUE"], buckets=4)
+        ldp_beam.Estimate("v", MEANS["rounding, OUE"], "distribution:buckets=4")
+
+
+def test_what_would_perturb_twice_is_refused():
+    sliding = beam.Pipeline("FnApiRunner") | beam.Create([{"v": 1.0}]) | beam.WindowInto(SlidingWindows(10, 5))
+    with pytest.raises(ParameterError, match="sliding"):
+        _ = sliding | ldp_beam.Estimate("v", HYBRID, private=True)
+    with pytest.raises(ParameterError):
+        ldp_beam.Estimate("v", HYBRID, private=True, key=Secret.generate())

@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.io.histograms import histogram_line
+from ldp_beam.io.estimates import estimate_line
 from ldp_beam.telemetry.job import TelemetryJob
 from ldp_core import PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
@@ -93,7 +93,7 @@ def beam_keyed(pattern: str, output: Path, flags: list[str]) -> dict[Cell, tuple
             >> ldp_beam.PrivateHistogram(name, mechanism, window=WINDOW, event_time="event_time", key=SECRET, id="user")
             for name, mechanism in PLAN.columns.items()
         ]
-        lines = rows | beam.Flatten() | beam.Map(ldp_beam.text_row) | "Lines" >> beam.Map(histogram_line)
+        lines = rows | beam.Flatten() | beam.Map(ldp_beam.text_row) | "Lines" >> beam.Map(estimate_line)
         _ = lines | beam.io.WriteToText(str(output / "rows"), num_shards=1, shard_name_template="")
     return cells(json.loads(line) for line in (output / "rows").read_text().splitlines())
 

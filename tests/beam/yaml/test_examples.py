@@ -233,7 +233,7 @@ def test_the_yaml_of_the_guide_is_accepted(tmp_path, monkeypatch):
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "a.csv").write_text("os,crashed,time\n")
     monkeypatch.chdir(tmp_path)
-    assert {"LdpPerturb", "LdpPrivateMean", "LdpPrivateHeavyHitters"} <= {step["type"] for step in steps}
+    assert {"LdpPerturb", "LdpEstimate", "LdpHistogram"} <= {step["type"] for step in steps}
     (provider,) = load_providers(str(PROVIDERS))
     for step in steps:
         provider.create_transform(step["type"], step["config"], None)

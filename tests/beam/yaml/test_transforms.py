@@ -21,10 +21,9 @@ import ldp_beam
 from ldp_beam.yaml import (
     PROVIDERS,
     LdpDeduplicate,
+    LdpEstimate,
     LdpPerturb,
-    LdpPrivateHeavyHitters,
     LdpPrivateHistogram,
-    LdpPrivateMean,
     LdpReadParquet,
 )
 from ldp_core import Mechanism, PrivacyPlan, Secret
@@ -45,13 +44,25 @@ def ns_and_counts(rows):
 WHOLE = (beam.utils.timestamp.MIN_TIMESTAMP.micros / 1e6, beam.utils.timestamp.MAX_TIMESTAMP.micros / 1e6)
 
 
+def several(rows, jobs, before=()):
+    """What comes out of each of some transforms, of the same rows, in one pipeline: {name: elements}."""
+    steps = [{**step, "name": f"Before {i}"} for i, step in enumerate((create(rows), *before))]
+    chained = [{**step, "input": earlier["name"]} for step, earlier in zip(steps[1:], steps, strict=False)]
+    named = [{**job, "name": name, "input": steps[-1]["name"]} for name, job in jobs.items()]
+    return expand([steps[0], *chained, *named], **{name: name for name in jobs}, before=steps[-1]["name"])
+
+
 @pytest.mark.parametrize("packed", [True, False])
 def test_reports_are_rows_that_histograms_read(packed):
     # value 63 sets the top bit of a word, which a Beam schema can only say as a negative number
     plan = {"keep": ["t"], "columns": {"v": WIDE, "c": COIN}}
     rows = [{"v": v, "c": v > 64, "t": 1.0 * v, "user": f"u{v}"} for v in (0, 1, 63, 63, 64, 69)]
-    perturb = {"type": "LdpPerturb", "config": {"plan": plan, "packed": packed}}
-    reports = expand([create(rows), perturb])
+    jobs = {
+        "v": {"type": "LdpHistogram", "config": {"column": "v", "mechanism": WIDE}},
+        "c": {"type": "LdpEstimate", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}},
+    }
+    found = several(rows, jobs, [{"type": "LdpPerturb", "config": {"plan": plan, "packed": packed}}])
+    reports = found["before"]
     assert {tuple(sorted(r._asdict() if hasattr(r, "_asdict") else r.as_dict())) for r in reports} == {("c", "t", "v")}
     if packed:
         assert sorted(tuple(r.v) for r in reports) == sorted(
@@ -60,12 +71,8 @@ def test_reports_are_rows_that_histograms_read(packed):
     else:
         assert {len(r.v) for r in reports} == {70}
         assert all(type(bit) is bool for r in reports for bit in r.v)
-    histogram = {"type": "LdpHistogram", "config": {"column": "v", "mechanism": WIDE}}
-    found = ns_and_counts(expand([create(rows), perturb, histogram]))
-    assert found == {WHOLE: {0: (1, 6), 1: (1, 6), 63: (2, 6), 64: (1, 6), 69: (1, 6)}}
-    histogram = {"type": "LdpHistogram", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}}
-    found = ns_and_counts(expand([create(rows), perturb, histogram]))
-    assert found == {(0, 64): {False: (4, 4)}, (64, 128): {False: (1, 2), True: (1, 2)}}
+    assert ns_and_counts(found["v"]) == {WHOLE: {0: (1, 6), 1: (1, 6), 63: (2, 6), 64: (1, 6), 69: (1, 6)}}
+    assert ns_and_counts(found["c"]) == {(0, 64): {False: (4, 4)}, (64, 128): {False: (1, 2), True: (1, 2)}}
 
 
 def test_reports_have_the_schema_of_the_plan():
@@ -95,130 +102,137 @@ def test_reports_have_the_schema_of_the_plan():
         assert [fields[name] for name in ("text", "number", "coin", "t")] == [str, np.int64, bool, np.float64]
     out = rows | LdpPrivateHistogram(column="coin", mechanism=COIN)
     assert out.element_type is ldp_beam.BooleanHistogramRow
-    assert (rows | LdpPrivateHeavyHitters(column="word", mechanism=WORD, k=1)).element_type is ldp_beam.HistogramRow
-    assert (rows | LdpPrivateMean(column="mean", plan=plan.to_dict())).element_type is ldp_beam.MeanRow
+    for mechanism, question, kind in (
+        ({"mechanism": WORD}, None, ldp_beam.HistogramRow),
+        ({"plan": plan.to_dict()}, "mean", ldp_beam.MeanRow),
+    ):
+        column = "mean" if question else "word"
+        out = rows | f"Of {column}" >> LdpEstimate(column=column, ask=question, private=True, **mechanism)
+        assert out.element_type is kind
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, {WHOLE: {"ios": (3, 4), "web": (1, 4)}}),
-        (
-            {"window": 10, "event_time": "t"},
-            {(0, 10): {"ios": (2, 2)}, (10, 20): {"web": (1, 1)}, (20, 30): {"ios": (1, 1)}},
-        ),
-        (
-            {"window": "10s", "event_time": "t", "by": ["c"]},
-            {
-                (0, 10, "fr"): {"ios": (1, 1)},
-                (0, 10, "it"): {"ios": (1, 1)},
-                (10, 20, "it"): {"web": (1, 1)},
-                (20, 30, "fr"): {"ios": (1, 1)},
-            },
-        ),
-        (
-            {"window": {"type": "sliding", "size": "20s", "period": "10s"}, "event_time": "t"},
-            {
-                (-10, 10): {"ios": (2, 2)},
-                (0, 20): {"ios": (2, 3), "web": (1, 3)},
-                (10, 30): {"ios": (1, 2), "web": (1, 2)},
-                (20, 40): {"ios": (1, 1)},
-            },
-        ),
-        (
-            {"window": {"type": "sessions", "gap": 9}, "event_time": "t"},
-            {(1, 21): {"ios": (2, 3), "web": (1, 3)}, (25, 34): {"ios": (1, 1)}},
-        ),
-        (
-            {"window": {"type": "fixed", "size": 15}, "event_time": "t", "fill": [0, "1970-01-01T00:00:46+00:00"]},
-            {(0, 15): {"ios": (2, 3), "web": (1, 3)}, (15, 30): {"ios": (1, 1)}, (30, 45): {}, (45, 60): {}},
-        ),
-    ],
-    ids=["whole", "fixed", "by", "sliding", "sessions", "fill"],
-)
-def test_private_histograms_of_rows(options, expected):
+WINDOWS = {
+    "whole": ({}, {WHOLE: {"ios": (3, 4), "web": (1, 4)}}),
+    "fixed": (
+        {"window": 10, "event_time": "t"},
+        {(0, 10): {"ios": (2, 2)}, (10, 20): {"web": (1, 1)}, (20, 30): {"ios": (1, 1)}},
+    ),
+    "by": (
+        {"window": "10s", "event_time": "t", "by": ["c"]},
+        {
+            (0, 10, "fr"): {"ios": (1, 1)},
+            (0, 10, "it"): {"ios": (1, 1)},
+            (10, 20, "it"): {"web": (1, 1)},
+            (20, 30, "fr"): {"ios": (1, 1)},
+        },
+    ),
+    "sliding": (
+        {"window": {"type": "sliding", "size": "20s", "period": "10s"}, "event_time": "t"},
+        {
+            (-10, 10): {"ios": (2, 2)},
+            (0, 20): {"ios": (2, 3), "web": (1, 3)},
+            (10, 30): {"ios": (1, 2), "web": (1, 2)},
+            (20, 40): {"ios": (1, 1)},
+        },
+    ),
+    "sessions": (
+        {"window": {"type": "sessions", "gap": 9}, "event_time": "t"},
+        {(1, 21): {"ios": (2, 3), "web": (1, 3)}, (25, 34): {"ios": (1, 1)}},
+    ),
+    "fill": (
+        {"window": {"type": "fixed", "size": 15}, "event_time": "t", "fill": [0, "1970-01-01T00:00:46+00:00"]},
+        {(0, 15): {"ios": (2, 3), "web": (1, 3)}, (15, 30): {"ios": (1, 1)}, (30, 45): {}, (45, 60): {}},
+    ),
+}
+
+
+def test_private_histograms_of_rows():
     rows = [
         {"os": os, "t": t, "c": c}
         for os, t, c in [("ios", 1, "fr"), ("ios", 9, "it"), ("web", 12, "it"), ("ios", 25, "fr")]
     ]
-    histogram = {"type": "LdpPrivateHistogram", "config": {"column": "os", "mechanism": OS, **options}}
-    assert ns_and_counts(expand([create(rows), histogram])) == expected
+    config = {"column": "os", "mechanism": OS}
+    jobs = {
+        name: {"type": "LdpPrivateHistogram", "config": {**config, **options}} for name, (options, _) in WINDOWS.items()
+    }
+    found = several(rows, jobs)
+    for name, (_, expected) in WINDOWS.items():
+        assert ns_and_counts(found[name]) == expected, name
 
 
 NUMBERS = [{"x": x, "t": t, "c": c} for x, t, c in [(0.0, 1, "fr"), (10.0, 9, "it"), (10.0, 12, "it"), (0.0, 19, "it")]]
+WAVE = {"mechanism": "square_wave", "epsilon": 50.0, "domain": {"low": 0, "high": 10}, "buckets": 2}
 
 
-@pytest.mark.parametrize("direct", [True, False])
-def test_means(direct):
-    options = {"column": "x", "mechanism": NUMBER, "window": "10s", "event_time": "t", "by": ["c"], "confidence": 0.9}
+@pytest.mark.parametrize("private", [True, False])
+def test_means_and_distributions(private):
     plan = {"keep": ["t", "c"], "columns": {"x": NUMBER}}
-    steps = [{"type": "LdpPrivateMean", "config": options}]
-    if not direct:
-        steps = [{"type": "LdpPerturb", "config": {"plan": plan}}, {"type": "LdpMean", "config": options}]
+    means = {"column": "x", "mechanism": NUMBER, "window": "10s", "event_time": "t", "by": ["c"], "confidence": 0.9}
     fields = {"mean": "mean", "n": "n", "wide": "high - low > 0", "confidence": "confidence"}
     start = {"callable": "lambda row: row.window_start.micros // 10**6 if row.key['c'] == 'it' else -1"}
     fields = {"language": "python", "fields": {**fields, "start": start}}
-    rows = expand([create(NUMBERS), *steps, {"type": "MapToFields", "config": fields}])
-    found = [(round(row.mean, 6), row.n, row.wide, row.confidence, row.start) for row in rows]
+    asked = {"question": "distribution", "buckets": 2, "method": "em", "confidence": 0.9}
+    wave = {"columns": {"x": WAVE}}
+    steps = [
+        create(NUMBERS),
+        {"type": "LdpPerturb", "name": "Numbers", "input": "Create", "config": {"plan": plan}},
+        {"type": "LdpPerturb", "name": "Waves", "input": "Create", "config": {"plan": wave}},
+        {"type": "LdpEstimate", "name": "Means", "config": {**means, "private": private}},
+        {"type": "LdpEstimate", "name": "Buckets", "config": {"column": "x", "plan": wave, "ask": asked}},
+        {"type": "MapToFields", "name": "Fields", "input": "Means", "config": fields},
+    ]
+    steps[3]["input"], steps[4]["input"] = ("Create", "Create") if private else ("Numbers", "Waves")
+    steps[4]["config"]["private"] = private
+    rows = expand(steps, fields="Fields", buckets="Buckets")
+    found = [(round(row.mean, 6), row.n, row.wide, row.confidence, row.start) for row in rows["fields"]]
     assert sorted(found) == [(0.0, 1, True, 0.9, -1), (5.0, 2, True, 0.9, 10), (10.0, 1, True, 0.9, 0)]
-
-
-@pytest.mark.parametrize("direct", [True, False])
-def test_distributions(direct):
-    wave = {"mechanism": "square_wave", "epsilon": 50.0, "domain": {"low": 0, "high": 10}, "buckets": 2}
-    options = {"column": "x", "mechanism": wave, "buckets": 2, "method": "em", "confidence": 0.9}
-    steps = [{"type": "LdpPrivateDistribution", "config": options}]
-    if not direct:
-        perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": wave}}}}
-        steps = [perturb, {"type": "LdpDistribution", "config": options}]
-    rows = expand([create(NUMBERS), *steps])
-    found = [(row.bucket_start, row.bucket_end, round(row.frequency, 6), row.n, row.confidence) for row in rows]
+    found = [(r.bucket_start, r.bucket_end, round(r.frequency, 6), r.n, r.confidence) for r in rows["buckets"]]
     assert sorted(found) == [(0.0, 5.0, 0.5, 4, 0.9), (5.0, 10.0, 0.5, 4, 0.9)]
 
 
-@pytest.mark.parametrize("direct", [True, False])
-def test_heavy_hitters(direct):
+def test_heavy_hitters():
     words = [{"x": word} for word in ["rome"] * 750 + ["oslo"] * 500 + ["bern"]]
-    config = {"column": "x", "mechanism": WORD, "k": 5, "confidence": 0.999999}
-    steps = [{"type": "LdpPrivateHeavyHitters", "config": config}]
-    if not direct:
-        config = {"column": "x", "plan": {"columns": {"x": WORD}}, "k": 5, "threshold": 250}
-        perturb = {"type": "LdpPerturb", "config": {"plan": {"columns": {"x": WORD}}}}
-        steps = [perturb, {"type": "LdpHeavyHitters", "config": config}]
-    rows = expand([create(words), *steps])
+    plan = {"columns": {"x": WORD}}
+    private = {"column": "x", "mechanism": WORD, "ask": "heavy_hitters:k=5", "confidence": 0.999999, "private": True}
+    of_reports = {"column": "x", "plan": plan, "ask": {"question": "heavy_hitters", "k": 5, "threshold": 250}}
+    steps = [
+        create(words),
+        {"type": "LdpPerturb", "name": "Reports", "input": "Create", "config": {"plan": plan}},
+        {"type": "LdpEstimate", "name": "Private", "input": "Create", "config": private},
+        {"type": "LdpEstimate", "name": "OfReports", "input": "Reports", "config": of_reports},
+    ]
     # 250 are 3.5 standard errors and more (p = 0.74, q = 1 / 53, about half of the reports at a level)
-    assert [(row.value, row.n) for row in rows] == [("rome", 1251), ("oslo", 1251)]
-    for row, true in zip(rows, (750, 500), strict=True):
-        assert abs(row.count - true) < 6.5 * row.standard_error < 450  # 1e-10
+    for rows in expand(steps, private="Private", of_reports="OfReports").values():
+        assert [(row.value, row.n) for row in rows] == [("rome", 1251), ("oslo", 1251)]
+        for row, true in zip(rows, (750, 500), strict=True):
+            assert abs(row.count - true) < 6.5 * row.standard_error < 450  # 1e-10
 
 
 PEOPLE = [
     {"user": user, "os": os, "t": t} for user, os, t in [(1, "ios", 1), (1, "web", 2), (1, "ios", 61), (2, "ios", 3)]
 ]
+BY_MINUTE, LEDGER = {(1, 1): 1, (1, 61): 1, (2, 3): 1}, {"plan": TWICE, "budget": 1}
+LIMITS = [
+    ("LdpBoundContributions", {"per_window": 1, "window": "1m", "event_time": "t"}, BY_MINUTE),
+    ("LdpBoundContributions", {"per_window": 1, "window": {"type": "global"}}, {1: 1, 2: 1}),
+    ("LdpDeduplicate", {"within": "1m", "event_time": "t"}, BY_MINUTE),
+    ("LdpPrivacyLedger", {**LEDGER, "budget": "3/2"}, {1: 3, 2: 1}),
+    ("LdpPrivacyLedger", LEDGER, {1: 2, 2: 1}),
+    ("LdpPrivacyLedger", {**LEDGER, "budget": 0.5, "keyed": True, "changes": 0}, {1: 3, 2: 1}),
+    ("LdpPrivacyLedger", {**LEDGER, "keyed": True, "change_times": "public"}, {1: 2, 2: 1}),
+    ("LdpPrivacyLedger", {**LEDGER, "budget": 0.5, "per": "1m", "event_time": "t"}, {1: 2, 2: 1}),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "config", "expected"),
-    [
-        (
-            "LdpBoundContributions",
-            {"per_window": 1, "window": "1m", "event_time": "t"},
-            {(1, 1): 1, (1, 61): 1, (2, 3): 1},
-        ),
-        ("LdpBoundContributions", {"per_window": 1, "window": {"type": "global"}}, {1: 1, 2: 1}),
-        ("LdpDeduplicate", {"within": "1m", "event_time": "t"}, {(1, 1): 1, (1, 61): 1, (2, 3): 1}),
-        ("LdpPrivacyLedger", {"plan": TWICE, "budget": "3/2"}, {1: 3, 2: 1}),
-        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 1}, {1: 2, 2: 1}),
-        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 0.5, "keyed": True, "changes": 0}, {1: 3, 2: 1}),
-        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 1, "keyed": True, "change_times": "public"}, {1: 2, 2: 1}),
-        ("LdpPrivacyLedger", {"plan": TWICE, "budget": 0.5, "per": "1m", "event_time": "t"}, {1: 2, 2: 1}),
-    ],
-)
-def test_limits_of_persons(kind, config, expected):
-    passed = expand([create(PEOPLE), {"type": kind, "config": {"id": "user", "drop_id": False, **config}}])
-    by_time = any(isinstance(key, tuple) for key in expected)
-    found = [(row.user, row.t) if by_time else row.user for row in passed]
-    assert {key: found.count(key) for key in found} == expected
+def test_limits_of_persons():
+    jobs = {
+        f"limit {i}": {"type": kind, "config": {"id": "user", "drop_id": False, **config}}
+        for i, (kind, config, _) in enumerate(LIMITS)
+    }
+    passed = several(PEOPLE, jobs)
+    for name, (_, _, expected) in zip(jobs, LIMITS, strict=True):
+        found = [(row.user, row.t) if expected is BY_MINUTE else row.user for row in passed[name]]
+        assert {key: found.count(key) for key in found} == expected, name
 
 
 def test_limits_drop_the_id_and_count_what_they_drop():
@@ -333,17 +347,20 @@ def test_the_providers_describe_their_arguments():
     (provider,) = load_providers(str(PROVIDERS))
     assert set(provider.provided_transforms()) == {
         *("LdpPerturb", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
-        *("LdpReadCsv", "LdpReadParquet"),
-        *("LdpHistogram", "LdpMean", "LdpDistribution", "LdpHeavyHitters"),
-        *("LdpPrivateHistogram", "LdpPrivateMean", "LdpPrivateDistribution", "LdpPrivateHeavyHitters"),
+        *("LdpReadCsv", "LdpReadParquet", "LdpEstimate", "LdpHistogram", "LdpPrivateHistogram"),
     }
+    kinds = beam.portability.api.schema_pb2
     for name in provider.provided_transforms():
         assert provider.description(name)
         assert provider.requires_inputs(name, {}) == (not name.startswith("LdpRead"))
         fields = {field.name: field for field in provider.config_schema(name).fields}
         assert all(field.description for field in fields.values())
+        assert not any(field.description.startswith("see `") for field in fields.values())
         assert "error_handling" in fields
         if "column" in fields:
             assert {"column", "mechanism", "plan", "window", "event_time", "by", "confidence"} <= set(fields)
-            assert fields["column"].type.atomic_type == beam.portability.api.schema_pb2.STRING
-        assert ("key" in fields) == ("id" in fields)
+            assert fields["column"].type.atomic_type == kinds.STRING
+            assert fields["confidence"].type.atomic_type == kinds.DOUBLE
+            assert fields["by"].type.array_type.element_type.atomic_type == kinds.STRING
+        assert "id" in fields or "key" not in fields
+        assert ("ask" in fields) == ("private" in fields) == (name == "LdpEstimate")

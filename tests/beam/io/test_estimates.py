@@ -1,4 +1,4 @@
-"""Histogram rows in other forms, and in files."""
+"""Rows of estimates in other forms, and in files; those of a question of one's own are in `test_own_question`."""
 
 import json
 import os
@@ -15,21 +15,29 @@ from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam import HistogramRow
+from ldp_beam import HistogramRow, MeanRow
 from ldp_beam.io import (
-    BIGQUERY_SCHEMA,
-    HISTOGRAM_SCHEMA,
-    HistogramBatches,
-    WriteHistograms,
+    EstimateBatches,
+    WriteEstimates,
     bigquery_row,
-    histogram_batch,
-    histogram_line,
+    bigquery_schema,
+    estimate_batch,
+    estimate_line,
+    estimate_schema,
 )
-from ldp_beam.io.histograms import bigquery_schema
 from ldp_core import DtypeError, ParameterError
 
 from ..helpers import SURE, Collector, run, stamped
 
+NAMES = (
+    *("window_start", "window_end", "pane_index", "pane_timing", "column_name", "key"),
+    *("value", "count", "standard_error", "low", "high"),
+    *("frequency", "frequency_standard_error", "frequency_low", "frequency_high"),
+    *("n", "confidence", "epsilon", "fingerprint"),
+)
+"""Of files that were written before, too."""
+SCHEMA = estimate_schema(HistogramRow)
+BIGQUERY = bigquery_schema(SCHEMA)
 ROW = HistogramRow(
     Timestamp(0), Timestamp(3600), 1, "LATE", False, True, "os", {"app": "mail", "zone": "ü"}, "ios",
     -1.5, 2.0, -3.0, 4.0, 0.5, 0.2, -0.3, 0.6, 7, 0.95, 1.0, "f" * 16,
@@ -40,17 +48,23 @@ FAR = ROW._replace(window_end=Timestamp(10**12))
 
 
 def test_a_batch_has_the_rows_fields():
-    batch = histogram_batch([ROW, EMPTY, WHOLE])
-    assert batch.schema.equals(HISTOGRAM_SCHEMA)
+    batch = estimate_batch([ROW, EMPTY, WHOLE])
+    assert batch.schema.equals(SCHEMA)
     first, second, third = batch.to_pylist()
     assert first["window_end"] == datetime(1970, 1, 1, 1, tzinfo=UTC)
     assert dict(first["key"]) == dict(ROW.key)
-    plain = set(HISTOGRAM_SCHEMA.names) - {"window_start", "window_end", "key"}
+    plain = set(SCHEMA.names) - {"window_start", "window_end", "key"}
     assert {name: first[name] for name in plain} == {name: getattr(ROW, name) for name in plain}
     assert second["frequency"] != second["frequency"]
     assert (third["window_start"], third["window_end"]) == (None, None)
-    assert histogram_batch([]).schema.equals(HISTOGRAM_SCHEMA)
-    assert set(HISTOGRAM_SCHEMA.names) == set(HistogramRow._fields) - {"pane_is_first", "pane_is_last"}
+    assert estimate_batch([], SCHEMA).schema.equals(SCHEMA)
+    assert tuple(SCHEMA.names) == NAMES
+    times, texts = (pa.timestamp("us", "UTC"),) * 2, (pa.string(),) * 2
+    types = [*times, pa.int64(), *texts, pa.map_(pa.string(), pa.string()), pa.string(), *[pa.float64()] * 8]
+    assert SCHEMA.types == [*types, pa.int64(), *[pa.float64()] * 2, pa.string()]
+    assert estimate_schema(MeanRow).names == [*NAMES[:6], "mean", *NAMES[8:11], *NAMES[15:]]
+    with pytest.raises(DtypeError, match="not rows of estimates"):
+        estimate_schema(int)
 
 
 def test_a_line_is_strict_json():
@@ -58,18 +72,18 @@ def test_a_line_is_strict_json():
         raise AssertionError(constant)
 
     for row in (ROW, EMPTY, WHOLE, FAR):
-        line = json.loads(histogram_line(row), parse_constant=refuse)
-        assert list(line) == HISTOGRAM_SCHEMA.names
-        assert "\n" not in histogram_line(row)
-    assert json.loads(histogram_line(EMPTY))["frequency"] is None
-    assert json.loads(histogram_line(ROW))["window_end"] == "1970-01-01T01:00:00Z"
-    assert json.loads(histogram_line(WHOLE))["window_end"] is None
-    assert json.loads(histogram_line(FAR))["window_end"] is None
+        line = json.loads(estimate_line(row), parse_constant=refuse)
+        assert list(line) == SCHEMA.names
+        assert "\n" not in estimate_line(row)
+    assert json.loads(estimate_line(EMPTY))["frequency"] is None
+    assert json.loads(estimate_line(ROW))["window_end"] == "1970-01-01T01:00:00Z"
+    assert json.loads(estimate_line(WHOLE))["window_end"] is None
+    assert json.loads(estimate_line(FAR))["window_end"] is None
 
 
 def test_bigquery():
-    fields = {field["name"]: field for field in BIGQUERY_SCHEMA["fields"]}
-    assert list(fields) == HISTOGRAM_SCHEMA.names
+    fields = {field["name"]: field for field in BIGQUERY["fields"]}
+    assert list(fields) == SCHEMA.names
     assert (fields["window_start"]["type"], fields["count"]["type"], fields["n"]["type"]) == (
         "TIMESTAMP",
         "FLOAT",
@@ -87,9 +101,9 @@ def test_beam_takes_the_bigquery_schema():
     pytest.importorskip("google.cloud.bigquery")
     from apache_beam.io.gcp.bigquery_tools import get_dict_table_schema, parse_table_schema_from_json
 
-    parsed = parse_table_schema_from_json(json.dumps(BIGQUERY_SCHEMA))
-    assert [field.name for field in parsed.fields] == HISTOGRAM_SCHEMA.names
-    assert get_dict_table_schema(BIGQUERY_SCHEMA) == BIGQUERY_SCHEMA
+    parsed = parse_table_schema_from_json(json.dumps(BIGQUERY))
+    assert [field.name for field in parsed.fields] == SCHEMA.names
+    assert get_dict_table_schema(BIGQUERY) == BIGQUERY
 
 
 def content(folder, kind):
@@ -101,7 +115,7 @@ def content(folder, kind):
         path = os.path.join(folder, name)
         if kind == "parquet":
             table = pq.read_table(path)
-            assert table.schema.equals(HISTOGRAM_SCHEMA)
+            assert table.schema.equals(SCHEMA)
             rows += [{**row, "start": row["window_start"].timestamp()} for row in table.to_pylist()]
         else:
             with open(path) as lines:
@@ -110,13 +124,12 @@ def content(folder, kind):
     return sorted((row["start"], row["pane_index"], row["value"], round(row["count"])) for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "ndjson"])
-@pytest.mark.parametrize("flags", [(), ("--direct_runner_bundle_repeat=2",)], ids=["once", "repeated"])
+@pytest.mark.parametrize(("kind", "flags"), [("parquet", ()), ("ndjson", ("--direct_runner_bundle_repeat=2",))])
 def test_files_of_a_bounded_pipeline(tmp_path, kind, flags):
     out = tmp_path / "new" / "folder"
     reports = pa.record_batch({"v": ["a", "a", "b"] * 4, "t": [1, 2, 61] * 4})
     histogram = ldp_beam.Histogram("v", SURE, window=60, event_time="t")
-    paths = run(histogram | WriteHistograms(str(out), kind), [reports], flags=flags)
+    paths = run(histogram | WriteEstimates(str(out), kind), [reports], flags=flags)
     assert content(out, kind) == sorted(
         (start, 0, value, count)
         for start, counts in ((0, {"a": 8, "b": 0, "c": 0}), (60, {"a": 0, "b": 4, "c": 0}))
@@ -149,7 +162,7 @@ def test_no_pane_of_a_live_window_is_lost(tmp_path, mode):
     )
     p = beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions(["--streaming"]))
     rows = p | stream | windows | ldp_beam.Histogram("v", SURE)
-    _ = rows | WriteHistograms(str(tmp_path), "parquet")
+    _ = rows | WriteEstimates(str(tmp_path), "parquet")
     seen = Collector()
     _ = rows | "See" >> seen
     p.run().wait_until_finish()
@@ -160,21 +173,32 @@ def test_no_pane_of_a_live_window_is_lost(tmp_path, mode):
 
 def test_the_global_window(tmp_path):
     reports = pa.record_batch({"v": ["a", "b"]})
-    [path] = run(ldp_beam.Histogram("v", SURE) | WriteHistograms(str(tmp_path)), [reports])
+    [path] = run(ldp_beam.Histogram("v", SURE) | WriteEstimates(str(tmp_path)), [reports])
     assert os.path.basename(path).startswith("all_all_")
     assert pq.read_table(path)["window_start"].null_count == 3
 
 
 def test_batches_of_rows():
-    [batch] = run(HistogramBatches(), [ROW, EMPTY])
-    assert batch.schema.equals(HISTOGRAM_SCHEMA)
-    assert str(batch.to_pylist()) == str(histogram_batch([ROW, EMPTY]).to_pylist())  # nan is not itself
+    [batch] = run(EstimateBatches(), [ROW, EMPTY])
+    assert batch.schema.equals(SCHEMA)
+    assert str(batch.to_pylist()) == str(estimate_batch([ROW, EMPTY]).to_pylist())  # nan is not itself
     windowed = stamped([(ROW, 1), (EMPTY, 2), (ROW, 61)]) | beam.WindowInto(beam.window.FixedWindows(60))
-    assert sorted(batch.num_rows for batch in run(HistogramBatches(), windowed)) == [1, 2]
+    assert sorted(batch.num_rows for batch in run(EstimateBatches(), windowed)) == [1, 2]
+
+
+def test_rows_of_several_questions_and_types():
+    mean = MeanRow(*ROW[:8], 1.5, 0.1, 1.0, 2.0, *ROW[-4:])
+    number = ldp_beam.IntegerHistogramRow(**{**ROW._asdict(), "value": 10})
+    batches = run(EstimateBatches(), [ROW, mean, number])
+    found = {tuple(batch.schema.names[6:8]): batch for batch in batches}
+    assert found["value", "count"]["value"].to_pylist() == ["ios", "10"]
+    assert found["mean", "standard_error"].schema.equals(estimate_schema(MeanRow))
+    assert estimate_batch([number])["value"].to_pylist() == [10]
+    assert json.loads(estimate_line(mean))["mean"] == 1.5
 
 
 def test_other_elements_are_refused(tmp_path):
     with pytest.raises(DtypeError, match="HistogramRow"):
-        run(WriteHistograms(str(tmp_path)), [{"v": 1}])
+        run(WriteEstimates(str(tmp_path)), [{"v": 1}])
     with pytest.raises(ParameterError):
-        WriteHistograms(str(tmp_path), "csv")
+        WriteEstimates(str(tmp_path), "csv")

@@ -1,0 +1,290 @@
+"""Questions that are defined here are asked in Beam and in Beam YAML: nothing else had to change for them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.typehints.schemas import named_fields_from_element_type
+
+import ldp_beam
+from ldp_beam.elements.rows import row_type
+from ldp_beam.io import EstimateBatches, WriteEstimates, bigquery_row, bigquery_schema, estimate_line, estimate_schema
+from ldp_core import (
+    HistogramEstimate,
+    ParameterError,
+    PrivacyPlan,
+    Question,
+    ReportError,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_core.arrays.types import I64
+from ldp_core.parameters import check_open, parameter
+from ldp_core.tables import View
+
+from ..helpers import run
+
+LABELS = ["a", "b", "c"]
+BITS = UnaryEncoding(LABELS, epsilon=100.0, variant="symmetric")  # so large that the reports are the truth
+TOP = pa.schema(
+    [("value", pa.string()), *((name, pa.float64()) for name in ("count", "low", "high")), ("n", pa.int64())]
+)
+PAIRS = pa.schema([("first", pa.string()), ("second", pa.string()), ("both", pa.int64()), ("n", pa.int64())])
+
+
+@dataclass(frozen=True, init=False)
+class MostFrequent(Question[Any]):
+    """Which value most people have: one row per tally, of the mechanism's own counts."""
+
+    name: ClassVar[str] = "most_frequent"
+    view: ClassVar[View] = View("count", ("value",))
+    single: ClassVar[bool] = True
+
+    confidence: float = parameter(check_open)
+
+    def __init__(self, confidence: float = 0.95):
+        self._declare(confidence=confidence)
+
+    def check(self, mechanism):
+        HistogramEstimate().check(mechanism)
+
+    def schema(self, mechanism):
+        return TOP
+
+    def result(self, mechanism, tally):
+        found = HistogramEstimate(self.confidence).result(mechanism, tally)
+        top = int(np.argmax(found.counts))
+        columns = (found.values[top], found.counts[top], found.low[top], found.high[top], tally.n)
+        return Found(dict(zip(TOP.names, columns, strict=True)))
+
+
+class Found:
+    """A result of one row."""
+
+    def __init__(self, row):
+        self.row = row
+
+    def to_arrow(self):
+        return pa.Table.from_pylist([self.row], TOP)
+
+
+@dataclass(frozen=True, init=False)
+class SetTogether(Question[pa.Table]):
+    """How many reports have two bits set: one row per pair of values, of counts that a mechanism does not have."""
+
+    name: ClassVar[str] = "set_together"
+    view: ClassVar[View] = View("both", ("first", "second"))
+
+    confidence: float = parameter(check_open)
+
+    def __init__(self, confidence: float = 0.95):
+        self._declare(confidence=confidence)
+
+    def check(self, mechanism):
+        if not isinstance(mechanism, UnaryEncoding):
+            raise ParameterError("pairs of bits need unary encoding")
+
+    def tallier(self, mechanism):
+        return Pairs(mechanism)
+
+    def schema(self, mechanism):
+        return PAIRS
+
+    def result(self, mechanism, tally):
+        return self.rows(mechanism, np.array([tally.n]), tally.counters[None])[0]
+
+    def rows(self, mechanism, n, counters):
+        pairs = Pairs(mechanism).pairs
+        names = np.array(LABELS)[np.array(pairs)]
+        columns = [*np.tile(names, (len(n), 1)).T.tolist(), counters.reshape(-1), np.repeat(n, len(pairs))]
+        return pa.table(columns, PAIRS), np.full(len(n), len(pairs))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Counts, for each pair of values, the reports in which the bits of both are set."""
+
+    mechanism: UnaryEncoding
+
+    @property
+    def pairs(self):
+        size = self.mechanism.domain.size
+        return [(i, j) for i in range(size) for j in range(i)]
+
+    @property
+    def counters(self):
+        return len(self.pairs)
+
+    @property
+    def fingerprint(self):
+        return self.mechanism.fingerprint[::-1]
+
+    @property
+    def reports(self):
+        return self.mechanism.reports
+
+    def count_reports(self, reports, groups, n_groups) -> I64:
+        bits = np.unpackbits(reports, axis=1, bitorder="little")[:, : self.mechanism.domain.size]
+        out = np.zeros((n_groups, self.counters), np.int64)
+        for at, (i, j) in enumerate(self.pairs):
+            np.add.at(out[:, at], groups, (bits[:, i] & bits[:, j]).astype(np.int64))
+        return out
+
+    def tally(self, reports, *, column="reports"):
+        natives = self.reports.from_arrow(reports, column=column)
+        counted = self.count_reports(natives, np.zeros(len(natives), np.int64), 1)
+        return Tally(len(natives), counted[0], self.fingerprint)
+
+    def empty_tally(self):
+        return Tally(0, np.zeros(self.counters, np.int64), self.fingerprint)
+
+    def check_tally(self, tally):
+        if tally.fingerprint != self.fingerprint or len(tally.counters) != self.counters:
+            raise ReportError("not a tally of pairs")
+
+    def check_total(self, n):
+        if n > 1 << 40:
+            raise ReportError("too many reports")
+
+
+QUESTIONS = {"most_frequent": MostFrequent(), "set_together": SetTogether()}
+PEOPLE = pa.record_batch(
+    {"v": ["a", "a", "b", "c", "c", "b"], "t": [1, 2, 3, 11, 12, 13], "k": ["x", "x", "y", "x", "x", "x"]}
+)
+PLAN = PrivacyPlan({"v": BITS}, keep=["t", "k"])
+PLACES = {(0, "x"): ("a", 2, 2), (0, "y"): ("b", 1, 1), (10, "x"): ("c", 2, 3)}
+"""Window and key: the most frequent value, its count, all."""
+OPTIONS = {"window": 10, "event_time": "t", "by": ["k"], "fill": (0, 30), "fill_keys": [("x",), ("y",)]}
+
+
+def found(rows):
+    """(start, key) -> rows, of places with reports; that the others are filled."""
+    out = {}
+    for row in rows:
+        out.setdefault((row.window_start.micros // 10**6, row.key["k"]), []).append(row)
+    assert set(out) == {(start, key) for start in (0, 10, 20) for key in "xy"}
+    empty = [rows for place, rows in out.items() if place not in PLACES]
+    assert {row.n for rows in empty for row in rows} == {0}
+    return {place: out[place] for place in PLACES}
+
+
+def test_rows_from_reports_and_from_values():
+    """As batches and as single records; behind a shuffle, where rows have gone through their coder."""
+    for name, question in QUESTIONS.items():
+        for private, asked in ((True, question), (False, name)):
+            elements = PEOPLE if private else PLAN.perturb(PEOPLE)
+            for records in ([elements], elements.to_pylist()):
+                estimate = ldp_beam.Estimate("v", BITS, asked, private=private, **OPTIONS)
+                rows = found(run(estimate | beam.Reshuffle(), records))
+                for place, (value, count, n) in PLACES.items():
+                    if name == "most_frequent":
+                        [row] = rows[place]
+                        assert (row.value, round(row.count), row.n) == (value, count, n)
+                        assert row.low <= row.count <= row.high
+                    else:  # of each report one bit is set
+                        pairs = [("b", "a", 0, n), ("c", "a", 0, n), ("c", "b", 0, n)]
+                        assert [(r.first, r.second, r.both, r.n) for r in rows[place]] == pairs
+                    about = {(r.column_name, r.confidence, r.fingerprint) for r in rows[place]}
+                    assert about == {("v", 0.95, BITS.fingerprint)}
+
+
+def test_a_tally_of_its_own_counts_and_adds_up():
+    bits = pa.array([[True, True, False], [True, True, True], [False] * 3], pa.list_(pa.bool_(), 3))
+    combine = ldp_beam.TallyCombineFn(BITS, SetTogether())
+    parts = [combine.add_inputs(combine.create_accumulator(), inputs) for inputs in ([bits], bits.to_pylist())]
+    assert combine.extract_output(combine.merge_accumulators(parts)).counters.tolist() == [4, 2, 2]
+    with pytest.raises(ReportError, match="pairs"):
+        combine.add_input(combine.create_accumulator(), BITS.tally(bits))
+    answered = ldp_beam.EstimateCombineFn(BITS, SetTogether())
+    table = answered.extract_output(answered.add_input(answered.create_accumulator(), bits))
+    assert table["both"].to_pylist() == [2, 1, 1]
+    (first, *_) = run(ldp_beam.Estimate("v", BITS, SetTogether()), [pa.record_batch({"v": bits})])
+    assert (first.first, first.second, first.both, first.n) == ("b", "a", 2, 3)
+
+
+def test_the_type_of_the_rows():
+    for question, names in ((MostFrequent(), ["value", "count", "low", "high"]), (SetTogether(), PAIRS.names[:3])):
+        kind = row_type(question.schema(BITS))
+        assert kind is row_type(question.schema(BITS))
+        assert list(kind._fields[8:-4]) == names
+        pcoll = beam.Pipeline() | beam.Create([PEOPLE]) | ldp_beam.Estimate("v", BITS, question, private=True)
+        assert pcoll.element_type is kind
+        assert isinstance(beam.coders.registry.get_coder(kind), beam.coders.RowCoder)
+        assert dict(named_fields_from_element_type(kind))["n"] in (int, np.int64)
+        for row in run(ldp_beam.Estimate("v", BITS, question, private=True), [PEOPLE]):
+            for pickler in (pickle, cloudpickle):
+                copy = pickle.loads(pickler.dumps(row))
+                assert copy == row
+                assert type(copy) is kind
+    for schema in (pa.schema([("key", pa.string())]), pa.schema([("x", pa.struct([]))])):
+        with pytest.raises(ParameterError):
+            row_type(schema)
+
+
+def test_sinks(tmp_path):
+    for name, question in QUESTIONS.items():
+        estimate = ldp_beam.Estimate("v", BITS, question, private=True, by=["k"])
+        rows, columns = run(estimate, [PEOPLE]), [c for c in question.schema(BITS).names if c != "n"]
+        [batch] = run(estimate | EstimateBatches(), [PEOPLE])
+        assert batch.schema.equals(estimate_schema(row_type(question.schema(BITS))))
+        for form in ("parquet", "ndjson"):
+            folder = tmp_path / name / form
+            [path] = run(estimate | WriteEstimates(str(folder), form), [PEOPLE])
+            if form == "parquet":
+                written = pq.read_table(path).to_pylist()
+            else:
+                with open(path) as lines:
+                    written = [json.loads(line) for line in lines]
+            expected = [[getattr(row, c) for c in (*columns, "n")] for row in rows]
+            assert [[row[c] for c in (*columns, "n")] for row in written] == expected
+        for row in rows:
+            assert list(json.loads(estimate_line(row))) == batch.schema.names
+            assert bigquery_row(row)["key"] == [{"key": "k", "value": row.key["k"]}]
+        assert [field["name"] for field in bigquery_schema(batch.schema)["fields"]] == batch.schema.names
+
+
+def test_other_processes(tmp_path):
+    """They know neither the types of the rows nor the questions before they read them."""
+    flags = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=1"])
+    with beam.Pipeline("FnApiRunner", options=flags) as p:
+        people = p | beam.Create([PEOPLE])
+        for name, question in QUESTIONS.items():
+            rows = (
+                people | name >> ldp_beam.Estimate("v", BITS, question, private=True) | f"{name} S" >> beam.Reshuffle()
+            )
+            _ = rows | f"{name} W" >> WriteEstimates(str(tmp_path / name), "ndjson")
+    for name, number in (("most_frequent", 1), ("set_together", 3)):
+        [file] = (tmp_path / name).iterdir()
+        assert [json.loads(line)["n"] for line in file.read_text().splitlines()] == [6] * number
+
+
+def test_yaml():
+    pytest.importorskip("jinja2", reason="needs Beam YAML: pip install 'ldp-telemetry[yaml]'")
+    from ..yaml.spec import create, expand
+
+    options = {**OPTIONS, "fill": [0, 30], "fill_keys": [["x"], ["y"]]}
+    config = {"column": "v", "mechanism": BITS.to_dict(), **options}
+    ask = {"question": "most_frequent", "confidence": 0.9}
+    plan = {"keep": ["t", "k"], "columns": {"v": BITS.to_dict()}}
+    fields = {"language": "python", "append": True, "fields": {"wide": "high - low > 0"}}
+    of_reports = [
+        {"type": "LdpPerturb", "config": {"plan": plan}},
+        {"type": "LdpEstimate", "config": {**config, "ask": ask}},
+        {"type": "MapToFields", "config": fields},
+    ]
+    rows = found(expand([create(PEOPLE.to_pylist()), *of_reports]))
+    assert {place: rows[place][0].value for place in rows} == {place: value for place, (value, *_) in PLACES.items()}
+    assert {(row.confidence, row.wide) for place in rows.values() for row in place} == {(0.9, True)}
+    private = {"type": "LdpEstimate", "config": {**config, "ask": "set_together", "private": True}}
+    rows = found(expand([create(PEOPLE.to_pylist()), private]))
+    assert {(row.confidence, row.both) for place in rows.values() for row in place} == {(0.95, 0)}
