@@ -6,8 +6,6 @@ import math
 import re
 from pathlib import Path
 
-import pytest
-
 from ldp_core import (
     Domain,
     HeavyHitters,
@@ -85,18 +83,17 @@ def test_an_entry_of_the_registry(ldp, people):
     assert ldp("plan registry plan.toml").out == PrivacyPlan.from_toml(Path("plan.toml")).registry_entry()
 
 
-@pytest.mark.parametrize(("line", "says"), WRONG_LINES + FAILURES)
-def test_errors_of_ours_are_one_line(ldp, people, line, says):
-    done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
-    assert done.out == ""
-    assert done.err.startswith("error: ")
-    assert done.err.count("\n") == 1
-    assert says in done.err
+def test_errors_of_ours_are_one_line(ldp, people):
+    for line, says in WRONG_LINES + FAILURES:
+        done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
+        assert done.out == ""
+        assert done.err.startswith("error: ")
+        assert done.err.count("\n") == 1
+        assert says in done.err
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_wrong_use_ends_with_2(ldp, people):
+    for line in [
         "nothing",
         "recommend 16",
         "size 16 -m 0.1",
@@ -104,10 +101,8 @@ def test_errors_of_ours_are_one_line(ldp, people, line, says):
         "plan explain plan.toml",
         "simulate plan.toml",
         "plan",
-    ],
-)
-def test_wrong_use_ends_with_2(ldp, people, line):
-    ldp(line, code=2)
+    ]:
+        ldp(line, code=2)
 
 
 def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
@@ -185,20 +180,17 @@ def test_recommend_and_size_are_the_core_s(ldp):
     assert found["hybrid"] == required_n(Hybrid, 0.5, domain=Interval(0, 60), epsilon=1.0).n == min(found.values())
 
 
-@pytest.mark.parametrize(
-    ("options", "how", "says"),
-    [
+def test_size_says_which_question_it_answered(ldp):
+    for options, how, says in [
         ("", {}, "one share, that of a value that 1 in 16 of the people has"),
         ("--simultaneous", {"simultaneous": True}, "the shares of all 16 values at once"),
         ("--frequency 10%", {"frequency": 0.1}, "of a value that 10 % of the people has"),
         ("--group 0.5", {"group": 0.5}, "A share of 0.5 of the people is in the group"),
-    ],
-)
-def test_size_says_which_question_it_answered(ldp, options, how, says):
-    done = ldp(f"size 16 -m 1% -e 1 --mechanism unary_encoding {options}")
-    assert f"{required_n('unary_encoding', 0.01, domain=16, epsilon=1.0, **how).n:,}" in done.out
-    assert says in done.out.replace("\n", " ").replace("  ", " ")
-    assert says in ldp(f"size 16 -m 0.01 -n 200000 {options}").out.replace("\n", " ").replace("  ", " ")
+    ]:
+        done = ldp(f"size 16 -m 1% -e 1 --mechanism unary_encoding {options}")
+        assert f"{required_n('unary_encoding', 0.01, domain=16, epsilon=1.0, **how).n:,}" in done.out
+        assert says in done.out.replace("\n", " ").replace("  ", " ")
+        assert says in ldp(f"size 16 -m 0.01 -n 200000 {options}").out.replace("\n", " ").replace("  ", " ")
 
 
 def test_size_says_what_is_left_out(ldp):
