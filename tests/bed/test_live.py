@@ -291,7 +291,7 @@ def test_a_missing_package_is_told(monkeypatch, capsys):
     assert "ldp-telemetry[gcp]" in capsys.readouterr().err
 
 
-def test_arguments_that_would_do_nothing_are_refused(capsys):
+def test_what_is_bad_or_would_do_nothing_is_refused(capsys):
     for arguments in [
         ["--demo"],
         ["--input", "x.csv"],
@@ -304,9 +304,6 @@ def test_arguments_that_would_do_nothing_are_refused(capsys):
             code = ended.code
         assert code == 2
         assert "error:" in capsys.readouterr().err
-
-
-def test_bad_values_are_refused(capsys):
     for arguments in [["--rate", "many"], ["--for", "soon"], ["--epsilon", "0"], ["--window", "x"]]:
         assert main(["--live", *arguments]) == 2
         assert capsys.readouterr().err.startswith("error: ")

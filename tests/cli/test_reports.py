@@ -92,9 +92,6 @@ def test_pictures(ldp, people, reports):
         spec = pl.read_json("drawn.json")["datasets"].item()
         assert [len(rows) for rows in spec.values()] == [data]
         assert "which of" in ldp("estimate reports.parquet --plot drawn.json", code=2).err.replace("\n", " ")
-
-
-def test_a_picture_of_one_value_or_window(ldp, people, reports):
     for options, mark, data in [
         ("--value ios", "line", 6),
         ("--at 2024-01-02", "bar", 3),
@@ -105,9 +102,6 @@ def test_a_picture_of_one_value_or_window(ldp, people, reports):
         spec = json.loads(Path("drawn.json").read_text())
         assert [len(rows) for rows in spec["datasets"].values()] == [data]
         assert f'"{mark}"' in json.dumps(spec)
-
-
-def test_a_picture_of_what_is_not_there(ldp, people, reports):
     for options, says in [
         ("--value ios", "what --plot draws"),
         ("--at 2026-01-03 --plot drawn.json", "which window of --window"),
@@ -185,9 +179,6 @@ def test_a_secret_chooses_the_records_too(ldp, many):
 def test_options_of_persons_that_do_not_go_together(ldp, many):
     for options in ["--records 1", "--id user --per day", "--secret-env X", "--id user --secret-env X --secret-file y"]:
         ldp(f"perturb many.parquet a.parquet --plan won.toml {options}", code=2)
-
-
-def test_ids_that_are_missing_are_named(ldp, many):
     done = ldp("perturb many.parquet a.parquet --plan won.toml --id person", code=1)
     assert "does not have the columns ['person']" in done.err
 

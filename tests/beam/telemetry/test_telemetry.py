@@ -676,7 +676,7 @@ def test_demo_plan_is_declared_for_the_data():
     assert plan.epsilon == 6.0
 
 
-def test_a_misspelt_option_is_not_left_to_beam_which_ignores_it(capsys):
+def test_options_that_are_misspelt_or_nobodys_are_refused(capsys, tmp_path):
     for wrong, right in [
         ("--windw", "--window"),
         ("--heavy_hitters", "--heavy-hitters"),
@@ -685,18 +685,12 @@ def test_a_misspelt_option_is_not_left_to_beam_which_ignores_it(capsys):
     ]:
         assert main(["--plan", "p", "--input", "i", "--event-time", "t", "--output", "o", wrong]) == 2
         assert f"did you mean {right}?" in capsys.readouterr().err
-
-
-def test_an_option_that_nobody_has_is_refused_before_anything_is_written(tmp_path, capsys):
     (tmp_path / "events.ndjson").write_text('{"t": 1767268800, "c": true}\n')
     (tmp_path / "plan.toml").write_text(PrivacyPlan({"c": RandomizedResponse(epsilon=1.0)}).to_toml())
     files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.ndjson"), "--event-time", "t")
     assert main([*files, "--output", str(tmp_path / "out"), "--no-such-option"]) == 2
     assert "neither this command nor Beam has an option --no-such-option" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_beams_own_options_are_not_taken_for_misspelt_ones(capsys):
     flags = [
         "--flink_master=x",
         "--checkpointing_interval=1",
