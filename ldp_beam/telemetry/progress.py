@@ -10,29 +10,22 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 
 class Progress:
-    """A thread-safe count of records and a thread that prints it while the ``with`` block runs."""
+    """A thread-safe count of records, and a line that shows it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.known = True
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.records = 0
+        self.known, self.records = True, 0
 
     def add(self, records: int) -> None:
         """Count ``records`` more."""
         with self._lock:
             self.records += records
-
-    def show(self, *, stream: TextIO | None = None, every: float = 0.5) -> Progress:
-        """Print to ``stream`` (default standard error) every so many seconds on a terminal, and at the end."""
-        self._stream, self._every = stream or sys.stderr, every
-        return self
 
     def settle(self, records: int | None) -> None:
         """Take what the runner has counted; None if it does not tell: what this process has counted, if that is any."""
@@ -40,32 +33,32 @@ class Progress:
             self.known = records is not None or self.records > 0
             self.records = self.records if records is None else records
 
-    def __enter__(self) -> Progress:
-        self.records, self.known = 0, True
-        self._start = time.perf_counter()
-        self._stop.clear()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
+    @contextmanager
+    def show(self, *, stream: TextIO | None = None, every: float = 0.5) -> Iterator[None]:
+        """Print to ``stream`` (default standard error) every so many seconds on a terminal, and at the end."""
+        out, start, over = stream or sys.stderr, time.perf_counter(), threading.Event()
+        self.known, self.records = True, 0
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._print("\n")
+        def tell(end: str) -> None:
+            records = f"{self.records:,} records read" if self.known else "done"
+            line = f"perturbed at ingestion: {records} in {time.perf_counter() - start:.1f} s"
+            out.write(("\r" if out.isatty() else "") + line + end)
+            out.flush()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._every):
-            if self._stream.isatty():
-                self._print("")
+        def go_on() -> None:
+            while not over.wait(every):
+                tell("")
 
-    def _print(self, end: str) -> None:
-        seconds = max(time.perf_counter() - self._start, 1e-9)
-        start = "\r" if self._stream.isatty() else ""
-        records = f"{self.records:,} records read" if self.known else "done"
-        line = f"{start}perturbed at ingestion: {records} in {seconds:.1f} s"
-        self._stream.write(line + end)
-        self._stream.flush()
+        thread = threading.Thread(target=go_on, daemon=True)
+        if out.isatty():
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if thread.is_alive():
+                thread.join()
+            tell("\n")
 
 
 PROGRESS = Progress()

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core import FrequencyOracle, Numeric, PrivacyPlan
+from ldp_core import FrequencyOracle, Numeric, PrivacyPlan, tables
 from ldp_core.charts.drawing import text
 
 
-def aligned(rows: list[list[str]]) -> str:
-    """Rows of cells as lines; the first row is the heading, the first column aligned left."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines, a rule under the first; all columns but the first to the right."""
+    heading, *lines = tables.aligned(rows, numbers=range(1, len(rows[0])))
+    rule = "  ".join("-" * max(map(len, column)) for column in zip(*rows, strict=True))
+    return "\n".join([heading, rule, *lines])
 
 
 def estimate_tables(histograms: pa.Table, means: pa.Table, plan: PrivacyPlan, *, top: int = 4) -> Iterable[str]:

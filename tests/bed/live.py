@@ -445,7 +445,7 @@ def window_table(rows: Sequence[HistogramRow], truth: Sequence[int], inside: Seq
                 bar(row.low / scale, row.high / scale, true / scale, bars),
             ]
         )
-    return "\n".join(line.rstrip() for line in aligned(cells).splitlines())
+    return aligned(cells)
 
 
 def bar(low: float, high: float, true: float, glyphs: str = "#-|") -> str:

@@ -95,19 +95,13 @@ def test_what_cannot_be_had_is_told_and_stops_what_has_started(processes, monkey
 # ---- what is refused
 
 
-def test_as_fast_as_possible_is_refused(capsys):
+def test_what_cannot_be_is_refused(capsys):
     assert main([*FLINK, "--rate", "max"]) == 2
     assert "Kafka takes more than the pipeline" in capsys.readouterr().err
-
-
-def test_an_engine_without_live_is_refused(capsys):
     assert main(["--engine", "flink", "--demo"]) == 2
     assert "--engine is for --live" in capsys.readouterr().err
     assert main(["--demo", "--page"]) == 2
     assert "--page is for --live" in capsys.readouterr().err
-
-
-def test_an_engine_that_is_not_there_is_refused():
     with pytest.raises(LdpError, match=r"engine must be one of"):
         live.run(LiveJob(default_plan(2.0)), engine="spark")
 

@@ -272,20 +272,17 @@ def test_ctrl_c_in_a_process():
 # ---- what is refused
 
 
-@pytest.mark.parametrize(
-    ("error", "make"),
-    [
+def test_bad_arguments_are_refused_at_once():
+    for error, make in [
         (PlanError, lambda: LiveJob(PrivacyPlan({EVENT_TIME: RandomizedResponse(epsilon=1.0)}))),
         (ParameterError, lambda: LiveJob(PLAN, devices=0)),
         (ParameterError, lambda: LiveJob(PLAN, window=0)),
         (ParameterError, lambda: LiveJob(PLAN, rate=-1.0)),
         (ParameterError, lambda: LiveJob(PLAN, confidence=1.0)),
         (ParameterError, lambda: PubSub(capacity=0)),
-    ],
-)
-def test_bad_arguments_are_refused_at_once(error, make):
-    with pytest.raises(error):
-        make()
+    ]:
+        with pytest.raises(error):
+            make()
 
 
 def test_a_missing_package_is_told(monkeypatch, capsys):
@@ -294,25 +291,19 @@ def test_a_missing_package_is_told(monkeypatch, capsys):
     assert "ldp-telemetry[gcp]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_what_is_bad_or_would_do_nothing_is_refused(capsys):
+    for arguments in [
         ["--demo"],
         ["--input", "x.csv"],
         ["--runner=FlinkRunner"],
         ["--plan", "x.toml", "--epsilon", "1"],
-    ],
-)
-def test_arguments_that_would_do_nothing_are_refused(arguments, capsys):
-    try:
-        code = main(["--live", *arguments])
-    except SystemExit as ended:
-        code = ended.code
-    assert code == 2
-    assert "error:" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [["--rate", "many"], ["--for", "soon"], ["--epsilon", "0"], ["--window", "x"]])
-def test_bad_values_are_refused(arguments, capsys):
-    assert main(["--live", *arguments]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
+    ]:
+        try:
+            code = main(["--live", *arguments])
+        except SystemExit as ended:
+            code = ended.code
+        assert code == 2
+        assert "error:" in capsys.readouterr().err
+    for arguments in [["--rate", "many"], ["--for", "soon"], ["--epsilon", "0"], ["--window", "x"]]:
+        assert main(["--live", *arguments]) == 2
+        assert capsys.readouterr().err.startswith("error: ")

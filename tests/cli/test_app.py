@@ -37,12 +37,12 @@ def test_the_commands_are_there():
     assert sorted(COMMANDS) == [*there, "planner", "recommend", "report", "run", "simulate", "size"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_has_an_example(ldp, name):
-    text = ldp(f"{name} --help").out
-    assert re.search(rf"\bldp {name.split()[0]}", text)
-    assert re.search(rf"\bldp {name} ", text[text.index("xample") :])
-    assert max(map(len, text.splitlines())) <= 80 or name in ("run", "live")  # (which have examples of their own)
+def test_help_has_an_example(ldp):
+    for name in COMMANDS:
+        text = ldp(f"{name} --help").out
+        assert re.search(rf"\bldp {name.split()[0]}", text)
+        assert re.search(rf"\bldp {name} ", text[text.index("xample") :])
+        assert max(map(len, text.splitlines())) <= 80 or name in ("run", "live")  # (which have examples of their own)
 
 
 def test_every_page_of_help_says_the_commands(ldp):
@@ -171,16 +171,16 @@ def test_run_and_live_call_a_function_with_typed_options(ldp, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("declared", [FileOptions, LiveOptions])
-def test_both_commands_have_the_options_that_are_declared(ldp, declared):
+def test_both_commands_have_the_options_that_are_declared(ldp):
     """Planted: an option that only one of them has."""
-    flags = {one.flag: one.help for one in declarations(declared)}
-    line = {FileOptions: "run --help", LiveOptions: "live --help"}[declared]
-    for text in (ldp(line).out, parser(declared).format_help()):
-        words = re.sub(r"[\s│]+", " ", text)
-        assert [flag for flag in flags if f" {flag} " not in words] == []
-        assert [flag for flag, told in flags.items() if told[:20] not in words] == []
-    assert f" {max(flags)}x " not in words
+    for declared in [FileOptions, LiveOptions]:
+        flags = {one.flag: one.help for one in declarations(declared)}
+        line = {FileOptions: "run --help", LiveOptions: "live --help"}[declared]
+        for text in (ldp(line).out, parser(declared).format_help()):
+            words = re.sub(r"[\s│]+", " ", text)
+            assert [flag for flag in flags if f" {flag} " not in words] == []
+            assert [flag for flag, told in flags.items() if told[:20] not in words] == []
+        assert f" {max(flags)}x " not in words
 
 
 def test_run_fails_with_1_and_is_misused_with_2(ldp, people):
@@ -247,20 +247,18 @@ def test_without_its_renderer_a_picture_names_the_extra(ldp, people, monkeypatch
         assert "ldp-telemetry[plot]" in ldp(f"simulate plan.toml people.parquet --plot a.{kind}", code=1).err
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "said"), [("plan check nowhere.toml", 1, "nowhere"), ("size 2 -m 1% -e 1", 0, "")]
-)
-def test_a_process_ends_at_once(monkeypatch, capsys, line, code, said):
+def test_a_process_ends_at_once(monkeypatch, capsys):
     """Polars' threads may still call back; as Python ends, that would abort the process."""
-    ended = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setattr(_compat, "FIXED", (4,))
-    monkeypatch.delitem(sys.modules, "apache_beam", raising=False)  # its threads are waited for
-    monkeypatch.setattr(sys, "argv", ["ldp", *line.split()])
-    with pytest.raises(SystemExit):
-        ldp_cli.main()
-    assert ended == [code]
-    assert said in capsys.readouterr().err
+    for line, code, said in [("plan check nowhere.toml", 1, "nowhere"), ("size 2 -m 1% -e 1", 0, "")]:
+        ended = []
+        monkeypatch.setattr(os, "_exit", ended.append)
+        monkeypatch.setattr(_compat, "FIXED", (4,))
+        monkeypatch.delitem(sys.modules, "apache_beam", raising=False)  # its threads are waited for
+        monkeypatch.setattr(sys, "argv", ["ldp", *line.split()])
+        with pytest.raises(SystemExit):
+            ldp_cli.main()
+        assert ended == [code]
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

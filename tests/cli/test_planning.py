@@ -6,8 +6,6 @@ import math
 import re
 from pathlib import Path
 
-import pytest
-
 from ldp_core import (
     Domain,
     HeavyHitters,
@@ -81,22 +79,17 @@ FAILURES = [
 ]
 
 
-def test_an_entry_of_the_registry(ldp, people):
-    assert ldp("plan registry plan.toml").out == PrivacyPlan.from_toml(Path("plan.toml")).registry_entry()
+def test_errors_of_ours_are_one_line(ldp, people):
+    for line, says in WRONG_LINES + FAILURES:
+        done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
+        assert done.out == ""
+        assert done.err.startswith("error: ")
+        assert done.err.count("\n") == 1
+        assert says in done.err
 
 
-@pytest.mark.parametrize(("line", "says"), WRONG_LINES + FAILURES)
-def test_errors_of_ours_are_one_line(ldp, people, line, says):
-    done = ldp(line, code=2 if (line, says) in WRONG_LINES else 1)
-    assert done.out == ""
-    assert done.err.startswith("error: ")
-    assert done.err.count("\n") == 1
-    assert says in done.err
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_wrong_use_ends_with_2(ldp, people):
+    for line in [
         "nothing",
         "recommend 16",
         "size 16 -m 0.1",
@@ -104,10 +97,8 @@ def test_errors_of_ours_are_one_line(ldp, people, line, says):
         "plan explain plan.toml",
         "simulate plan.toml",
         "plan",
-    ],
-)
-def test_wrong_use_ends_with_2(ldp, people, line):
-    ldp(line, code=2)
+    ]:
+        ldp(line, code=2)
 
 
 def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
@@ -123,18 +114,12 @@ def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
         shown = ldp(f"plan check plan.toml {name}", code=1)
         assert f"{refused:,}" in shown.out
         assert "beos" not in found.out + found.err + shown.out + shown.err
-
-
-def test_check_says_which_column_has_another_type(ldp, people):
     people.with_columns(minutes=people["os"]).write_parquet("odd.parquet")
     found = ldp("plan check plan.toml odd.parquet --json", code=1).data["columns"]
     assert "minutes" in found["minutes"]["error"]
     assert found["os"] == {"refused": 0, "error": None}
     people.drop("os").write_parquet("less.parquet")
     assert "does not have the columns ['os']" in ldp("plan check plan.toml less.parquet", code=1).err
-
-
-def test_a_corrupt_file_is_not_quoted(ldp, people):
     for name in ("a.parquet", "a.csv", "a.ndjson"):
         Path(name).write_bytes(b'os,minutes,crashed\nsecretword,"1,2\n{]')
         done = ldp(f"plan check plan.toml {name}", code=1)
@@ -150,9 +135,6 @@ def test_explain_is_the_plan_s(ldp, people):
     found = ldp("plan explain plan.toml --people 4000 --json").data
     assert (found["epsilon"], found["epsilon_of_records"]["10"]) == (plan.epsilon, plan.epsilon_of(10))
     assert found["columns"]["os"]["standard_error"] == plan["os"].explain(4000).error
-
-
-def test_explain_says_what_the_records_of_a_person_spend(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     spent = plan.epsilon_of(25)
     text = ldp("plan explain plan.toml -n 4000 --records 25").out
@@ -161,15 +143,13 @@ def test_explain_says_what_the_records_of_a_person_spend(ldp, people):
     assert "all reports of a person (epsilon 7)" in ldp("plan explain plan.toml -n 4000 --total 7").out
     found = ldp("plan explain plan.toml -n 4000 --records 25 --json").data
     assert found["epsilon_of_records"] == {"1": plan.epsilon, "25": spent}
-
-
-def test_explain_fits_a_terminal_and_shows_small_margins(ldp, people):
     text = ldp("plan explain plan.toml -n 8000000 --records 25 --delta 1e-9").out
     assert max(map(len, text.splitlines())) <= 80
     share = 1.959964 * math.sqrt(PrivacyPlan.from_toml(Path("plan.toml"))["crashed"].variance(8e6, 4e6)) / 8e6
     assert share < 0.0005  # less than 0.05 %, of which one decimal says nothing
     assert f"± {100 * share:.3g} % of the records" in text
     assert "margin, 95 %" in text
+    assert ldp("plan registry plan.toml").out == PrivacyPlan.from_toml(Path("plan.toml")).registry_entry()
 
 
 def test_recommend_and_size_are_the_core_s(ldp):
@@ -185,26 +165,28 @@ def test_recommend_and_size_are_the_core_s(ldp):
     assert found["hybrid"] == required_n(Hybrid, 0.5, domain=Interval(0, 60), epsilon=1.0).n == min(found.values())
 
 
-@pytest.mark.parametrize(
-    ("options", "how", "says"),
-    [
+def test_size_says_which_question_it_answered(ldp):
+    for options, how, says in [
         ("", {}, "one share, that of a value that 1 in 16 of the people has"),
         ("--simultaneous", {"simultaneous": True}, "the shares of all 16 values at once"),
         ("--frequency 10%", {"frequency": 0.1}, "of a value that 10 % of the people has"),
         ("--group 0.5", {"group": 0.5}, "A share of 0.5 of the people is in the group"),
-    ],
-)
-def test_size_says_which_question_it_answered(ldp, options, how, says):
-    done = ldp(f"size 16 -m 1% -e 1 --mechanism unary_encoding {options}")
-    assert f"{required_n('unary_encoding', 0.01, domain=16, epsilon=1.0, **how).n:,}" in done.out
-    assert says in done.out.replace("\n", " ").replace("  ", " ")
-    assert says in ldp(f"size 16 -m 0.01 -n 200000 {options}").out.replace("\n", " ").replace("  ", " ")
+    ]:
+        done = ldp(f"size 16 -m 1% -e 1 --mechanism unary_encoding {options}")
+        assert f"{required_n('unary_encoding', 0.01, domain=16, epsilon=1.0, **how).n:,}" in done.out
+        assert says in done.out.replace("\n", " ").replace("  ", " ")
+        assert says in ldp(f"size 16 -m 0.01 -n 200000 {options}").out.replace("\n", " ").replace("  ", " ")
 
 
-def test_size_says_what_is_left_out(ldp):
+def test_size_says_what_is_left_out_too_much_and_taken(ldp):
     done = ldp("size 1000 -m 1% -n 10000")
     assert "hadamard_response " not in done.out.split("Asked for")[0]
     assert "hadamard_response needs at least" in done.out.replace("\n", " ").replace("  ", " ")
+    # It said to give VALUES and one of both, to somebody who had given all three
+    said = " ".join(ldp("size 16 --margin 1% --epsilon 1 --people 5000", code=2).err.replace("│", " ").split())
+    assert "leave out one of them" in said
+    assert "margin 0.5 is 50 % of the people; 0.5 % is written 0.5%" in ldp("size 16 --margin 0.5 --epsilon 1").err
+    assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""
 
 
 def test_size_of_a_plan(ldp, people):
@@ -240,14 +222,3 @@ def test_simulate_reads_data_and_draws(ldp, people):
     assert "#ffffff" in page
     ldp("simulate plan.toml people.parquet --seed 1 --plot dark.json --theme dark")
     assert "#14171c" in Path("dark.json").read_text(encoding="utf-8")
-
-
-def test_size_says_what_is_too_much(ldp):
-    """It said to give VALUES and one of both, to somebody who had given all three."""
-    said = " ".join(ldp("size 16 --margin 1% --epsilon 1 --people 5000", code=2).err.replace("│", " ").split())
-    assert "leave out one of them" in said
-
-
-def test_size_says_which_margin_it_took(ldp):
-    assert "margin 0.5 is 50 % of the people; 0.5 % is written 0.5%" in ldp("size 16 --margin 0.5 --epsilon 1").err
-    assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""

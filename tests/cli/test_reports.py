@@ -85,41 +85,31 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert len({row["day"] for row in by}) == 10
 
 
-@pytest.mark.parametrize(
-    ("options", "data"), [("", 3), ("--column os --window 2d --event-time day", 18), ("--column minutes --by day", 10)]
-)
-def test_pictures(ldp, people, reports, options, data):
-    line = f"estimate reports.parquet {options or '--column os'} --plot drawn.json"
-    ldp(line)
-    spec = pl.read_json("drawn.json")["datasets"].item()
-    assert [len(rows) for rows in spec.values()] == [data]
-    assert "which of" in ldp("estimate reports.parquet --plot drawn.json", code=2).err.replace("\n", " ")
-
-
-@pytest.mark.parametrize(
-    ("options", "mark", "data"),
-    [("--value ios", "line", 6), ("--at 2024-01-02", "bar", 3), ("--at 2024-01-02 --value ios --value web", "bar", 2)],
-)
-def test_a_picture_of_one_value_or_window(ldp, people, reports, options, mark, data):
-    line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json"
-    ldp(f"{line} {options}")
-    spec = json.loads(Path("drawn.json").read_text())
-    assert [len(rows) for rows in spec["datasets"].values()] == [data]
-    assert f'"{mark}"' in json.dumps(spec)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
+def test_pictures(ldp, people, reports):
+    for options, data in [("", 3), ("--column os --window 2d --event-time day", 18), ("--column minutes --by day", 10)]:
+        line = f"estimate reports.parquet {options or '--column os'} --plot drawn.json"
+        ldp(line)
+        spec = pl.read_json("drawn.json")["datasets"].item()
+        assert [len(rows) for rows in spec.values()] == [data]
+        assert "which of" in ldp("estimate reports.parquet --plot drawn.json", code=2).err.replace("\n", " ")
+    for options, mark, data in [
+        ("--value ios", "line", 6),
+        ("--at 2024-01-02", "bar", 3),
+        ("--at 2024-01-02 --value ios --value web", "bar", 2),
+    ]:
+        line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json"
+        ldp(f"{line} {options}")
+        spec = json.loads(Path("drawn.json").read_text())
+        assert [len(rows) for rows in spec["datasets"].values()] == [data]
+        assert f'"{mark}"' in json.dumps(spec)
+    for options, says in [
         ("--value ios", "what --plot draws"),
         ("--at 2026-01-03 --plot drawn.json", "which window of --window"),
         ("--value nothing --plot drawn.json", "--value nothing: it is not there; among others these are: android"),
         ("--window 2d --event-time day --at 1999 --plot drawn.json", "--at 1999: it is not there"),
-    ],
-)
-def test_a_picture_of_what_is_not_there(ldp, people, reports, options, says):
-    said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
-    assert says in " ".join(said.replace("│", " ").split())
+    ]:
+        said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
+        assert says in " ".join(said.replace("│", " ").split())
 
 
 def test_keyed_noise_gives_the_same_reports_again(ldp, people):
@@ -157,25 +147,22 @@ def test_perturb_says_of_what_the_epsilon_is(ldp, many):
     assert "epsilon 2 together if the values never change, without bound if they do" in done.err
 
 
-@pytest.mark.parametrize(
-    ("options", "per"),
-    [
+def test_records_of_a_person_are_bounded_as_in_polars(ldp, many):
+    for options, per in [
         ("--records 1", []),
         ("--records 3 --per day", ["day"]),
         ("--records 2 --per day=1mo", [pl.col("day").dt.truncate("1mo")]),
-    ],
-)
-def test_records_of_a_person_are_bounded_as_in_polars(ldp, many, options, per):
-    done = ldp(f"perturb many.parquet a.parquet --plan won.toml --id user {options}")
-    records = int(options.split()[1])
-    bounded = many.ldp.bound(id="user", records=records, per=per)
-    reports = pl.read_parquet("a.parquet")
-    assert reports["day"].to_list() == bounded["day"].to_list()
-    assert reports.columns == ["won", "day"]
-    assert f"{1000 - len(bounded):,} of 1,000 records were dropped" in done.out
-    assert ("one record of" if records == 1 else f"at most {records} records of") + " each person" in done.err
-    assert f"epsilon {2 * records}" in done.err
-    assert ("in each of these anew" in done.err) == bool(per)
+    ]:
+        done = ldp(f"perturb many.parquet a.parquet --plan won.toml --id user {options} --overwrite")
+        records = int(options.split()[1])
+        bounded = many.ldp.bound(id="user", records=records, per=per)
+        reports = pl.read_parquet("a.parquet")
+        assert reports["day"].to_list() == bounded["day"].to_list()
+        assert reports.columns == ["won", "day"]
+        assert f"{1000 - len(bounded):,} of 1,000 records were dropped" in done.out
+        assert ("one record of" if records == 1 else f"at most {records} records of") + " each person" in done.err
+        assert f"epsilon {2 * records}" in done.err
+        assert ("in each of these anew" in done.err) == bool(per)
 
 
 def test_a_secret_chooses_the_records_too(ldp, many):
@@ -189,14 +176,9 @@ def test_a_secret_chooses_the_records_too(ldp, many):
     assert a["day"].to_list() != many.ldp.bound(id="user", records=1)["day"].to_list()
 
 
-@pytest.mark.parametrize(
-    "options", ["--records 1", "--id user --per day", "--secret-env X", "--id user --secret-env X --secret-file y"]
-)
-def test_options_of_persons_that_do_not_go_together(ldp, many, options):
-    ldp(f"perturb many.parquet a.parquet --plan won.toml {options}", code=2)
-
-
-def test_ids_that_are_missing_are_named(ldp, many):
+def test_options_of_persons_that_do_not_go_together(ldp, many):
+    for options in ["--records 1", "--id user --per day", "--secret-env X", "--id user --secret-env X --secret-file y"]:
+        ldp(f"perturb many.parquet a.parquet --plan won.toml {options}", code=2)
     done = ldp("perturb many.parquet a.parquet --plan won.toml --id person", code=1)
     assert "does not have the columns ['person']" in done.err
 
@@ -237,14 +219,14 @@ def test_a_table_is_a_screen_and_the_rest_is_written(ldp, many):
     assert len(pl.read_csv("daily/won.csv")) == 200
 
 
-@pytest.mark.parametrize("options", ["", "--output out", "--confidence 90%"])
-def test_what_the_numbers_mean_is_below_them(ldp, people, reports, options):
-    said = ldp(f"estimate reports.parquet {options}").out.replace("\n", " ")
-    level = "90" if "90" in options else "95"
-    assert f"{level} % intervals of the noise alone: sampling error comes on top (means, " in said
-    assert "A record spent epsilon 6 over its 3 columns." in said
-    assert "sampling" in ldp("estimate --help").out
-    assert "95 % intervals of noise and sampling together." in ldp("estimate reports.parquet --column minutes").out
+def test_what_the_numbers_mean_is_below_them(ldp, people, reports):
+    for options in ["", "--output out", "--confidence 90%"]:
+        said = ldp(f"estimate reports.parquet {options}").out.replace("\n", " ")
+        level = "90" if "90" in options else "95"
+        assert f"{level} % intervals of the noise alone: sampling error comes on top (means, " in said
+        assert "A record spent epsilon 6 over its 3 columns." in said
+        assert "sampling" in ldp("estimate --help").out
+        assert "95 % intervals of noise and sampling together." in ldp("estimate reports.parquet --column minutes").out
 
 
 def test_polars_expressions_are_not_shown(ldp, people, reports):
@@ -268,23 +250,18 @@ def test_polars_expressions_are_not_shown(ldp, people, reports):
         assert not {word for word in ("udf", "col(", "expression") if word in done.err}
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
-def test_progress_is_in_percent_on_a_terminal_only(ldp, people, suffix, monkeypatch):
+def test_progress_is_in_percent_on_a_terminal_only(ldp, people, monkeypatch):
     """The number of records is known from Parquet's footer, and nearly so from the bytes of text."""
-    getattr(people, f"write_{suffix}")(f"people.{suffix}")
-    assert files.size_of(f"people.{suffix}") == pytest.approx(N, rel=0.001)
-    done = ldp(f"perturb people.{suffix} a.parquet --plan plan.toml")
-    assert "%" not in done.err
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    done = ldp(f"perturb people.{suffix} b.parquet --plan plan.toml")
-    assert "100%" in done.err
-
-
-@pytest.mark.parametrize("suffix", ["csv", "ndjson"])
-def test_text_files_are_read(ldp, people, suffix):
-    getattr(people, f"write_{suffix}")(f"people.{suffix}")
-    ldp(f"perturb people.{suffix} reports.parquet --plan plan.toml")
-    assert len(pl.read_parquet("reports.parquet")) == N
+    for suffix in ["parquet", "csv", "ndjson"]:
+        getattr(people, f"write_{suffix}")(f"people.{suffix}")
+        assert files.size_of(f"people.{suffix}") == pytest.approx(N, rel=0.001)
+        done = ldp(f"perturb people.{suffix} {suffix}.parquet --plan plan.toml")
+        assert "%" not in done.err
+        assert len(pl.read_parquet(f"{suffix}.parquet")) == N
+        with monkeypatch.context() as terminal:
+            terminal.setenv("FORCE_COLOR", "1")
+            done = ldp(f"perturb people.{suffix} {suffix}.parquet --plan plan.toml --overwrite")
+        assert "100%" in done.err
 
 
 def test_what_fails_leaves_nothing_and_quotes_nothing(ldp, people):
@@ -351,13 +328,13 @@ def test_heavy_hitters_are_the_top(ldp):
     assert [row["value"] for row in found] == ["rome"]
 
 
-@pytest.mark.parametrize("packed", ["--packed", "--no-packed"])
-def test_folders_and_patterns(ldp, packed):
-    plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=2.0)})
-    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
-    Path("reports").mkdir()
-    for k in range(2):
-        pl.DataFrame({"os": ["ios", "web"] * 10}).write_parquet(f"people{k}.parquet")
-        ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed}")
-    for source in ("reports", "'reports/*.parquet'"):
-        assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
+def test_folders_and_patterns(ldp):
+    for packed in ["--packed", "--no-packed"]:
+        plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=2.0)})
+        Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+        Path("reports").mkdir(exist_ok=True)
+        for k in range(2):
+            pl.DataFrame({"os": ["ios", "web"] * 10}).write_parquet(f"people{k}.parquet")
+            ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed} --overwrite")
+        for source in ("reports", "'reports/*.parquet'"):
+            assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}

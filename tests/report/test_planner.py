@@ -59,12 +59,12 @@ def test_the_golden_file_has_the_needs_of_the_core():
 
 
 @NODE
-@pytest.mark.parametrize("function", GOLDEN)
-def test_javascript_says_what_the_core_says(function):
-    cases = GOLDEN[function]
-    found = run(f"G.{function}.map(c => P.{function}(...c.arguments))")
-    expected = [case.get("rows", case.get("is")) for case in cases]
-    assert differing(found, expected) == []
+def test_javascript_says_what_the_core_says():
+    for function in GOLDEN:
+        cases = GOLDEN[function]
+        found = run(f"G.{function}.map(c => P.{function}(...c.arguments))")
+        expected = [case.get("rows", case.get("is")) for case in cases]
+        assert differing(found, expected) == []
 
 
 @NODE
@@ -115,11 +115,11 @@ def written(choice, values=5, epsilon=2.5):
 
 
 @NODE
-@pytest.mark.parametrize("choice", CHOICES)
-def test_the_toml_is_the_plan(choice):
-    plan = PrivacyPlan.from_toml(written(choice)["toml"])
-    assert plan == PrivacyPlan({"answer": CHOICES[choice].make(Domain(range(5)), 2.5)})
-    assert plan.epsilon <= 2.5
+def test_the_toml_is_the_plan():
+    for choice in CHOICES:
+        plan = PrivacyPlan.from_toml(written(choice)["toml"])
+        assert plan == PrivacyPlan({"answer": CHOICES[choice].make(Domain(range(5)), 2.5)})
+        assert plan.epsilon <= 2.5
 
 
 @pytest.fixture

@@ -136,9 +136,8 @@ def test_a_plan_that_is_nobodys_promise(tmp_path):
     assert (seeded["seeded"], seeded["record"]) == (True, "")
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
+def test_broken_files_are_our_errors(tmp_path_factory):
+    for name, data in [
         ("os.parquet", b"PAR1 no"),
         ("os.ndjson", b'{"value": 1\n'),
         ("os.ndjson", b"[1]\n"),
@@ -149,16 +148,15 @@ def test_a_plan_that_is_nobodys_promise(tmp_path):
         (RESULTS, b"[]"),
         (RESULTS, b'{"plan": {"columns": 1}}'),
         ("dead_letters.ndjson", b'{"reason": "late", "count": "many"}'),
-    ],
-)
-def test_broken_files_are_our_errors(tmp_path, name, data):
-    (tmp_path / "fine.ndjson").write_text(json.dumps(ROW))
-    if name != RESULTS and not name.startswith("dead"):
-        (tmp_path / "fine.ndjson").unlink()
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(LdpError) as raised:
-        json.dumps(read_results(tmp_path).to_json(), allow_nan=False)
-    assert "\n" not in str(raised.value)
+    ]:
+        tmp_path = tmp_path_factory.mktemp("broken")
+        (tmp_path / "fine.ndjson").write_text(json.dumps(ROW))
+        if name != RESULTS and not name.startswith("dead"):
+            (tmp_path / "fine.ndjson").unlink()
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(LdpError) as raised:
+            json.dumps(read_results(tmp_path).to_json(), allow_nan=False)
+        assert "\n" not in str(raised.value)
 
 
 def test_too_much_for_a_page(tmp_path):

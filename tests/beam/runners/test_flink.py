@@ -314,22 +314,22 @@ def test_other_ports_are_tried_but_not_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "_configure", lambda *args: (configure(*args), ports.append(cluster.rest)))
     with pytest.raises(LdpError, match="has taken its port"):
         cluster.start()
-    assert len(set(ports)) == len(ports) == 3
+    assert len(ports) == 3
+    assert len(set(ports)) > 1  # the system may give one again
     assert (cluster.running(), cluster.rest) == ({}, "")
 
 
-@pytest.mark.parametrize(("installed", "good"), [("2.77.0", True), ("2.77", True), ("2.78.0", False), ("2.7", False)])
-def test_another_beam_than_the_runner_is_for_is_refused(installed, good, tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe, "version", lambda _: installed)
-    monkeypatch.setattr("tests.bed.flink.cluster.program", lambda *_: pytest.fail("it went on"))
-    if good:
-        recipe.check_pairing()
-        return
-    wanted = (
-        rf"apache-beam {installed} is installed, .* 2\.70\.0 was tried with 2\.77: pip install 'apache-beam==2\.77\."
-    )
-    with pytest.raises(InputError, match=wanted):
-        FlinkCluster(tmp_path).start()
+def test_another_beam_than_the_runner_is_for_is_refused(tmp_path, monkeypatch):
+    for installed, good in [("2.77.0", True), ("2.77", True), ("2.78.0", False), ("2.7", False)]:
+        monkeypatch.setattr(recipe, "version", {"apache-beam": installed}.get)
+        monkeypatch.setattr("tests.bed.flink.cluster.program", lambda *_: pytest.fail("it went on"))
+        if good:
+            recipe.check_pairing()
+            continue
+        wanted = rf"apache-beam {installed} is installed, .* 2\.70\.0 was tried with 2\.77: "
+        wanted += r"pip install 'apache-beam==2\.77\."
+        with pytest.raises(InputError, match=wanted):
+            FlinkCluster(tmp_path).start()
 
 
 @pytest.mark.flink
@@ -364,15 +364,15 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
     until(lambda: all(process.poll() is not None for process in started))
 
 
-@pytest.mark.parametrize("what", ["checkpoints", "directory"])
-def test_a_folder_that_cannot_be_written(what, tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
-    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
-    put_on_path(tmp_path, monkeypatch, java="exit 1")
-    (tmp_path / "file").touch()
-    folders = {"directory": tmp_path / "cluster", what: tmp_path / "file" / "within"}
-    with pytest.raises(InputError, match=r"cannot write to .*file/within.*: Not a directory; name another folder"):
-        FlinkCluster(**folders).start()
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    for what in ["checkpoints", "directory"]:
+        monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
+        monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
+        put_on_path(tmp_path, monkeypatch, java="exit 1")
+        (tmp_path / "file").touch()
+        folders = {"directory": tmp_path / "cluster", what: tmp_path / "file" / "within"}
+        with pytest.raises(InputError, match=r"cannot write to .*file/within.*: Not a directory; name another folder"):
+            FlinkCluster(**folders).start()
 
 
 def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
@@ -399,7 +399,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
         FlinkCluster(tmp_path).get("/overview")
 
 
-@pytest.mark.parametrize("bad", [{"task_managers": 0}, {"timeout": 0.0}])
-def test_bad_arguments_fail_at_construction(bad, tmp_path):
-    with pytest.raises(ParameterError):
-        FlinkCluster(tmp_path, **bad)
+def test_bad_arguments_fail_at_construction(tmp_path):
+    for bad in [{"task_managers": 0}, {"timeout": 0.0}]:
+        with pytest.raises(ParameterError):
+            FlinkCluster(tmp_path, **bad)

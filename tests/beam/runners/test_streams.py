@@ -1,7 +1,7 @@
 """The streaming suite: the same cases on Beam's local streaming runner, on Prism and on Flink.
 
-Where an engine does something else than Beam's model says, that is an expected failure, which names it; a newer one
-that does better is noticed. docs/deploy.md has the table of them.
+Where an engine does something else than Beam's model says, the case says what; a newer one that does better is
+noticed. docs/deploy.md has the table of them.
 
 Prism comes as a Go binary: ``go install github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0``. It is looked for at
 ``LDP_PRISM``, then where Go installs, then on the PATH.
@@ -23,34 +23,25 @@ MARKS = {
     "prism": [pytest.mark.prism, pytest.mark.skipif(PRISM_BINARY is None, reason=NO_PRISM)],
     "flink": [pytest.mark.flink],
 }
-
-
 DEFAULT_ARRIVALS = {"arrivals-FixedWindows-10-0-7-discarding", "arrivals-SlidingWindows-15-2-7-accumulating"}
+LONG = [case for case in CASES if case.id.startswith("arrivals-") and case.id not in DEFAULT_ARRIVALS]
+SHORT = [case for case in CASES if case not in LONG]
 
 
-def on(engine, case):
-    marks = [*MARKS[engine], pytest.mark.xdist_group(f"streams on {engine}")]
-    if engine == "local" and case.id.startswith("arrivals-") and case.id not in DEFAULT_ARRIVALS:
-        marks.append(pytest.mark.slow)
-    if engine in case.deviations:
-        reason = f"{engine}: {case.deviations[engine][1]}"
-        marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
-    return pytest.param(engine, case, marks=marks, id=f"{engine}-{case.id}")
-
-
-@pytest.fixture(scope="module")
-def engines(request):
-    made = {}
-    return lambda name: made.get(name) or made.setdefault(name, ENGINES[name](request))
-
-
-@pytest.mark.parametrize(("engine", "case"), [on(engine, case) for engine in ENGINES for case in CASES])
-def test_stream(engines, engine, case):
-    found = case.look(*engines(engine).outputs(case, CASES))
-    known = case.deviations.get(engine)
-    if known is not None and found not in (known[0], case.expected):
-        raise RuntimeError(f"another deviation than {known[0]}: {found}")
-    assert found == case.expected
+@pytest.mark.parametrize(
+    ("engine", "cases"),
+    [
+        pytest.param("local", SHORT, id="local"),
+        pytest.param("local", LONG, id="local, long", marks=pytest.mark.slow),
+        *(pytest.param(engine, CASES, id=engine, marks=MARKS[engine]) for engine in ("prism", "flink")),
+    ],
+)
+def test_streams(request, engine, cases):
+    """An engine does what Beam's model says, or the one thing that is known: also if it does better, that is seen."""
+    runs = ENGINES[engine](request)
+    found = {case.id: case.look(*runs.outputs(case, cases)) for case in cases}
+    known = {case.id: case.deviations.get(engine, (case.expected,))[0] for case in cases}
+    assert {name: rows for name, rows in found.items() if rows != known[name]} == {}
 
 
 @pytest.mark.parametrize("engine", [pytest.param(engine, marks=MARKS[engine]) for engine in ENGINES])

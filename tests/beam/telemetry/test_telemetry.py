@@ -270,9 +270,9 @@ def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, capsys, unmatche
     assert {row["n"] for row in rows} == {20 if unmatched == "error" else 28}
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "good", "reason"),
-    [
+def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path):
+    """NA and a quoted empty field were null in any column, and one of the others."""
+    for mechanism, good, reason in [
         (
             RandomizedResponse(Domain([False, True], unmatched="other"), epsilon=100.0),
             ["true", "0", ""],
@@ -284,22 +284,18 @@ def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path, capsys, unmatche
             "not of type int64",
         ),
         (Hybrid((0, 9), epsilon=100.0), ["1", "2.5"], "not of type double"),
-    ],
-    ids=["bool", "int", "float"],
-)
-def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path, mechanism, good, reason):
-    """NA and a quoted empty field were null in any column, and one of the others."""
-    (tmp_path / "plan.toml").write_text(PrivacyPlan({"c": mechanism}).to_toml())
-    words = [*good * 5, "NA", '"NA"', "null", '""', "x"]
-    text = "t,c\n" + "".join(f"2026-01-01T00:00:00Z,{word}\n" for word in words)
-    (tmp_path / "events.csv").write_text(text)
-    out = tmp_path / "out"
-    files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
-    assert telemetry(*files, "--max-dead", "0.5") == 0
-    [letter] = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
-    assert letter == {"column_name": "c", "reason": reason, "count": 5}
-    what = "means" if isinstance(mechanism, Hybrid) else "histograms"
-    assert set(pq.read_table(out / f"{what}.parquet")["n"].to_pylist()) == {5 * len(good)}
+    ]:
+        (tmp_path / "plan.toml").write_text(PrivacyPlan({"c": mechanism}).to_toml())
+        words = [*good * 5, "NA", '"NA"', "null", '""', "x"]
+        text = "t,c\n" + "".join(f"2026-01-01T00:00:00Z,{word}\n" for word in words)
+        (tmp_path / "events.csv").write_text(text)
+        out = tmp_path / f"out of {mechanism.inputs.kind}"
+        files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.csv"), "--output", str(out))
+        assert telemetry(*files, "--max-dead", "0.5") == 0
+        [letter] = [json.loads(line) for line in (out / "dead_letters.ndjson").read_text().splitlines()]
+        assert letter == {"column_name": "c", "reason": reason, "count": 5}
+        what = "means" if isinstance(mechanism, Hybrid) else "histograms"
+        assert set(pq.read_table(out / f"{what}.parquet")["n"].to_pylist()) == {5 * len(good)}
 
 
 # ---- means, heavy hitters, one candidate
@@ -442,14 +438,14 @@ def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys,
     assert bytes(range(32)).decode("latin1") not in everything
 
 
-@pytest.mark.parametrize("mode", ["--demo", "--live"])
-def test_modes_without_ids_take_no_secret(keyed, capsys, mode):
-    assert code_of([mode, *keyed["env"], "--id", "user"]) == 2
-    assert {"--demo": "does not take", "--live": "unrecognized"}[mode] in capsys.readouterr().err
-    if mode == "--live":
-        pytest.importorskip("google.pubsub_v1")
-    assert main([mode, "--plan", str(Path(keyed["file"][1]).with_name("memoised.toml"))]) == 2
-    assert "secret" in capsys.readouterr().err
+def test_modes_without_ids_take_no_secret(keyed, capsys):
+    for mode in ["--demo", "--live"]:
+        assert code_of([mode, *keyed["env"], "--id", "user"]) == 2
+        assert {"--demo": "does not take", "--live": "unrecognized"}[mode] in capsys.readouterr().err
+        if mode == "--live":
+            pytest.importorskip("google.pubsub_v1")
+        assert main([mode, "--plan", str(Path(keyed["file"][1]).with_name("memoised.toml"))]) == 2
+        assert "secret" in capsys.readouterr().err
 
 
 def test_live_is_not_in_the_wheel_and_says_where_it_is(monkeypatch, tmp_path, capsys):
@@ -516,9 +512,8 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
         assert row["count"] == pytest.approx(expected.counts[m.domain.texts.index(row["value"])])
 
 
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
+def test_keyed_noise_is_refused_before_anything_is_read(tmp_path, keyed, capsys):
+    for message, options in [
         ("--secret-file FILE or --secret-env NAME, and --id COLUMN", []),
         ("both", ["--id", "user"]),
         ("both", ["--secret-env", VARIABLE]),
@@ -532,17 +527,15 @@ def test_a_seeded_plan_repeats_itself(tmp_path):
         ("not allowed with", ["--secret-env", VARIABLE, "--secret-file", "f", "--id", "user"]),
         ("on the command line", ["--secret", SECRET, "--id", "user"]),
         ("on the command line", [f"--key={SECRET}", "--id", "user"]),
-    ],
-)
-def test_keyed_noise_is_refused_before_anything_is_read(tmp_path, keyed, capsys, message, options):
-    source, out = write(events(30), tmp_path / "events.parquet"), tmp_path / "out"
-    arguments = ["--plan", str(tmp_path / "memoised.toml"), "--input", source, "--output", str(out), *options]
-    code = telemetry(*arguments)
-    printed = capsys.readouterr()
-    assert code == 2
-    assert message in printed.err
-    assert SECRET not in printed.out + printed.err
-    assert not out.exists()
+    ]:
+        source, out = write(events(30), tmp_path / "events.parquet"), tmp_path / "out"
+        arguments = ["--plan", str(tmp_path / "memoised.toml"), "--input", source, "--output", str(out), *options]
+        code = telemetry(*arguments)
+        printed = capsys.readouterr()
+        assert code == 2
+        assert message in printed.err
+        assert SECRET not in printed.out + printed.err
+        assert not out.exists()
 
 
 def job(path: str, **changes: object) -> TelemetryJob:
@@ -586,19 +579,19 @@ def test_bad_arguments_fail_before_the_job_starts(tmp_path):
         job(str(tmp_path / "nothing-*.csv"))
 
 
-@pytest.mark.parametrize("name", ["events.parquet", "events.csv", "events.ndjson", "events.xml"])
-@pytest.mark.parametrize("content", [b"", SECRET.encode()])
-def test_empty_and_corrupt_files(tmp_path, name, content):
-    path = tmp_path / name
-    path.write_bytes(content)
-    if name == "events.ndjson" and content:
-        assert job(str(path)).read.paths  # one bad line is a dead letter, not a bad file
-        return
-    with pytest.raises((InputError, PlanError)) as caught:
-        job(str(path))
-    assert name in str(caught.value)
-    chain = [caught.value, caught.value.__cause__, caught.value.__context__]
-    assert not any(SECRET in str(e) for e in chain)
+def test_empty_and_corrupt_files(tmp_path):
+    for name in ["events.parquet", "events.csv", "events.ndjson", "events.xml"]:
+        for content in [b"", SECRET.encode()]:
+            path = tmp_path / name
+            path.write_bytes(content)
+            if name == "events.ndjson" and content:
+                assert job(str(path)).read.paths  # one bad line is a dead letter, not a bad file
+                continue
+            with pytest.raises((InputError, PlanError)) as caught:
+                job(str(path))
+            assert name in str(caught.value)
+            chain = [caught.value, caught.value.__cause__, caught.value.__context__]
+            assert not any(SECRET in str(e) for e in chain)
 
 
 def test_a_parquet_file_that_breaks_in_the_middle(tmp_path, plan_file, capsys):
@@ -641,16 +634,16 @@ runpy.run_module("pipelines.telemetry", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["--plan", "p.toml"], 2), (["--demo"], 2)])
-def test_help_and_misuse_need_no_beam(words, code):
-    command = [sys.executable, "-c", _WITHOUT_BEAM, *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    if words == ["--demo"]:
-        assert done.stderr == "error: apache_beam is not installed: pip install 'ldp-telemetry[beam]'\n"
-    else:
-        assert "--event-time" in done.stdout + done.stderr
+def test_help_and_misuse_need_no_beam():
+    for words, code in [(["--help"], 0), (["--plan", "p.toml"], 2), (["--demo"], 2)]:
+        command = [sys.executable, "-c", _WITHOUT_BEAM, *words]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        if words == ["--demo"]:
+            assert done.stderr == "error: apache_beam is not installed: pip install 'ldp-telemetry[beam]'\n"
+        else:
+            assert "--event-time" in done.stdout + done.stderr
 
 
 def test_the_units_of_times_are_those_of_the_transforms():
@@ -683,25 +676,21 @@ def test_demo_plan_is_declared_for_the_data():
     assert plan.epsilon == 6.0
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [("--windw", "--window"), ("--heavy_hitters", "--heavy-hitters"), ("--report", "--reports"), ("--tops=3", "--top")],
-)
-def test_a_misspelt_option_is_not_left_to_beam_which_ignores_it(wrong, right, capsys):
-    assert main(["--plan", "p", "--input", "i", "--event-time", "t", "--output", "o", wrong]) == 2
-    assert f"did you mean {right}?" in capsys.readouterr().err
-
-
-def test_an_option_that_nobody_has_is_refused_before_anything_is_written(tmp_path, capsys):
+def test_options_that_are_misspelt_or_nobodys_are_refused(capsys, tmp_path):
+    for wrong, right in [
+        ("--windw", "--window"),
+        ("--heavy_hitters", "--heavy-hitters"),
+        ("--report", "--reports"),
+        ("--tops=3", "--top"),
+    ]:
+        assert main(["--plan", "p", "--input", "i", "--event-time", "t", "--output", "o", wrong]) == 2
+        assert f"did you mean {right}?" in capsys.readouterr().err
     (tmp_path / "events.ndjson").write_text('{"t": 1767268800, "c": true}\n')
     (tmp_path / "plan.toml").write_text(PrivacyPlan({"c": RandomizedResponse(epsilon=1.0)}).to_toml())
     files = ("--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "events.ndjson"), "--event-time", "t")
     assert main([*files, "--output", str(tmp_path / "out"), "--no-such-option"]) == 2
     assert "neither this command nor Beam has an option --no-such-option" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_beams_own_options_are_not_taken_for_misspelt_ones(capsys):
     flags = [
         "--flink_master=x",
         "--checkpointing_interval=1",
