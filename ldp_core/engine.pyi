@@ -17,7 +17,6 @@ from ldp_core.charts.drawing import text as chart_text
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.compute.compiled import MANY as MANY_ROWS
 from ldp_core.estimates import base as estimates_base
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.base import z_score
@@ -34,6 +33,7 @@ from ldp_core.exact.transforms import count_numbers, some_groups
 from ldp_core.extras import need
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
+from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
 from ldp_core.limits import check_row_groups, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
@@ -46,6 +46,7 @@ from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_reports
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
 from ldp_core.plans.provenance import check_made_by, describe, described_once, warn_assumed
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
+from ldp_core.plans.results import DEAD_LETTERS, RESULTS, about
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.randomizer.made_by import check_same, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
@@ -60,17 +61,18 @@ __all__ = [
     "CHART_CONFIGS",
     "CHART_FIELDS",
     "CHART_WIDTH",
+    "DEAD_LETTERS",
     "DEFAULT_LIMITS",
     "ESTIMATES_OFFERED",
     "HISTOGRAM_ENTRY",
     "I64",
-    "MANY_ROWS",
     "METADATA_KEY",
     "PLAN_WAYS",
     "PYTHON_TYPES",
     "RECOMMENDED_KINDS",
     "RECORDS",
     "REPORT_TYPE",
+    "RESULTS",
     "SHARE",
     "U64",
     "Ask",
@@ -96,10 +98,12 @@ __all__ = [
     "Value",
     "View",
     "Window",
+    "about",
     "aes",
     "altair",
     "apportioned",
     "as_arrow",
+    "attach",
     "chart_heading",
     "chart_row_of",
     "chart_text",
