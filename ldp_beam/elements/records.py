@@ -238,3 +238,14 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
         dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> CoarseTimes()
         return outputs[self._main_tag], dead_letters
+
+    def _batches(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn) -> Any:
+        """Apply ``fn``: the batches, or these and the dead letters."""
+        batches, dead_letters = self._outputs(pcoll, label, fn, pa.RecordBatch)
+        return batches if dead_letters is None else (batches, dead_letters)
+
+    def _handled_as_here(self, step: RecordsTransform) -> RecordsTransform:
+        """A step with dead letters if this transform has them."""
+        if self._dead_letter_tag is None:
+            return step
+        return step.with_exception_handling(self._main_tag, self._dead_letter_tag)

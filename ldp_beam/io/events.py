@@ -125,8 +125,7 @@ class ReadEvents(RecordsTransform):
     def expand(self, pbegin: Any) -> Any:
         paths = pbegin | "Files" >> beam.Create(self.paths)
         fn = EventsDoFn(self._events, self._dead_letter_tag)
-        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(paths, "Read", fn)
 
 
 @dataclass(frozen=True)

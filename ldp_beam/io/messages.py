@@ -310,8 +310,7 @@ class DecodeMessages(RecordsTransform):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         fn = _DecodeDoFn(self._decoder, self._dead_letter_tag)
-        batches, dead_letters = self._outputs(pcoll, "Decode", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(pcoll, "Decode", fn)
 
 
 class _DecodeDoFn(beam.DoFn):

@@ -71,13 +71,10 @@ class ReadPubSub(RecordsTransform):
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
-        decode = self._decode
-        if self._dead_letter_tag is not None:
-            decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
         messages = pbegin | "Messages" >> self._read
         if self._named is not None:
             messages |= "Names" >> beam.Map(_named, self._named).with_output_types(Any)
-        return messages | "Decode" >> decode
+        return messages | "Decode" >> self._handled_as_here(self._decode)
 
 
 def _named(message: Any, names: bytes) -> tuple[bytes, bytes]:

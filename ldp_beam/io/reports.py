@@ -275,8 +275,7 @@ class ReadReports(RecordsTransform, EndsValues):
     def expand(self, pbegin: Any) -> Any:
         paths = pbegin | "Files" >> beam.Create(self.paths)
         fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits)
-        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(paths, "Read", fn)
 
     @override
     def display_data(self) -> dict[str, Any]:

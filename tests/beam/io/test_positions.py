@@ -6,6 +6,7 @@ import os
 import struct
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from ldp_beam.io._positions import POSITION, positions
 from ldp_beam.io.messages import Decoder
 from ldp_core import DtypeError, InputError, Limits, ParameterError
 
+from ..helpers import run
 from .mock_broker import MockBroker
 from .test_kafka import send
 
@@ -128,18 +130,10 @@ def test_configuration_is_checked_at_once(make):
         make()
 
 
-def kafka(broker, topic, max_batch, **options):
-    """(batches, size of the largest poll) of all that is in a topic."""
+def kafka(broker, topic, **options):
+    """Batches of all that is in a topic."""
     options = {"stop_at": "latest", "partitions": [0, 1], "position": "position", **options}
-    read = ReadKafka(broker.servers, topic, max_batch=max_batch, **options)
-    reader, polls = read._source.create_reader(None, None), []
-    has = reader.start()
-    while has or reader._open():
-        if has:
-            polls.append(reader.get_current())
-        has = reader.advance()
-    reader.close()
-    return decoded(read._decode._decoder, *polls), max(map(len, polls))
+    return run(beam.Map(lambda batch: batch), ReadKafka(broker.servers, topic, **options))
 
 
 def test_of_kafka_it_is_topic_partition_offset_time_and_row():
@@ -150,8 +144,8 @@ def test_of_kafka_it_is_topic_partition_offset_time_and_row():
         messages = [(ndjson([2 * k, 2 * k + 1]), k % 2, 1_700_000_000_000 + k) for k in range(20)]
         send(broker, "events", messages)
         for max_batch, group in ((1, "a"), (7, "b"), (1000, "c")):
-            batches, most = kafka(broker, "events", max_batch, format="ndjson", schema=SCHEMA, group=group)
-            assert most <= max_batch
+            batches = kafka(broker, "events", max_batch=max_batch, format="ndjson", schema=SCHEMA, group=group)
+            assert max(batch.num_rows for batch in batches) <= 2 * max_batch
             read.append(of_records(batches))
     assert all(found == read[0] for found in read)
     for k in range(20):
@@ -165,10 +159,10 @@ def test_two_topics_and_a_topic_made_anew_differ():
     found: list[dict[int, bytes]] = []
     for topic, when in (("one", 1000), ("other", 1000)):
         send(broker, topic, [(ndjson([0]), 0, when)])
-        found.append(of_records(kafka(broker, topic, 9, format="ndjson", schema=SCHEMA, partitions=[0])[0]))
+        found.append(of_records(kafka(broker, topic, format="ndjson", schema=SCHEMA, partitions=[0])))
     anew = MockBroker()
     send(anew, "one", [(ndjson([0]), 0, 2000)])  # offset 0 of the topic again, at another time
-    found.append(of_records(kafka(anew, "one", 9, format="ndjson", schema=SCHEMA, partitions=[0])[0]))
+    found.append(of_records(kafka(anew, "one", format="ndjson", schema=SCHEMA, partitions=[0])))
     assert len({places[0] for places in found}) == 3
 
 
