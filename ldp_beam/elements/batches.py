@@ -1,4 +1,4 @@
-"""Elements as columns: Arrow batches as they are, single records (dict, Row, NamedTuple) gathered into lots."""
+"""Elements as columns: Arrow batches as they are, single records (dict, Row, NamedTuple) gathered into batches."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Record(NamedTuple):
     window: Any
 
 
-class Lot:
+class RowBatch:
     """Single records of one bundle, each with a timestamp and a window of its own; they are never empty."""
 
     schema = pa.schema([])
@@ -188,12 +188,12 @@ class Lot:
         codes = [numbers.setdefault(record.window, len(numbers)) for record in self.records]
         return np.array(codes, np.int64), list(numbers)
 
-    def take(self, rows: Bools) -> Lot:
+    def take(self, rows: Bools) -> RowBatch:
         """The records where ``rows`` is true."""
-        return Lot([self.records[i] for i in np.flatnonzero(rows)])
+        return RowBatch([self.records[i] for i in np.flatnonzero(rows)])
 
 
-Part: TypeAlias = Batch | Lot
+AnyBatch: TypeAlias = Batch | RowBatch
 
 
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
@@ -280,7 +280,7 @@ def _micros(value: Any, per_second: int) -> int | None:
     return micros if micros is not None and _FIRST <= micros <= _LAST else None
 
 
-def times_of(part: Part, time: EventTime) -> I64:
+def times_of(part: AnyBatch, time: EventTime) -> I64:
     """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp.
 
     Raises:
@@ -299,7 +299,7 @@ def times_of(part: Part, time: EventTime) -> I64:
     return times
 
 
-def find_time_faults(part: Part, time: EventTime, faults: Faults) -> None:
+def find_time_faults(part: AnyBatch, time: EventTime, faults: Faults) -> None:
     """Note the records that `times_of` refuses."""
     name = time.column
     if name is None:
@@ -311,9 +311,9 @@ def find_time_faults(part: Part, time: EventTime, faults: Faults) -> None:
             faults.add(name, NO_TIME, missing)
 
 
-def find_lacking(part: Part, name: str, faults: Faults) -> None:
+def find_lacking(part: AnyBatch, name: str, faults: Faults) -> None:
     """Note the single records that have no column of this name."""
-    if isinstance(part, Lot):
+    if isinstance(part, RowBatch):
         faults.add(name, NO_COLUMN, part.lacks(name))
 
 
@@ -347,7 +347,7 @@ def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
     values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
     if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
         return pa.array(values, plain)
-    # both layouts in one lot
+    # both layouts in one batch
     return _converted([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], form)
 
 

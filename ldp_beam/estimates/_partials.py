@@ -14,7 +14,9 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Lot, Part, as_reports, find_lacking, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch as Part
+from ldp_beam.elements.batches import RowBatch as Lot
+from ldp_beam.elements.batches import as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn

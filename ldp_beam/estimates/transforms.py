@@ -29,8 +29,9 @@ from ldp_beam.elements.rows import HISTOGRAM_ROWS, DistributionRow, HistogramRow
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
-from ldp_beam.graph.charged import refuse_uncharged
-from ldp_beam.graph.stable import OnceStable, knows_stable_input
+from ldp_beam.graph.budgeted import refuse_unbudgeted as refuse_uncharged
+from ldp_beam.graph.replay import StableInputParDo as OnceStable
+from ldp_beam.graph.replay import knows_stable_input
 from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts

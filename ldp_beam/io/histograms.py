@@ -23,7 +23,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam.elements.rows import AnyHistogramRow, is_histogram_row, text_row, value_type
-from ldp_beam.graph.stable import Stable
+from ldp_beam.graph.replay import ReplaySafe
 from ldp_core import DtypeError, ParameterError
 from ldp_core.estimates.histogram import entries_schema
 
@@ -305,6 +305,6 @@ class WriteHistograms(beam.PTransform[Any, Any]):
         return (
             rows
             | "Gather" >> beam.ParDo(_Gather(make)).with_output_types(tuple[str, bytes])
-            | "Stabilize" >> Stable()
+            | "Stabilize" >> ReplaySafe()
             | "Write" >> beam.Map(_write, self._path).with_output_types(str)
         )

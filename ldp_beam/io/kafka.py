@@ -11,7 +11,7 @@ from apache_beam.pvalue import PBegin, PCollection
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.stable import Stable
+from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, ReadPartition, Start, Topic, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import LdpError, ParameterError
@@ -165,7 +165,7 @@ class WriteKafka(beam.PTransform[Any, Any]):
         return (
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)
-            | "Stabilize" >> Stable()
+            | "Stabilize" >> ReplaySafe()
             | "Produce" >> beam.ParDo(_Produce(self._config, self._topic))
         )
 

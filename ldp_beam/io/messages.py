@@ -23,7 +23,7 @@ from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_histogram_row
 from ldp_beam.io._positions import check_position, positions, rows_of, with_positions
 from ldp_beam.io.histograms import histogram_line
-from ldp_beam.io.ndjson import parse_numbered
+from ldp_beam.io.ndjson import parse_lines
 from ldp_core import DtypeError, InputError, LimitError, ParameterError
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.plans.plan import plan_of
@@ -203,7 +203,7 @@ class _Portion:
         """What they held; lines are of ``schema``."""
         if not self.lines:
             return Decoded(_concatenated(self.batches, self.named, position), self._letters(), self.total)
-        batches, numbers, bad = parse_numbered(self.lines, schema)
+        batches, numbers, bad = parse_lines(self.lines, schema)
         self.unusable += bad
         total = self.total + len(numbers) + bad.total()
         batches = _concatenated(batches)

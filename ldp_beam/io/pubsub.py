@@ -10,7 +10,7 @@ from apache_beam.pvalue import PBegin, PCollection
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.stable import Stable
+from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import InputError, ParameterError
 from ldp_core.extras import need
@@ -117,7 +117,7 @@ class WritePubSub(beam.PTransform[Any, Any]):
         return (
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)
-            | "Stabilize" >> Stable()
+            | "Stabilize" >> ReplaySafe()
             | "Publish" >> beam.io.WriteToPubSub(self._topic)
         )
 

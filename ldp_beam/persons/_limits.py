@@ -29,7 +29,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Batch, Lot, Part, Record, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
@@ -90,11 +90,11 @@ class Limit:
 
 
 class Piece:
-    """The records of one shard and window in a batch or lot, and the hash of each one's id."""
+    """The records of one shard and window in a batch, and the hash of each one's id."""
 
     __slots__ = ("hashes", "part")
 
-    def __init__(self, hashes: U64, part: Part) -> None:
+    def __init__(self, hashes: U64, part: AnyBatch) -> None:
         self.hashes = hashes
         self.part = part
 
@@ -122,12 +122,12 @@ class PieceCoder(beam.coders.Coder):
         """Inverse of `encode`."""
         hashes, stamps, own, windows, records = self._any.decode(encoded)
         times = [Timestamp(micros=micros) for micros in np.frombuffer(stamps, np.int64).tolist()]
-        part: Part
+        part: AnyBatch
         if isinstance(records, bytes):
             part = Batch(self._batch.decode(records), times[0], windows[0])
         else:
             places = np.frombuffer(own, np.int64).tolist()
-            part = Lot([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
+            part = RowBatch([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
         return Piece(np.frombuffer(hashes, np.uint64), part)
 
     @override
@@ -147,7 +147,7 @@ class SplitByPerson(RecordsDoFn):
         self._odd = OddTimes(limit.event_time)
 
     @override
-    def work(self, part: Part) -> list[WindowedValue]:
+    def work(self, part: AnyBatch) -> list[WindowedValue]:
         if not len(part):
             return []
         limit = self._limit
@@ -171,7 +171,7 @@ class SplitByPerson(RecordsDoFn):
             start = end
         return out
 
-    def _places(self, part: Part) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
+    def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
         """The window of each record as a number; and from numbers to a time in the window, and to a window."""
         limit = self._limit
         if limit.windows is None:
@@ -191,7 +191,7 @@ class SplitByPerson(RecordsDoFn):
         )
 
     @override
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         self._limit.hashing.find_faults(part, faults)
         find_time_faults(part, self._limit.event_time, faults)
 
@@ -348,19 +348,19 @@ class LimitTransform(RecordsTransform):
         return {"id": self._limit.hashing.column, "records": self._limit.records, "shards": self._limit.shards}
 
 
-def _elements(part: Part) -> list[Any]:
+def _elements(part: AnyBatch) -> list[Any]:
     """The records as elements."""
     if isinstance(part, Batch):
         return [WindowedValue(part.table, part.timestamp, (part.window,))]
     return [WindowedValue(r.element, r.timestamp, (r.window,)) for r in part.records]
 
 
-def _without(part: Part, name: str | None) -> Part:
+def _without(part: AnyBatch, name: str | None) -> AnyBatch:
     """The records without one of their columns; batches as one record batch."""
     if isinstance(part, Batch):
         names = [n for n in part.schema.names if n != name]
         return Batch(part.select(names), part.timestamp, part.window)
-    return Lot([record._replace(element=_element_without(record.element, name)) for record in part.records])
+    return RowBatch([record._replace(element=_element_without(record.element, name)) for record in part.records])
 
 
 def _element_without(element: Any, name: str | None) -> Any:
@@ -373,13 +373,13 @@ def _element_without(element: Any, name: str | None) -> Any:
     return Row(**{key: value for key, value in fields.items() if key != name})
 
 
-def _in_order(part: Part, order: I64) -> Part:
+def _in_order(part: AnyBatch, order: I64) -> AnyBatch:
     if isinstance(part, Batch):
         return part.ordered(order)
-    return Lot([part.records[i] for i in order.tolist()])
+    return RowBatch([part.records[i] for i in order.tolist()])
 
 
-def _stretch(part: Part, start: int, end: int) -> Part:
+def _stretch(part: AnyBatch, start: int, end: int) -> AnyBatch:
     if isinstance(part, Batch):
         return Batch(part.table.slice(start, end - start), part.timestamp, part.window)
-    return Lot(part.records[start:end])
+    return RowBatch(part.records[start:end])

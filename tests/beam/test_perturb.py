@@ -111,8 +111,8 @@ def test_mixed_elements_in_a_pipeline():
 
 @pytest.mark.parametrize(("batched", "stabilize"), [(True, True), (False, True), (False, False)])
 def test_times_and_windows_stay(batched, stabilize, monkeypatch):
-    monkeypatch.setattr(records_module, "LOT_SIZE", 50)
-    n = 110  # more than two lots: some are handled in the middle of a bundle
+    monkeypatch.setattr(records_module, "ROW_BATCH", 50)
+    n = 110  # more than twice as many: some are handled in the middle of a bundle
     values = np.random.default_rng(0).choice(["a", "b", "c"], n).tolist()
     records = [{"os": v, "i": i} for i, v in enumerate(values)]
     elements = [pa.RecordBatch.from_pylist([r]) for r in records[:20]] if batched else records
@@ -479,7 +479,7 @@ def test_single_reports_fit_into_a_schema(kind, packed):
         assert np.flatnonzero(tally.counters).tolist() == values
 
 
-def test_both_layouts_in_one_lot():
+def test_both_layouts_in_one_batch():
     sure = UnaryEncoding(range(64), epsilon=300.0, variant="symmetric")
     bits = [[i == 63 for i in range(64)], [i == 5 for i in range(64)]]
     found = tallied(ldp_beam.Histogram("v", sure), [{"v": bits[0]}, {"v": [-(2**63)]}, {"v": bits[1]}])[0]

@@ -101,7 +101,7 @@ def test_pickles_carry_configuration_only(kind):
     fn = step(kind)
     before = cloudpickle.dumps(fn)
     fn.start_bundle()
-    list(fn.process({**GOOD, "v": SECRET}, Timestamp(0), GlobalWindow()))  # now it is in the lot
+    list(fn.process({**GOOD, "v": SECRET}, Timestamp(0), GlobalWindow()))  # now it waits
     after = cloudpickle.dumps(fn)
     assert SECRET.encode() not in after
     assert len(after) == len(before)

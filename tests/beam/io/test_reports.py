@@ -127,7 +127,7 @@ QUICK = {("rows", False), ("dicts", True)}
 def test_single_records_are_written_straight_from_their_perturb(kind, packed, tmp_path):
     bits = UnaryEncoding(range(70), epsilon=1.0)
     plan = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE, "day": bits}, keep=["user"])
-    n = 4100  # more than one lot
+    n = 4100  # more than are handled at once
     events = [
         SINGLE[kind]({"crashed": i % 2 == 0, "os": "abc"[i % 3], "day": i % 70, "user": f"u{i}"}) for i in range(n)
     ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
-from ldp_beam.elements.batches import Batch, Lot, Record, times_of
+from ldp_beam.elements.batches import Batch, Record, RowBatch, times_of
 from ldp_beam.time.times import EventTime
 from ldp_core import ParameterError
 
@@ -36,8 +36,8 @@ def test_numbers_in_each_unit(unit):
     for column, after in columns:
         values = column.to_pylist()
         for ones in (values, [np.float64(v) if isinstance(v, float) else v for v in values]):
-            lot = Lot([Record({"t": value}, beam.utils.timestamp.Timestamp(0), None) for value in ones])
-            for part_of in (Batch(pa.table({"t": column}), beam.utils.timestamp.Timestamp(0), None), lot):
+            singles = RowBatch([Record({"t": value}, beam.utils.timestamp.Timestamp(0), None) for value in ones])
+            for part_of in (Batch(pa.table({"t": column}), beam.utils.timestamp.Timestamp(0), None), singles):
                 assert (times_of(part_of, EventTime("t", unit)) - SECONDS * 10**6).tolist() == after
 
 

@@ -15,14 +15,14 @@ from apache_beam.transforms.window import GlobalWindows, Sessions
 from typing_extensions import override
 
 
-class Stable(beam.PTransform[Any, Any]):
+class ReplaySafe(beam.PTransform[Any, Any]):
     """``beam.Reshuffle``, in the global window: what a repeated bundle sends again is the same.
 
     In windows of their own, elements that come late would be lost: the Reshuffle of Beam 2.77 has no allowed
     lateness, and BundleBasedDirectRunner drops them. Timestamps stay.
 
     On Flink a Reshuffle alone fixes nothing: after a failure all since the last checkpoint is done again. There a step
-    follows that requires stable input, see `OnceStable`.
+    follows that requires stable input, see `StableInputParDo`.
 
     Args:
         keep_windows: put the elements into their windows again. (Not possible for sessions, which are merged already:
@@ -30,7 +30,7 @@ class Stable(beam.PTransform[Any, Any]):
         repeatable: whether a repeated bundle makes the same elements again anyway: then nothing need wait.
 
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     _ = p | beam.Create(["a message"]) | Stable() | beam.Map(print)
+    ...     _ = p | beam.Create(["a message"]) | ReplaySafe() | beam.Map(print)
     a message
     """
 
@@ -55,12 +55,12 @@ class Stable(beam.PTransform[Any, Any]):
     def _fixed(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         if self._repeatable or not knows_stable_input(pcoll):
             return pcoll
-        fixed: PCollection[Any] = pcoll | "Checkpointed" >> OnceStable(_Same())  # type: ignore[no-untyped-call]
+        fixed: PCollection[Any] = pcoll | "Checkpointed" >> StableInputParDo(_Same())  # type: ignore[no-untyped-call]
         fixed.element_type = pcoll.element_type
         return fixed
 
 
-class OnceStable(beam.ParDo):
+class StableInputParDo(beam.ParDo):
     """A ParDo that gets elements only when the runner would bring the same ones again: it *requires stable input*.
 
     Beam's model has this, and its Python SDK no way to say it. Flink's runner (seen in 2.70.0,
