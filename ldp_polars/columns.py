@@ -28,7 +28,7 @@ from ldp_core import (
 )
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.plans.provenance import NAME, check_same, describe, described_once
-from ldp_polars.planned import at_plan_time
+from ldp_polars._compat import at_plan_time
 
 # ---- what functions are given
 

@@ -220,6 +220,18 @@ def _same(element: Any) -> Any:
     return element
 
 
+class _InWindows(beam.ParDo):
+    """A ParDo that puts its elements into these windows, whichever its input is in."""
+
+    def __init__(self, fn: beam.DoFn, windowing: Any) -> None:
+        super().__init__(fn)  # type: ignore[no-untyped-call]
+        self._windowing = windowing
+
+    @override
+    def get_windowing(self, inputs: Any) -> Any:
+        return self._windowing
+
+
 class RecordsTransform(beam.PTransform[Any, Any]):
     """Base of the transforms: configuration, and the choice of what to do with unusable records."""
 
@@ -239,9 +251,19 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         other._main_tag, other._dead_letter_tag = main_tag, dead_letter_tag
         return other
 
-    def _outputs(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any) -> tuple[Any, Any]:
-        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
-        pardo = beam.ParDo(fn).with_output_types(output_type)
+    def _outputs(
+        self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
+    ) -> tuple[Any, Any]:
+        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None.
+
+        Args:
+            pcoll: what it is applied to.
+            label: of the step.
+            fn: the step.
+            output_type: of the main output.
+            windowing: that ``fn`` puts its elements into; None: it is that of the input.
+        """
+        pardo: Any = _InWindows(fn, windowing or pcoll.windowing).with_output_types(output_type)  # type: ignore[no-untyped-call]
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)

@@ -23,6 +23,8 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
 import ldp_core
+from ldp_beam._compat import StableInputParDo as OnceStable
+from ldp_beam._compat import knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import HISTOGRAM_ROWS, DistributionRow, HistogramRow, MeanRow
@@ -30,8 +32,6 @@ from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, 
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
 from ldp_beam.graph.budgeted import refuse_unbudgeted as refuse_uncharged
-from ldp_beam.graph.replay import StableInputParDo as OnceStable
-from ldp_beam.graph.replay import knows_stable_input
 from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts

@@ -33,8 +33,7 @@ from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_ti
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
-from ldp_beam.elements.records import NAMESPACE, CoarseTimes, RecordsDoFn, RecordsTransform, letters, refuse_sliding
-from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.persons._seen import Seen
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
@@ -322,25 +321,14 @@ class LimitTransform(RecordsTransform):
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         if limit.windows is not None:
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
-        good, over = self._admit(pieces)
-        for outcome in (good, over):
-            if outcome is not None:
-                outcome._windowing = pcoll.windowing  # its elements are in these windows again, as after a Reshuffle
+        admit = AdmitFirst(limit, self._dead_letter_tag)
+        good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good |= "Join" >> beam.ParDo(JoinPieces())
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
         if over is None:
             return good
-        over |= "Over" >> CoarseTimes()
         return good, (unusable, over) | "DeadLetters" >> beam.Flatten()
-
-    def _admit(self, pieces: PCollection[tuple[int, Piece]]) -> tuple[Any, Any]:
-        pardo = beam.ParDo(AdmitFirst(self._limit, self._dead_letter_tag)).with_output_types(Any)
-        if self._dead_letter_tag is None:
-            return pieces | "AdmitFirst" >> pardo, None
-        outputs = pieces | "AdmitFirst" >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
-        outputs[self._dead_letter_tag].element_type = DeadLetter
-        return outputs[self._main_tag], outputs[self._dead_letter_tag]
 
     @override
     def display_data(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import Perturb, PrivacyLedger
-from ldp_beam.graph.replay import StableInputParDo
+from ldp_beam._compat import StableInputParDo
 from ldp_beam.io import DecodeMessages, encode
 from ldp_beam.yaml import LdpPerturb, LdpPrivateHistogram
 from ldp_core import (
