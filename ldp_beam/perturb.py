@@ -26,11 +26,11 @@ from ldp_beam.elements.records import (
 )
 from ldp_beam.graph.budgeted import refuse_unbudgeted
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.graph.upstream import EndsValues, refuse_perturbed
+from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant
-from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
+from ldp_core.plans.plan import refuse_reports
 
 
 class Perturb(RecordsTransform, EndsValues):
@@ -92,8 +92,7 @@ class Perturb(RecordsTransform, EndsValues):
         record: str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        check_plan(plan)
         if plan.seed is not None:
             if key is not None or id is None or record is not None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
 from ldp_beam.time.times import PER_SECOND, EventTime, TimeUnit
@@ -116,6 +117,18 @@ class Batch:
         table = pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)
         return Batch(table, self.timestamp, self.window)
 
+    def slice(self, start: int, end: int) -> Batch:
+        """The records from one position to before another."""
+        return Batch(self.table.slice(start, end - start), self.timestamp, self.window)
+
+    def without(self, name: str | None) -> Batch:
+        """The records without this column, as one record batch."""
+        return Batch(self.select(n for n in self.schema.names if n != name), self.timestamp, self.window)
+
+    def elements(self) -> list[WindowedValue]:
+        """The batch as an element, at its time and in its window."""
+        return [WindowedValue(self.table, self.timestamp, (self.window,))]
+
 
 class Record(NamedTuple):
     """A single record: an element."""
@@ -190,10 +203,36 @@ class RowBatch:
 
     def take(self, rows: Bools) -> RowBatch:
         """The records where ``rows`` is true."""
-        return RowBatch([self.records[i] for i in np.flatnonzero(rows)])
+        return self.ordered(np.flatnonzero(rows))
+
+    def ordered(self, at: I64) -> RowBatch:
+        """The records at these positions."""
+        return RowBatch([self.records[i] for i in at.tolist()])
+
+    def slice(self, start: int, end: int) -> RowBatch:
+        """The records from one position to before another."""
+        return RowBatch(self.records[start:end])
+
+    def without(self, name: str | None) -> RowBatch:
+        """The records without this column."""
+        return RowBatch([record._replace(element=_without(record.element, name)) for record in self.records])
+
+    def elements(self) -> list[WindowedValue]:
+        """The records as elements, each at its time and in its window."""
+        return [WindowedValue(r.element, r.timestamp, (r.window,)) for r in self.records]
 
 
 AnyBatch: TypeAlias = Batch | RowBatch
+
+
+def _without(element: Any, name: str | None) -> Any:
+    if isinstance(element, Mapping):
+        return {key: value for key, value in element.items() if key != name}
+    if hasattr(element, "_asdict"):
+        fields = element._asdict()
+    else:
+        fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
+    return Row(**{key: value for key, value in fields.items() if key != name})
 
 
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:

@@ -126,7 +126,7 @@ class NoiseKey:
             PlanError: a batch has no such column.
         """
         names = (self.record, None) if self.id is None else (self.id, self.record)
-        first, second = (None if name is None else _ids(part, name) for name in names)
+        first, second = (None if name is None else part.required(name) for name in names)
         return first, second
 
     def randomness(self, part: AnyBatch, column: str) -> Keyed:
@@ -139,10 +139,6 @@ class NoiseKey:
         for name in (self.id, self.record):
             if name is not None:
                 _find_faults(part, name, faults)
-
-
-def _ids(part: AnyBatch, name: str) -> Any:
-    return part.required(name)
 
 
 def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:

@@ -95,14 +95,6 @@ class Decoded(NamedTuple):
     total: int
     """Number of messages (of lines, in NDJSON)."""
 
-    @property
-    def unusable(self) -> dict[str, int]:
-        """Number of messages (of lines, in NDJSON) that could not be used, by the reason of their dead letters."""
-        counts = Counter[str]()
-        for letter in self.letters:
-            counts[letter.reason] += letter.count
-        return dict(counts)
-
 
 @dataclass(frozen=True)
 class Decoder:

@@ -19,12 +19,12 @@ from typing_extensions import override
 
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
 from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
-from ldp_beam.graph.upstream import EndsValues, made_by
+from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import match_files
-from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan
+from ldp_core import DtypeError, InputError, LdpError, PlanError, PrivacyPlan
 from ldp_core.limits import DEFAULT, Limits
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
+from ldp_core.plans.plan import METADATA_KEY
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -70,8 +70,7 @@ class WriteReports(beam.PTransform[Any, Any]):
         self, file_path_prefix: str, plan: PrivacyPlan, schema: pa.Schema, *, packed: bool = False, **options: Any
     ) -> None:
         super().__init__()
-        if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        check_plan(plan)
         self._plan = plan
         names = plan.schema(schema, packed=packed)
         plain = pa.schema(
@@ -231,12 +230,9 @@ class ReadReports(RecordsTransform, EndsValues):
         limits: Limits = DEFAULT,
     ) -> None:
         super().__init__()
-        patterns = [files] if isinstance(files, str) else list(files)
-        if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-            raise ParameterError("files must be a pattern, or several")
-        if plan is not None and not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
-        self.paths = match_files(patterns)
+        if plan is not None:
+            check_plan(plan)
+        self.paths = match_files(files)
         heads = {path: _head(path) for path in self.paths}
         for path, head in heads.items():
             found = _plan_of(path, head)

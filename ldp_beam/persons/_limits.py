@@ -12,8 +12,7 @@ cleared could pass again): the runner drops it with its window, and from then on
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
@@ -22,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import PCollection, Row
+from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
@@ -155,17 +154,17 @@ class SplitByPerson(RecordsDoFn):
         places, stamps_of, window_of = self._places(part)
         groups = group(places, shards, limit.shards)
         if limit.drop_id or isinstance(part, Batch):
-            part = _without(part, limit.hashing.column if limit.drop_id else None)
+            part = part.without(limit.hashing.column if limit.drop_id else None)
         ends = np.bincount(groups.of_record, minlength=len(groups.key)).cumsum()
         if len(ends) > 1:
             order = np.argsort(groups.of_record.astype(np.uint16 if len(ends) <= _TINY else np.int64), kind="stable")
-            hashes, part = hashes[order], _in_order(part, order)
+            hashes, part = hashes[order], part.ordered(order)
         stamps = stamps_of(groups.slot)
         out, start = [], 0
         for end, shard, place, micros in zip(
             ends.tolist(), groups.key.tolist(), groups.slot.tolist(), stamps.tolist(), strict=True
         ):
-            piece = Piece(hashes[start:end], _stretch(part, start, end))
+            piece = Piece(hashes[start:end], part.slice(start, end))
             out.append(WindowedValue((shard, piece), Timestamp(micros=micros), (window_of(place),)))
             start = end
         return out
@@ -219,9 +218,9 @@ class AdmitFirst(beam.DoFn):
         dropped = len(passes) - int(np.count_nonzero(passes))
         part = piece.part
         if not dropped:
-            return _elements(part)
+            return part.elements()
         self._dropped.inc(dropped)
-        out = _elements(part.take(passes)) if dropped < len(passes) else []
+        out: list[Any] = list(part.take(passes).elements()) if dropped < len(passes) else []
         if self._dead_letter_tag is not None:
             self._dead.inc(dropped)
             faults = Faults(len(passes))
@@ -334,40 +333,3 @@ class LimitTransform(RecordsTransform):
     def display_data(self) -> dict[str, Any]:
         """Limit and column, for the runner's user interface."""
         return {"id": self._limit.hashing.column, "records": self._limit.records, "shards": self._limit.shards}
-
-
-def _elements(part: AnyBatch) -> list[Any]:
-    """The records as elements."""
-    if isinstance(part, Batch):
-        return [WindowedValue(part.table, part.timestamp, (part.window,))]
-    return [WindowedValue(r.element, r.timestamp, (r.window,)) for r in part.records]
-
-
-def _without(part: AnyBatch, name: str | None) -> AnyBatch:
-    """The records without one of their columns; batches as one record batch."""
-    if isinstance(part, Batch):
-        names = [n for n in part.schema.names if n != name]
-        return Batch(part.select(names), part.timestamp, part.window)
-    return RowBatch([record._replace(element=_element_without(record.element, name)) for record in part.records])
-
-
-def _element_without(element: Any, name: str | None) -> Any:
-    if isinstance(element, Mapping):
-        return {key: value for key, value in element.items() if key != name}
-    if hasattr(element, "_asdict"):
-        fields = element._asdict()
-    else:
-        fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
-    return Row(**{key: value for key, value in fields.items() if key != name})
-
-
-def _in_order(part: AnyBatch, order: I64) -> AnyBatch:
-    if isinstance(part, Batch):
-        return part.ordered(order)
-    return RowBatch([part.records[i] for i in order.tolist()])
-
-
-def _stretch(part: AnyBatch, start: int, end: int) -> AnyBatch:
-    if isinstance(part, Batch):
-        return Batch(part.table.slice(start, end - start), part.timestamp, part.window)
-    return RowBatch(part.records[start:end])

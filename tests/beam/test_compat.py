@@ -1,7 +1,6 @@
 """What is used of Beam's insides is there, and has the shape that is expected."""
 
 import apache_beam as beam
-import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.portability.common_urns import requirements
@@ -25,7 +24,7 @@ def test_the_pipeline_says_which_step_requires_stable_input():
     assert found == {"Once": True, "Often": False}
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_job_service_of_which_nothing_is_known_may_be_flinks(streaming):
-    options = PipelineOptions(["--runner=PortableRunner", *(["--streaming"] if streaming else [])])
-    assert knows_stable_input(beam.Pipeline(options=options) | beam.Create([1])) == streaming
+def test_a_job_service_of_which_nothing_is_known_may_be_flinks():
+    for streaming in (False, True):
+        options = PipelineOptions(["--runner=PortableRunner", *(["--streaming"] if streaming else [])])
+        assert knows_stable_input(beam.Pipeline(options=options) | beam.Create([1])) == streaming

@@ -49,15 +49,15 @@ def ndjson(numbers):
     return b"".join(json.dumps({"i": i}).encode() + b"\n" for i in numbers)
 
 
-@pytest.mark.parametrize("cuts", [[6], [1, 1, 1, 1, 1, 1], [2, 4], [5, 1]], ids=str)
-def test_a_position_is_that_of_message_and_row_however_messages_are_gathered(cuts):
-    messages = [(encode(pa.record_batch({"i": [10 * k, 10 * k + 1]})), b"m%d" % k) for k in range(6)]
-    ends = np.cumsum(cuts).tolist()
-    portions = [messages[end - size : end] for end, size in zip(ends, cuts, strict=True)]
-    batches = decoded(Decoder(position="position"), *portions)
-    assert {batch.schema.field("position").type for batch in batches} == {POSITION}
-    assert of_records(batches) == {10 * k + row: expected(b"m%d" % k, row) for k in range(6) for row in (0, 1)}
-    assert of_records(decoded(Decoder(position="position", limits=Limits(rows=2)), messages)) == of_records(batches)
+def test_a_position_is_that_of_message_and_row_however_messages_are_gathered():
+    for cuts in ([6], [1, 1, 1, 1, 1, 1], [2, 4], [5, 1]):
+        messages = [(encode(pa.record_batch({"i": [10 * k, 10 * k + 1]})), b"m%d" % k) for k in range(6)]
+        ends = np.cumsum(cuts).tolist()
+        portions = [messages[end - size : end] for end, size in zip(ends, cuts, strict=True)]
+        batches = decoded(Decoder(position="position"), *portions)
+        assert {batch.schema.field("position").type for batch in batches} == {POSITION}
+        assert of_records(batches) == {10 * k + row: expected(b"m%d" % k, row) for k in range(6) for row in (0, 1)}
+        assert of_records(decoded(Decoder(position="position", limits=Limits(rows=2)), messages)) == of_records(batches)
 
 
 def test_messages_of_several_schemas_in_turns():
@@ -102,12 +102,10 @@ def test_positions_of_n_records_are_n():
     assert positions([], np.empty(0, np.int64), np.empty(0, np.int64)).to_pylist() == []
 
 
-@pytest.mark.parametrize(
-    "message", [encode(pa.record_batch({"i": [1]})), (b"x",), [b"x", b"y"]], ids=["bytes", "1", "list"]
-)
-def test_a_message_without_a_name(message):
-    with pytest.raises(DtypeError, match="a pair of it and of bytes that name it"):
-        list(Decoder(position="position").decode([message]))
+def test_a_message_without_a_name():
+    for message in (encode(pa.record_batch({"i": [1]})), (b"x",), [b"x", b"y"]):
+        with pytest.raises(DtypeError, match="a pair of it and of bytes that name it"):
+            list(Decoder(position="position").decode([message]))
 
 
 def test_a_name_that_is_not_bytes():
@@ -115,19 +113,16 @@ def test_a_name_that_is_not_bytes():
         list(Decoder(position="position").decode([(encode(pa.record_batch({"i": [1]})), "m")]))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_configuration_is_checked_at_once():
+    for make in (
         lambda: DecodeMessages(position=5),
         lambda: DecodeMessages(position=""),
         lambda: DecodeMessages("ndjson", schema=SCHEMA, position="i"),
         lambda: ReadKafka("localhost:1", "t", position=5),
         lambda: WatchFolder("*.ndjson", schema=SCHEMA, position="i"),
-    ],
-)
-def test_configuration_is_checked_at_once(make):
-    with pytest.raises(ParameterError, match="position"):
-        make()
+    ):
+        with pytest.raises(ParameterError, match="position"):
+            make()
 
 
 def kafka(broker, topic, **options):
