@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from apache_beam.internal import pickler
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability.api import beam_runner_api_pb2
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
@@ -266,17 +265,6 @@ def test_a_second_round_that_is_fresh_waits_too():
         options = {"key": SECRET, "id": "u", **record}
         assert bool(waiting(Perturb(PrivacyPlan({"v": mechanism}), **options))) == waits
         assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, **options))) == waits
-
-
-def test_the_runner_is_told():
-    proto = pipeline(Perturb(PLAN), FLINK).to_runner_api()
-    payloads = {
-        t.unique_name: beam_runner_api_pb2.ParDoPayload.FromString(t.spec.payload).requires_stable_input
-        for t in proto.components.transforms.values()
-        if t.spec.urn == "beam:transform:pardo:v1"
-    }
-    assert [name for name, stable in payloads.items() if stable] == ["T/Stabilize/Checkpointed"]
-    assert "beam:requirement:pardo:stable_input:v1" in proto.requirements
 
 
 def test_yaml():
