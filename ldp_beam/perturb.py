@@ -13,7 +13,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core
-from ldp_beam.elements.batches import Batch, Lot, Part, find_lacking
+from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, find_lacking
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
@@ -24,13 +24,13 @@ from ldp_beam.elements.records import (
     RecordsTransform,
     refuse_sliding,
 )
-from ldp_beam.graph.charged import refuse_uncharged
-from ldp_beam.graph.stable import Stable
-from ldp_beam.graph.upstream import EndsValues, refuse_perturbed
+from ldp_beam.graph.budgeted import refuse_unbudgeted
+from ldp_beam.graph.replay import ReplaySafe
+from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.mechanisms.oracles.unary_encoding import Variant
-from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
+from ldp_core.plans.plan import refuse_reports
 
 
 class Perturb(RecordsTransform, EndsValues):
@@ -92,8 +92,7 @@ class Perturb(RecordsTransform, EndsValues):
         record: str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        check_plan(plan)
         if plan.seed is not None:
             if key is not None or id is None or record is not None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")
@@ -111,11 +110,11 @@ class Perturb(RecordsTransform, EndsValues):
         refuse_sliding(pcoll)
         refuse_perturbed(pcoll, self._plan.columns)
         if self._plan.seed is None:
-            refuse_uncharged(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
+            refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
-            reports |= "Stabilize" >> Stable(keep_windows=True, repeatable=self._repeatable)
+            reports |= "Stabilize" >> ReplaySafe(keep_windows=True, repeatable=self._repeatable)
         else:
             reports |= "Flushed" >> FlushedAtOnce()
         arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
@@ -279,8 +278,8 @@ class _PerturbDoFn(RecordsDoFn):
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
 
     @override
-    def work(self, part: Part) -> list[WindowedValue]:
-        reports = self._of_lot(part) if isinstance(part, Lot) else [self._of_batch(part)]
+    def work(self, part: AnyBatch) -> list[WindowedValue]:
+        reports = self._of_rows(part) if isinstance(part, RowBatch) else [self._of_batch(part)]
         self._perturbed.inc(len(part))
         return reports
 
@@ -293,15 +292,15 @@ class _PerturbDoFn(RecordsDoFn):
         reports = self._plan.perturb(values, packed=self._packed, key=key, id=ids, records=records)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
-    def _of_lot(self, lot: Lot) -> list[WindowedValue]:
-        keyed = None if self._key is None else self._key.randomness(lot, "")  # the ids are hashed once
+    def _of_rows(self, batch: RowBatch) -> list[WindowedValue]:
+        keyed = None if self._key is None else self._key.randomness(batch, "")  # the ids are hashed once
         values = {
-            name: lot.required(name) if mechanism.inputs.unmatched == "error" else lot.column(name)
+            name: batch.required(name) if mechanism.inputs.unmatched == "error" else batch.column(name)
             for name, mechanism in self._plan.columns.items()
         }
         reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
         columns = [_single(made) for made in reports.values()]
-        columns += [lot.column(name) for name in self._plan.keep]
+        columns += [batch.column(name) for name in self._plan.keep]
         names = tuple(self._plan)
         return [
             WindowedValue(
@@ -311,7 +310,7 @@ class _PerturbDoFn(RecordsDoFn):
                 record.timestamp,
                 (record.window,),
             )
-            for record, values in zip(lot.records, zip(*columns, strict=True), strict=True)
+            for record, values in zip(batch.records, zip(*columns, strict=True), strict=True)
         ]
 
     @override
@@ -319,7 +318,7 @@ class _PerturbDoFn(RecordsDoFn):
         refuse_reports(schema, self._plan.columns)
 
     @override
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():

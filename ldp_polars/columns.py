@@ -28,7 +28,7 @@ from ldp_core import (
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.plans.provenance import NAME, describe, described_once
 from ldp_core.randomizer.made_by import check_same, refuse_reports_in
-from ldp_polars.planned import at_plan_time
+from ldp_polars._compat import at_plan_time
 
 # ---- what functions are given
 

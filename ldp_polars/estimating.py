@@ -21,8 +21,8 @@ from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.plausibility import listening
 from ldp_core.estimates.registry import Ask, question_of, usual_question
 from ldp_core.parameters import check_open
+from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
-from ldp_polars.planned import at_plan_time
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:

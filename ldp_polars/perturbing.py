@@ -25,6 +25,7 @@ from ldp_core import (
     RandomizedResponse,
     UnaryEncoding,
 )
+from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     as_expr,
     check_mechanism,
@@ -37,7 +38,6 @@ from ldp_polars.columns import (
     to_physical,
 )
 from ldp_polars.noise import KeyedNoise, NoiseOptions, keyed_noise
-from ldp_polars.planned import at_plan_time
 
 if TYPE_CHECKING:
     from ldp_core.inputs.domain import Label, Unmatched

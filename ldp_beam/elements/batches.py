@@ -1,4 +1,4 @@
-"""Elements as columns: Arrow batches as they are, single records (dict, Row, NamedTuple) gathered into lots."""
+"""Elements as columns: Arrow batches as they are, single records (dict, Row, NamedTuple) gathered into batches."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
 from ldp_beam.time.times import PER_SECOND, EventTime, TimeUnit
@@ -116,6 +117,18 @@ class Batch:
         table = pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)
         return Batch(table, self.timestamp, self.window)
 
+    def slice(self, start: int, end: int) -> Batch:
+        """The records from one position to before another."""
+        return Batch(self.table.slice(start, end - start), self.timestamp, self.window)
+
+    def without(self, name: str | None) -> Batch:
+        """The records without this column, as one record batch."""
+        return Batch(self.select(n for n in self.schema.names if n != name), self.timestamp, self.window)
+
+    def elements(self) -> list[WindowedValue]:
+        """The batch as an element, at its time and in its window."""
+        return [WindowedValue(self.table, self.timestamp, (self.window,))]
+
 
 class Record(NamedTuple):
     """A single record: an element."""
@@ -125,7 +138,7 @@ class Record(NamedTuple):
     window: Any
 
 
-class Lot:
+class RowBatch:
     """Single records of one bundle, each with a timestamp and a window of its own; they are never empty."""
 
     schema = pa.schema([])
@@ -188,12 +201,38 @@ class Lot:
         codes = [numbers.setdefault(record.window, len(numbers)) for record in self.records]
         return np.array(codes, np.int64), list(numbers)
 
-    def take(self, rows: Bools) -> Lot:
+    def take(self, rows: Bools) -> RowBatch:
         """The records where ``rows`` is true."""
-        return Lot([self.records[i] for i in np.flatnonzero(rows)])
+        return self.ordered(np.flatnonzero(rows))
+
+    def ordered(self, at: I64) -> RowBatch:
+        """The records at these positions."""
+        return RowBatch([self.records[i] for i in at.tolist()])
+
+    def slice(self, start: int, end: int) -> RowBatch:
+        """The records from one position to before another."""
+        return RowBatch(self.records[start:end])
+
+    def without(self, name: str | None) -> RowBatch:
+        """The records without this column."""
+        return RowBatch([record._replace(element=_without(record.element, name)) for record in self.records])
+
+    def elements(self) -> list[WindowedValue]:
+        """The records as elements, each at its time and in its window."""
+        return [WindowedValue(r.element, r.timestamp, (r.window,)) for r in self.records]
 
 
-Part: TypeAlias = Batch | Lot
+AnyBatch: TypeAlias = Batch | RowBatch
+
+
+def _without(element: Any, name: str | None) -> Any:
+    if isinstance(element, Mapping):
+        return {key: value for key, value in element.items() if key != name}
+    if hasattr(element, "_asdict"):
+        fields = element._asdict()
+    else:
+        fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
+    return Row(**{key: value for key, value in fields.items() if key != name})
 
 
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
@@ -280,7 +319,7 @@ def _micros(value: Any, per_second: int) -> int | None:
     return micros if micros is not None and _FIRST <= micros <= _LAST else None
 
 
-def times_of(part: Part, time: EventTime) -> I64:
+def times_of(part: AnyBatch, time: EventTime) -> I64:
     """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp.
 
     Raises:
@@ -299,7 +338,7 @@ def times_of(part: Part, time: EventTime) -> I64:
     return times
 
 
-def find_time_faults(part: Part, time: EventTime, faults: Faults) -> None:
+def find_time_faults(part: AnyBatch, time: EventTime, faults: Faults) -> None:
     """Note the records that `times_of` refuses."""
     name = time.column
     if name is None:
@@ -311,9 +350,9 @@ def find_time_faults(part: Part, time: EventTime, faults: Faults) -> None:
             faults.add(name, NO_TIME, missing)
 
 
-def find_lacking(part: Part, name: str, faults: Faults) -> None:
+def find_lacking(part: AnyBatch, name: str, faults: Faults) -> None:
     """Note the single records that have no column of this name."""
-    if isinstance(part, Lot):
+    if isinstance(part, RowBatch):
         faults.add(name, NO_COLUMN, part.lacks(name))
 
 
@@ -347,7 +386,7 @@ def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
     values = [[_BIT[bit] for bit in v] if bits else v for v, bits in zip(values, are_bits, strict=True)]
     if all(bits or v is None for v, bits in zip(values, are_bits, strict=True)):
         return pa.array(values, plain)
-    # both layouts in one lot
+    # both layouts in one batch
     return _converted([_words(v) if bits else v for v, bits in zip(values, are_bits, strict=True)], form)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ldp_beam.elements.batches import Batch, Part, find_lacking
+from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
 from ldp_beam.elements.faults import NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
 from ldp_core.arrays.types import U64, Bools
@@ -45,7 +45,7 @@ class IdHash:
         if not (self.key is None or isinstance(self.key, Secret) or callable(self.key)):
             raise ParameterError("key must be a Secret, or a function that gets one")
 
-    def of(self, part: Part) -> U64:
+    def of(self, part: AnyBatch) -> U64:
         """uint64[n], one a record.
 
         Raises:
@@ -73,7 +73,7 @@ class IdHash:
             hashes[rows] = _hash(array, secret)
         return hashes
 
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         """Note the records of which there is no hash."""
         with faults.of(self.column, _KINDS):
             _, missing, wrong = self._read(part)
@@ -81,7 +81,7 @@ class IdHash:
             faults.add(self.column, NULL, missing)
             faults.add(self.column, not_of(_KINDS), wrong)
 
-    def _read(self, part: Part) -> tuple[pa.Array | list[Any], Bools, Bools]:
+    def _read(self, part: AnyBatch) -> tuple[pa.Array | list[Any], Bools, Bools]:
         """The ids; and bool[n], which are null, and which are no ids."""
         if isinstance(part, Batch):
             column = _typed(part, self.column)
@@ -119,33 +119,29 @@ class NoiseKey:
         """The secret itself."""
         return self.source if isinstance(self.source, Secret) else self.source()
 
-    def columns(self, part: Part) -> tuple[Any, Any]:
+    def columns(self, part: AnyBatch) -> tuple[Any, Any]:
         """What tells the noise of the records apart, one each; and the same for a second round, or None.
 
         Raises:
             PlanError: a batch has no such column.
         """
         names = (self.record, None) if self.id is None else (self.id, self.record)
-        first, second = (None if name is None else _ids(part, name) for name in names)
+        first, second = (None if name is None else part.required(name) for name in names)
         return first, second
 
-    def randomness(self, part: Part, column: str) -> Keyed:
+    def randomness(self, part: AnyBatch, column: str) -> Keyed:
         """The noise of the records for one column."""
         ids, records = self.columns(part)
         return Keyed(self.secret, ids, column=column, records=records)
 
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         """Note the records without an id, or with one of a type that `Keyed` does not take: a list has one type."""
         for name in (self.id, self.record):
             if name is not None:
                 _find_faults(part, name, faults)
 
 
-def _ids(part: Part, name: str) -> Any:
-    return part.required(name)
-
-
-def _find_faults(part: Part, name: str, faults: Faults) -> None:
+def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
     if isinstance(part, Batch):
         with faults.of(name, _KINDS):
             faults.add(name, NULL, _typed(part, name).is_null().to_numpy(zero_copy_only=False))

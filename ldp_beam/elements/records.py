@@ -1,4 +1,4 @@
-"""The DoFn under all transforms: batches at once, single records in lots, unusable ones as dead letters."""
+"""The DoFn under all transforms: batches at once, single records many at a time, unusable ones as dead letters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Batch, Lot, Part, Record
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch
 from ldp_beam.elements.faults import OTHER_PLAN, Faults
 from ldp_beam.elements.rows import DeadLetter
 from ldp_core import (
@@ -33,31 +33,63 @@ from ldp_core import (
 
 NAMESPACE = "ldp"
 """Namespace of all metrics."""
-LOT_SIZE = 4096
-"""Single records that are perturbed or tallied in one call."""
+ROW_BATCH = 4096
+"""Single records that are handled in one call."""
 
 _DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
 
 
-class RecordsDoFn(beam.DoFn):
-    """Calls `work` with batches and lots; with a ``dead_letter_tag``, only with their usable records.
+class BatchDoFn(beam.DoFn):
+    """Calls `handle` with Arrow batches as they come, and with the single records of a bundle, many at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Record] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_waiting": []}  # raw records never travel with the code
+
+    @abstractmethod
+    def handle(self, batch: AnyBatch) -> Iterable[Any]:
+        """What becomes of a batch."""
+
+    @override
+    def start_bundle(self) -> None:
+        """Forget what a failed bundle left."""
+        self._waiting = []
+
+    @override
+    def process(
+        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterable[Any]:
+        """Handle a batch now, a single record with others."""
+        if isinstance(element, (pa.RecordBatch, pa.Table)):
+            return self.handle(Batch(element, timestamp, window))
+        self._waiting.append(Record(element, timestamp, window))
+        return self.finish_bundle() if len(self._waiting) >= ROW_BATCH else ()
+
+    @override
+    def finish_bundle(self) -> Iterable[Any]:
+        """Handle the single records that wait."""
+        records, self._waiting = self._waiting, []
+        return self.handle(RowBatch(records)) if records else ()
+
+
+class RecordsDoFn(BatchDoFn):
+    """Calls `work` with batches; with a ``dead_letter_tag``, only with their usable records.
 
     Metrics: counters ``records_read`` and ``dead_lettered``, distribution ``batch_rows``.
     """
 
     def __init__(self, dead_letter_tag: str | None) -> None:
+        super().__init__()
         self._dead_letter_tag = dead_letter_tag
         self._read = Metrics.counter(NAMESPACE, "records_read")
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
         self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
-        self._lot: list[Record] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lot": []}  # raw records never travel with the code
 
     @abstractmethod
-    def work(self, part: Part) -> list[WindowedValue]:
-        """What becomes of the records of one batch or lot.
+    def work(self, part: AnyBatch) -> list[WindowedValue]:
+        """What becomes of the records of one batch.
 
         Raises:
             LdpError: some of them cannot be used.
@@ -71,60 +103,37 @@ class RecordsDoFn(beam.DoFn):
         """
 
     @abstractmethod
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         """Note the records that `work` cannot use."""
 
     @override
-    def start_bundle(self) -> None:
-        """Forget what a failed bundle left."""
-        self._lot = []
-
-    @override
-    def process(
-        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
-    ) -> Iterable[Any]:
-        """Handle a batch now, a single record with others."""
-        if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return self._handle(Batch(element, timestamp, window))
-        self._lot.append(Record(element, timestamp, window))
-        return self._flush() if len(self._lot) >= LOT_SIZE else ()
-
-    @override
-    def finish_bundle(self) -> Iterable[Any]:
-        """Handle the last lot."""
-        return self._flush()
-
-    def _flush(self) -> Iterable[Any]:
-        lot, self._lot = self._lot, []
-        return self._handle(Lot(lot)) if lot else ()
-
-    def _handle(self, part: Part) -> Iterable[Any]:
-        self._read.inc(len(part))
-        self._rows.update(len(part))
+    def handle(self, batch: AnyBatch) -> Iterable[Any]:
+        self._read.inc(len(batch))
+        self._rows.update(len(batch))
         if self._dead_letter_tag is None:
-            return self.work(part)
+            return self.work(batch)
         try:
-            return self.work(part)
+            return self.work(batch)
         except _DATA_ERRORS:
             pass  # some records are unusable: work on the others, outside of this error's context
-        faults = Faults(len(part))
+        faults = Faults(len(batch))
         try:
-            self.check_schema(part.schema)
+            self.check_schema(batch.schema)
         except LdpError:
             faults.add("", OTHER_PLAN)
         else:
-            self.find_faults(part, faults)
+            self.find_faults(batch, faults)
         good = faults.good
         out: list[Any] = [
-            beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in letters(part, faults, ~good)
+            beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in letters(batch, faults, ~good)
         ]
-        self._dead.inc(len(part) - int(np.count_nonzero(good)))
+        self._dead.inc(len(batch) - int(np.count_nonzero(good)))
         if good.any():
-            out += self.work(part.take(good))
+            out += self.work(batch.take(good))
         return out
 
 
-def letters(part: Part, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
+def letters(part: AnyBatch, faults: Faults, bad: Any) -> Iterator[WindowedValue]:
     """Dead letters, counted per window; each at the time of one of the window's unusable records: see `CoarseTimes`."""
     own, windows = part.own_windows()
     stamps = part.stamps()
@@ -198,7 +207,7 @@ class FlushedAtOnce(beam.PTransform[Any, Any]):
     """The same elements. Put after what emits when a bundle ends, in front of steps that are not known.
 
     Beam 2.77 flushes a step with ``process_batch``, as WriteToJson and its like begin with, before its upstream step
-    has finished its bundle (`DoOperation.finish`): what that emits then, of the last lot of single records, would be
+    has finished its bundle (`DoOperation.finish`): what that emits then, of the last single records, would be
     lost. A step between that works element by element saves it.
     """
 
@@ -209,6 +218,18 @@ class FlushedAtOnce(beam.PTransform[Any, Any]):
 
 def _same(element: Any) -> Any:
     return element
+
+
+class _InWindows(beam.ParDo):
+    """A ParDo that puts its elements into these windows, whichever its input is in."""
+
+    def __init__(self, fn: beam.DoFn, windowing: Any) -> None:
+        super().__init__(fn)  # type: ignore[no-untyped-call]
+        self._windowing = windowing
+
+    @override
+    def get_windowing(self, inputs: Any) -> Any:
+        return self._windowing
 
 
 class RecordsTransform(beam.PTransform[Any, Any]):
@@ -230,11 +251,32 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         other._main_tag, other._dead_letter_tag = main_tag, dead_letter_tag
         return other
 
-    def _outputs(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any) -> tuple[Any, Any]:
-        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
-        pardo = beam.ParDo(fn).with_output_types(output_type)
+    def _outputs(
+        self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
+    ) -> tuple[Any, Any]:
+        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None.
+
+        Args:
+            pcoll: what it is applied to.
+            label: of the step.
+            fn: the step.
+            output_type: of the main output.
+            windowing: that ``fn`` puts its elements into; None: it is that of the input.
+        """
+        pardo: Any = _InWindows(fn, windowing or pcoll.windowing).with_output_types(output_type)  # type: ignore[no-untyped-call]
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
         dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> CoarseTimes()
         return outputs[self._main_tag], dead_letters
+
+    def _batches(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn) -> Any:
+        """Apply ``fn``: the batches, or these and the dead letters."""
+        batches, dead_letters = self._outputs(pcoll, label, fn, pa.RecordBatch)
+        return batches if dead_letters is None else (batches, dead_letters)
+
+    def _handled_as_here(self, step: RecordsTransform) -> RecordsTransform:
+        """A step with dead letters if this transform has them."""
+        if self._dead_letter_tag is None:
+            return step
+        return step.with_exception_handling(self._main_tag, self._dead_letter_tag)

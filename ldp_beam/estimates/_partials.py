@@ -14,7 +14,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Lot, Part, as_reports, find_lacking, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
@@ -67,11 +67,11 @@ class PartialTallies(RecordsDoFn):
         self._by = by
 
     @abstractmethod
-    def natives(self, part: Part) -> Native:
+    def natives(self, part: AnyBatch) -> Native:
         """The records' reports, in the working layout of what counts them."""
 
     @override
-    def work(self, part: Part) -> list[WindowedValue]:
+    def work(self, part: AnyBatch) -> list[WindowedValue]:
         if not len(part):
             return []
         natives = self.natives(part)
@@ -96,7 +96,7 @@ class PartialTallies(RecordsDoFn):
         out += [WindowedValue((texts[key], empty), _seconds(time), window) for time, key in slotted.empty.tolist()]
         return out
 
-    def _in_own_windows(self, part: Part, natives: Native, keys: I64, texts: list[Key]) -> list[WindowedValue]:
+    def _in_own_windows(self, part: AnyBatch, natives: Native, keys: I64, texts: list[Key]) -> list[WindowedValue]:
         own, windows = part.own_windows()
         groups = group(own, keys, len(texts))
         earliest = np.full(len(windows), np.iinfo(np.int64).max)
@@ -111,7 +111,7 @@ class PartialTallies(RecordsDoFn):
             )
         ]
 
-    def _keys(self, part: Part) -> tuple[I64, list[Key]]:
+    def _keys(self, part: AnyBatch) -> tuple[I64, list[Key]]:
         """The key of each record as a number, int64[n], and the keys that occur."""
         number = np.zeros(len(part), np.int64)
         if not self._by:
@@ -132,7 +132,7 @@ class PartialTallies(RecordsDoFn):
                 yield Tally(n, support, self._fingerprint)
 
     @override
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         for name in self._by:
             with faults.of(name, "text, number, Boolean or time"):
                 part.texts(name)
@@ -145,7 +145,7 @@ class TallyReports(PartialTallies):
     _checked: pa.Schema | None = None
 
     @override
-    def natives(self, part: Part) -> Native:
+    def natives(self, part: AnyBatch) -> Native:
         self.check_schema(part.schema)
         form = self._tallier.reports
         return form.from_arrow(part.reports(self._column, form), column=self._column)
@@ -162,7 +162,7 @@ class TallyReports(PartialTallies):
         self._checked = schema
 
     @override
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         reports = part.column(self._column)
         if isinstance(reports, list):
             if not self._tallier.reports.nullable:
@@ -191,9 +191,9 @@ class PerturbAndTally(PartialTallies):
         self._perturbed = Metrics.counter(NAMESPACE, "perturbed")
 
     @override
-    def natives(self, part: Part) -> Native:
+    def natives(self, part: AnyBatch) -> Native:
         self.check_schema(part.schema)
-        missing_is_null = isinstance(part, Lot) and self._mechanism.inputs.unmatched != "error"
+        missing_is_null = isinstance(part, RowBatch) and self._mechanism.inputs.unmatched != "error"
         values = part.column(self._column) if missing_is_null else part.required(self._column)
         randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
         return self._mechanism.draw(values, randomness, self._column)
@@ -204,13 +204,13 @@ class PerturbAndTally(PartialTallies):
         refuse_reports(schema, (self._column,))
 
     @override
-    def work(self, part: Part) -> list[WindowedValue]:
+    def work(self, part: AnyBatch) -> list[WindowedValue]:
         out = super().work(part)
         self._perturbed.inc(len(part))
         return out
 
     @override
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
         if self._mechanism.inputs.unmatched == "error":

@@ -22,14 +22,14 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
+from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
-from ldp_beam.graph.charged import refuse_uncharged
-from ldp_beam.graph.stable import OnceStable, knows_stable_input
+from ldp_beam.graph.budgeted import refuse_unbudgeted
 from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_perturbed
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
@@ -226,7 +226,7 @@ class Estimate(RecordsTransform, EndsValues):
         if self._private:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, [self._column])
-            refuse_uncharged(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
+            refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
         else:
             refuse_other_reports(pcoll, self._column, self._mechanism)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
@@ -257,7 +257,7 @@ class Estimate(RecordsTransform, EndsValues):
             bounded=tallies.is_bounded,
             filled=self._fill is not None,
         )
-        pardo: Any = OnceStable if self._waits and knows_stable_input(pcoll) else beam.ParDo
+        pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
         rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
         return rows if dead_letters is None else (rows, dead_letters)

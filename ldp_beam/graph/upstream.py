@@ -7,7 +7,8 @@ from typing import Any
 
 from apache_beam.pvalue import PCollection
 
-from ldp_core import Mechanism, MechanismMismatchError, PrivacyPlan
+from ldp_core import Mechanism, MechanismMismatchError, PlanError, PrivacyPlan
+from ldp_core.plans.plan import PLAN_WAYS
 from ldp_core.randomizer.made_by import check_same, refuse_reports_in
 
 
@@ -19,6 +20,12 @@ class EndsValues:
     """
 
     made: PrivacyPlan | None = None
+
+
+def check_plan(plan: Any) -> None:
+    """Raise `PlanError` if this is no plan."""
+    if not isinstance(plan, PrivacyPlan):
+        raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
 
 
 def transforms_before(pcoll: PCollection[Any], *, until: type | None = None) -> Iterator[Any]:

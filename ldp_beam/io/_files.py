@@ -17,7 +17,7 @@ from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
-from ldp_beam.io.ndjson import number_stream
+from ldp_beam.io.ndjson import parse_stream
 from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError
 from ldp_core.arrays.types import I64
@@ -104,7 +104,7 @@ def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iter
 
 
 def _ndjson(stream: BinaryIO, schema: pa.Schema, limits: Limits) -> Iterator[_Found]:
-    for batches, lines, bad in number_stream(stream, schema, limits):
+    for batches, lines, bad in parse_stream(stream, schema, limits):
         yield batches, lines
         for (column, reason), count in bad.items():
             yield DeadLetter(column, reason, count)

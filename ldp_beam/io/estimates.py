@@ -24,7 +24,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam.elements.rows import EstimateRow, arrow_type, as_text, is_estimate_row
-from ldp_beam.graph.stable import Stable
+from ldp_beam.graph.replay import ReplaySafe
 from ldp_core import DtypeError, ParameterError
 
 _FileFormat: TypeAlias = Literal["parquet", "ndjson"]
@@ -299,6 +299,6 @@ class WriteEstimates(beam.PTransform[Any, Any]):
         return (
             rows
             | "Gather" >> beam.ParDo(gather).with_output_types(tuple[str, bytes])
-            | "Stabilize" >> Stable()
+            | "Stabilize" >> ReplaySafe()
             | "Write" >> beam.Map(_write, self._path).with_output_types(str)
         )

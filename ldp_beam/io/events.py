@@ -24,17 +24,19 @@ from apache_beam.io.filesystems import FileSystems
 from typing_extensions import override
 
 from ldp_beam.elements.batches import event_times
-from ldp_beam.elements.faults import NO_TIME, NO_YEAR, not_of
+from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.graph.upstream import check_plan
 from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, LdpWarning, ParameterError, PlanError, PrivacyPlan
 from ldp_core.arrays.arrow import ARROW_TYPES
+from ldp_core.arrays.types import Bools
 from ldp_core.limits import DEFAULT, Limits, open_parquet
-from ldp_core.plans.plan import PLAN_WAYS, refuse_reports
+from ldp_core.plans.plan import refuse_reports
 
 TIME = pa.timestamp("us", "UTC")
 _NUMBER = pa.float64()
@@ -100,14 +102,10 @@ class ReadEvents(RecordsTransform):
         position: str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
-        patterns = [files] if isinstance(files, str) else list(files)
-        if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-            raise ParameterError("files must be a pattern, or several")
+        check_plan(plan)
         EventTime(event_time, time_unit)
         check_position(position)
-        self.paths = match_files(patterns)
+        self.paths = match_files(files)
         events = EventSchema.of(plan, event_time, tuple(also), time_unit)
         events = with_json_types(replace(events, limits=limits, position=position), self.paths)
         heads = {path: check_file(path, events) for path in self.paths}
@@ -125,8 +123,7 @@ class ReadEvents(RecordsTransform):
     def expand(self, pbegin: Any) -> Any:
         paths = pbegin | "Files" >> beam.Create(self.paths)
         fn = EventsDoFn(self._events, self._dead_letter_tag)
-        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(paths, "Read", fn)
 
 
 @dataclass(frozen=True)
@@ -162,10 +159,8 @@ class EventSchema:
     @property
     def names(self) -> list[str]:
         """All columns to read."""
-        return [*self._time(), *(name for name, _ in self.columns)]
-
-    def _time(self) -> list[str]:
-        return [] if self.event_time is None else [self.event_time]
+        names: list[str] = self.output.names
+        return names
 
     @property
     def output(self) -> pa.Schema:
@@ -177,8 +172,8 @@ class EventSchema:
         return self._schema(_NUMBER if self.numbers and form == "ndjson" else pa.string())
 
     def _schema(self, time: pa.DataType) -> pa.Schema:
-        fields = [(name, time) for name in self._time()]
-        return pa.schema(fields + [(name, kind or pa.string()) for name, kind in self.columns])
+        times = [] if self.event_time is None else [(self.event_time, time)]
+        return pa.schema(times + [(name, kind or pa.string()) for name, kind in self.columns])
 
 
 _JSON_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
@@ -215,12 +210,16 @@ def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
     return replace(schema, columns=columns, numbers=numbers)
 
 
-def match_files(patterns: list[str]) -> list[str]:
-    """Paths of the files that the patterns (globs allowed) name, sorted.
+def match_files(files: str | Iterable[str]) -> list[str]:
+    """Paths of the files that a pattern, or several, name (globs allowed), sorted.
 
     Raises:
         InputError: a pattern matches nothing, a file is empty, or of none of the known formats.
+        ParameterError: these are no patterns.
     """
+    patterns = [files] if isinstance(files, str) else list(files)
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []
     for pattern, result in zip(patterns, FileSystems.match([_in_a_folder(p) for p in patterns]), strict=True):
         if not result.metadata_list:
@@ -343,19 +342,20 @@ class EventsDoFn(ReadFileDoFn):
             times = _text_to_time(column, self._events.time_unit)
         elif _is_a_number(column.type):
             times = _to_time(column, self._events.time_unit)
-        bad = pc.and_(pc.is_valid(column), pc.is_null(times))
-        numbers = pc.and_(bad, _are_numbers(column))
-        counts = (
-            (not_of(TIME), (pc.sum(bad).as_py() or 0) - (pc.sum(numbers).as_py() or 0)),
-            (NO_YEAR, pc.sum(numbers).as_py() or 0),
-            (NO_TIME, column.null_count),
-        )
-        yield from (DeadLetter(name, reason, count) for reason, count in counts if count)
+        faults, lost = Faults(batch.num_rows), _mask(pc.is_null(times))
+        faults.add(name, NO_TIME, _mask(pc.is_null(column)))
+        faults.add(name, NO_YEAR, lost & _mask(_are_numbers(column)))
+        faults.add(name, not_of(TIME), lost)
+        good = faults.good
+        yield from faults.letters(np.flatnonzero(~good))
         batch = batch.set_column(index, batch.schema.field(index).with_type(times.type), times)
-        if times.null_count:
-            batch = batch.filter(pc.is_valid(times))
-        if batch.num_rows:
-            yield batch
+        if good.any():
+            yield batch if good.all() else batch.filter(pa.array(good))
+
+
+def _mask(array: pa.Array) -> Bools:
+    mask: Bools = array.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _are_numbers(times: pa.Array) -> pa.Array:

@@ -50,5 +50,4 @@ class ReadFiles(RecordsTransform):
             | "Spread" >> beam.Reshuffle()
         )
         fn = ReadFileDoFn(self._schema, self._dead_letter_tag, form=self._form)
-        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(paths, "Read", fn)

@@ -104,8 +104,7 @@ class WatchFolder(RecordsTransform):
             | "Spread" >> beam.Reshuffle()
         )
         fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits, self._position)
-        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(paths, "Read", fn)
 
     @override
     def display_data(self) -> dict[str, Any]:

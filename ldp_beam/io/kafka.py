@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.unbounded_source import _ReadFromUnboundedSourceDoFn
 from apache_beam.pvalue import PBegin, PCollection
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.stable import Stable
-from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, KafkaSource, Start, client
+from ldp_beam.graph.replay import ReplaySafe
+from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, ReadPartition, Start, Topic, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import LdpError, ParameterError
 from ldp_core.extras import need
@@ -21,9 +20,6 @@ from ldp_core.limits import DEFAULT, Limits
 from ldp_core.windows import seconds
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
-_BUNDLE_POLLS = 100
-_BUNDLE_SECONDS = 1.0
-_PAUSE_SECONDS = 0.1  # until the next poll of a topic of which all has been read
 
 
 class ReadKafka(RecordsTransform):
@@ -110,44 +106,21 @@ class ReadKafka(RecordsTransform):
         }
         delay = seconds(max_delay, name="max_delay")
         stops = dict(stop_at) if isinstance(stop_at, Mapping) else stop_at
-        self._source = KafkaSource(
-            config, topic, partitions, start, stops, max_batch, delay, named=position is not None
-        )
+        self._topic = Topic(config, topic, partitions, start, stops, max_batch, delay, named=position is not None)
         self._decode = DecodeMessages(format, schema=schema, limits=limits, position=position)
         need("confluent_kafka", "kafka")
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
-        polls = pbegin | "Poll" >> _ReadPartitions(self._source)
-        decode = self._decode
-        if self._dead_letter_tag is not None:
-            decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
-        return polls | "Decode" >> decode
+        # Each partition is an element of its own: Flink's runner reads all that becomes of one element in one slot.
+        topic = self._topic
+        partitions = pbegin | beam.Create([None]) | "Partitions" >> beam.FlatMap(lambda _: topic.found())
+        polls = partitions | "Poll" >> beam.ParDo(ReadPartition(topic))
+        return polls | "Decode" >> self._handled_as_here(self._decode)
 
     @override
     def display_data(self) -> dict[str, Any]:
-        return {"topic": self._source.topic}
-
-
-class _ReadPartitions(beam.PTransform[Any, Any]):
-    """Beam's ``ReadFromUnboundedSource``, with an element for each partition.
-
-    Beam's has one element, the source, and splits that. Flink's runner reads all parts of an element in one slot.
-    """
-
-    def __init__(self, source: KafkaSource) -> None:
-        super().__init__()
-        self._source = source
-
-    @override
-    def expand(self, pbegin: PBegin) -> Any:
-        read = _ReadFromUnboundedSourceDoFn(_PAUSE_SECONDS, _BUNDLE_POLLS, _BUNDLE_SECONDS)
-        return (
-            pbegin
-            | "Source" >> beam.Create([self._source])
-            | "Partitions" >> beam.FlatMap(KafkaSource.by_partition)
-            | "Read" >> beam.ParDo(read)
-        )
+        return {"topic": self._topic.name}
 
 
 class WriteKafka(beam.PTransform[Any, Any]):
@@ -192,7 +165,7 @@ class WriteKafka(beam.PTransform[Any, Any]):
         return (
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)
-            | "Stabilize" >> Stable()
+            | "Stabilize" >> ReplaySafe()
             | "Produce" >> beam.ParDo(_Produce(self._config, self._topic))
         )
 

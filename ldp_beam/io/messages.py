@@ -23,7 +23,7 @@ from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_estimate_row
 from ldp_beam.io._positions import check_position, positions, rows_of, with_positions
 from ldp_beam.io.estimates import estimate_line
-from ldp_beam.io.ndjson import parse_numbered
+from ldp_beam.io.ndjson import parse_lines
 from ldp_core import DtypeError, InputError, LimitError, ParameterError
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.plans.plan import plan_of
@@ -94,14 +94,6 @@ class Decoded(NamedTuple):
     """What could not be used: messages; in NDJSON lines."""
     total: int
     """Number of messages (of lines, in NDJSON)."""
-
-    @property
-    def unusable(self) -> dict[str, int]:
-        """Number of messages (of lines, in NDJSON) that could not be used, by the reason of their dead letters."""
-        counts = Counter[str]()
-        for letter in self.letters:
-            counts[letter.reason] += letter.count
-        return dict(counts)
 
 
 @dataclass(frozen=True)
@@ -203,7 +195,7 @@ class _Portion:
         """What they held; lines are of ``schema``."""
         if not self.lines:
             return Decoded(_concatenated(self.batches, self.named, position), self._letters(), self.total)
-        batches, numbers, bad = parse_numbered(self.lines, schema)
+        batches, numbers, bad = parse_lines(self.lines, schema)
         self.unusable += bad
         total = self.total + len(numbers) + bad.total()
         batches = _concatenated(batches)
@@ -310,8 +302,7 @@ class DecodeMessages(RecordsTransform):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         fn = _DecodeDoFn(self._decoder, self._dead_letter_tag)
-        batches, dead_letters = self._outputs(pcoll, "Decode", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(pcoll, "Decode", fn)
 
 
 class _DecodeDoFn(beam.DoFn):

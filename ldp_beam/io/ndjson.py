@@ -23,7 +23,7 @@ _LINES = 1 << 9  # read together where there is a bad one among more: if bad one
 _TRIES = 4  # that may fail, and one more for each that did not: if bad ones are many, it is better not to try
 
 
-def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], int]:
+def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], I64, Counter[Fault]]:
     """Parse one JSON object a line, all lines at once where they are sound.
 
     Args:
@@ -32,20 +32,12 @@ def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.Reco
             times are ISO 8601 text, without a zone UTC.
 
     Returns:
-        Batches of exactly ``schema``, records in the order of the lines; and how many lines are no such objects.
+        Batches of exactly ``schema``, records in the order of the lines; of which line each record is, int64[n], from
+        0, all lines counted; and how many lines are no such objects, by what is wrong with them.
 
-    >>> batches, bad = parse_lines([b'{"os": "ios"}', b'{"os": 7}', b"", b"null"], pa.schema([("os", pa.string())]))
-    >>> [batch.to_pylist() for batch in batches], bad
-    ([[{'os': 'ios'}]], 2)
-    """
-    batches, _, bad = parse_numbered(lines, schema)
-    return batches, bad.total()
-
-
-def parse_numbered(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], I64, Counter[Fault]]:
-    """`parse_lines`, and between its results of which line each record is: int64[n], from 0, counting all lines.
-
-    Lines that are no such objects are counted by what is wrong with them.
+    >>> batches, numbers, bad = parse_lines([b'{"os": "ios"}', b'{"os": 7}', b""], pa.schema([("os", pa.string())]))
+    >>> [batch.to_pylist() for batch in batches], numbers.tolist(), bad
+    ([[{'os': 'ios'}]], [0], Counter({('os', 'not of type string'): 1}))
     """
     stripped = [line.strip() for line in lines]
     # pyarrow.json (25.0) ends the whole process with a segmentation fault where a bare null is the first record
@@ -61,16 +53,8 @@ def parse_numbered(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.R
 
 def parse_stream(
     stream: BinaryIO, schema: pa.Schema, limits: Limits = DEFAULT
-) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-    """`parse_lines` for a whole file, a few megabytes at a time; a line over the limit is no such object."""
-    for batches, _, bad in number_stream(stream, schema, limits):
-        yield batches, bad.total()
-
-
-def number_stream(
-    stream: BinaryIO, schema: pa.Schema, limits: Limits = DEFAULT
 ) -> Iterator[tuple[list[pa.RecordBatch], I64, Counter[Fault]]]:
-    """`parse_numbered` for a whole file, as `parse_stream`."""
+    """`parse_lines` for a whole file, a few megabytes at a time; a line over the limit is no such object."""
     first = 0  # number of the first line of what is parsed next
     rest, cut = b"", False  # the line that has begun; whether it is over the limit, and is read to its end
     while chunk := stream.read(_READ_BYTES):
@@ -80,7 +64,7 @@ def number_stream(
         head, newline, rest = (rest + chunk).rpartition(b"\n")
         if newline:
             lines = head.split(b"\n")
-            batches, numbers, bad = parse_numbered(lines, schema)
+            batches, numbers, bad = parse_lines(lines, schema)
             yield batches, numbers + first, bad
             first += len(lines)
         if len(rest) > limits.line_bytes:
@@ -88,7 +72,7 @@ def number_stream(
             yield [], np.empty(0, np.int64), Counter({("", NOT_A_RECORD): 1})
             first += 1
     if rest:
-        batches, numbers, bad = parse_numbered([rest], schema)
+        batches, numbers, bad = parse_lines([rest], schema)
         yield batches, numbers + first, bad
 
 

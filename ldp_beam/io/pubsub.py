@@ -10,7 +10,7 @@ from apache_beam.pvalue import PBegin, PCollection
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.stable import Stable
+from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import InputError, ParameterError
 from ldp_core.extras import need
@@ -71,13 +71,10 @@ class ReadPubSub(RecordsTransform):
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
-        decode = self._decode
-        if self._dead_letter_tag is not None:
-            decode = decode.with_exception_handling(self._main_tag, self._dead_letter_tag)
         messages = pbegin | "Messages" >> self._read
         if self._named is not None:
             messages |= "Names" >> beam.Map(_named, self._named).with_output_types(Any)
-        return messages | "Decode" >> decode
+        return messages | "Decode" >> self._handled_as_here(self._decode)
 
 
 def _named(message: Any, names: bytes) -> tuple[bytes, bytes]:
@@ -120,7 +117,7 @@ class WritePubSub(beam.PTransform[Any, Any]):
         return (
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)
-            | "Stabilize" >> Stable()
+            | "Stabilize" >> ReplaySafe()
             | "Publish" >> beam.io.WriteToPubSub(self._topic)
         )
 

@@ -17,14 +17,14 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Lot, Record
-from ldp_beam.elements.records import LOT_SIZE, FlushedAtOnce, RecordsTransform
-from ldp_beam.graph.upstream import EndsValues, made_by
+from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
+from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
+from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import match_files
-from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, PrivacyPlan
+from ldp_core import DtypeError, InputError, LdpError, PlanError, PrivacyPlan
 from ldp_core.limits import DEFAULT, Limits
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS
+from ldp_core.plans.plan import METADATA_KEY
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -70,8 +70,7 @@ class WriteReports(beam.PTransform[Any, Any]):
         self, file_path_prefix: str, plan: PrivacyPlan, schema: pa.Schema, *, packed: bool = False, **options: Any
     ) -> None:
         super().__init__()
-        if not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        check_plan(plan)
         self._plan = plan
         names = plan.schema(schema, packed=packed)
         plain = pa.schema(
@@ -113,8 +112,8 @@ def _is_single(element_type: Any) -> bool:
         return False
 
 
-class _Checked(beam.DoFn):
-    """Reports as tables of the file's schema; single records many at a time.
+class _Checked(BatchDoFn):
+    """Reports as tables of the file's schema.
 
     Args:
         plan: that made them.
@@ -123,48 +122,35 @@ class _Checked(beam.DoFn):
     """
 
     def __init__(self, plan: PrivacyPlan, schema: pa.Schema, made: bool) -> None:
+        super().__init__()
         self._plan = plan
         self._schema = schema
         self._made = made
-        self._lot: list[Record] = []
 
     @override
-    def start_bundle(self) -> None:
-        self._lot = []
-
-    @override
-    def process(
-        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
-    ) -> Iterator[WindowedValue]:
-        if isinstance(element, (pa.RecordBatch, pa.Table)):
-            yield WindowedValue(_checked(element, self._plan, self._schema), timestamp, (window,))
+    def handle(self, batch: AnyBatch) -> Iterator[WindowedValue]:
+        if isinstance(batch, Batch):
+            yield WindowedValue(_checked(batch.table, self._plan, self._schema), batch.timestamp, (batch.window,))
             return
         if not self._made:
-            raise DtypeError(_NO_PROOF.format(type(element).__name__))
-        self._lot.append(Record(element, timestamp, window))
-        if len(self._lot) >= LOT_SIZE:
-            yield from self.finish_bundle()
-
-    @override
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        lot, self._lot = Lot(self._lot), []
-        numbers, windows = lot.own_windows()
+            raise DtypeError(_NO_PROOF.format(type(batch.records[0].element).__name__))
+        numbers, windows = batch.own_windows()
         for number, window in enumerate(windows):
-            some = lot.take(numbers == number)
+            some = batch.take(numbers == number)
             columns = [self._column(some, field) for field in self._schema]
             table = pa.Table.from_arrays(columns, schema=self._schema)
             yield WindowedValue(table, some.records[-1].timestamp, (window,))
 
-    def _column(self, lot: Lot, field: pa.Field) -> pa.Array:
+    def _column(self, batch: RowBatch, field: pa.Field) -> pa.Array:
         name = field.name
         if name in self._plan.columns:
             form = self._plan.columns[name].reports
-            working = form.from_arrow(lot.reports(name, form), column=name)
+            working = form.from_arrow(batch.reports(name, form), column=name)
             packed = field.type == form.arrow_type(packed=True)
             return _of_type(form.to_arrow(working, packed=packed), field.type)
         made = None
         with suppress(pa.ArrowException, TypeError, ValueError):  # which may quote the value
-            made = pa.array(lot.required(name), field.type)
+            made = pa.array(batch.required(name), field.type)
         if made is None:
             raise DtypeError(f"column {name!r}: the records' values are not {field.type}, as schema= says")
         return made
@@ -244,12 +230,9 @@ class ReadReports(RecordsTransform, EndsValues):
         limits: Limits = DEFAULT,
     ) -> None:
         super().__init__()
-        patterns = [files] if isinstance(files, str) else list(files)
-        if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-            raise ParameterError("files must be a pattern, or several")
-        if plan is not None and not isinstance(plan, PrivacyPlan):
-            raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
-        self.paths = match_files(patterns)
+        if plan is not None:
+            check_plan(plan)
+        self.paths = match_files(files)
         heads = {path: _head(path) for path in self.paths}
         for path, head in heads.items():
             found = _plan_of(path, head)
@@ -275,8 +258,7 @@ class ReadReports(RecordsTransform, EndsValues):
     def expand(self, pbegin: Any) -> Any:
         paths = pbegin | "Files" >> beam.Create(self.paths)
         fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits)
-        batches, dead_letters = self._outputs(paths, "Read", fn, pa.RecordBatch)
-        return batches if dead_letters is None else (batches, dead_letters)
+        return self._batches(paths, "Read", fn)
 
     @override
     def display_data(self) -> dict[str, Any]:

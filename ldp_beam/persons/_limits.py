@@ -12,8 +12,7 @@ cleared could pass again): the runner drops it with its window, and from then on
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
@@ -22,19 +21,18 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import PCollection, Row
+from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import Batch, Lot, Part, Record, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
-from ldp_beam.elements.records import NAMESPACE, CoarseTimes, RecordsDoFn, RecordsTransform, letters, refuse_sliding
-from ldp_beam.elements.rows import DeadLetter
+from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
 from ldp_beam.persons._seen import Seen
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
@@ -90,11 +88,11 @@ class Limit:
 
 
 class Piece:
-    """The records of one shard and window in a batch or lot, and the hash of each one's id."""
+    """The records of one shard and window in a batch, and the hash of each one's id."""
 
     __slots__ = ("hashes", "part")
 
-    def __init__(self, hashes: U64, part: Part) -> None:
+    def __init__(self, hashes: U64, part: AnyBatch) -> None:
         self.hashes = hashes
         self.part = part
 
@@ -122,12 +120,12 @@ class PieceCoder(beam.coders.Coder):
         """Inverse of `encode`."""
         hashes, stamps, own, windows, records = self._any.decode(encoded)
         times = [Timestamp(micros=micros) for micros in np.frombuffer(stamps, np.int64).tolist()]
-        part: Part
+        part: AnyBatch
         if isinstance(records, bytes):
             part = Batch(self._batch.decode(records), times[0], windows[0])
         else:
             places = np.frombuffer(own, np.int64).tolist()
-            part = Lot([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
+            part = RowBatch([Record(r, t, windows[i]) for r, t, i in zip(records, times, places, strict=True)])
         return Piece(np.frombuffer(hashes, np.uint64), part)
 
     @override
@@ -147,7 +145,7 @@ class SplitByPerson(RecordsDoFn):
         self._odd = OddTimes(limit.event_time)
 
     @override
-    def work(self, part: Part) -> list[WindowedValue]:
+    def work(self, part: AnyBatch) -> list[WindowedValue]:
         if not len(part):
             return []
         limit = self._limit
@@ -156,22 +154,22 @@ class SplitByPerson(RecordsDoFn):
         places, stamps_of, window_of = self._places(part)
         groups = group(places, shards, limit.shards)
         if limit.drop_id or isinstance(part, Batch):
-            part = _without(part, limit.hashing.column if limit.drop_id else None)
+            part = part.without(limit.hashing.column if limit.drop_id else None)
         ends = np.bincount(groups.of_record, minlength=len(groups.key)).cumsum()
         if len(ends) > 1:
             order = np.argsort(groups.of_record.astype(np.uint16 if len(ends) <= _TINY else np.int64), kind="stable")
-            hashes, part = hashes[order], _in_order(part, order)
+            hashes, part = hashes[order], part.ordered(order)
         stamps = stamps_of(groups.slot)
         out, start = [], 0
         for end, shard, place, micros in zip(
             ends.tolist(), groups.key.tolist(), groups.slot.tolist(), stamps.tolist(), strict=True
         ):
-            piece = Piece(hashes[start:end], _stretch(part, start, end))
+            piece = Piece(hashes[start:end], part.slice(start, end))
             out.append(WindowedValue((shard, piece), Timestamp(micros=micros), (window_of(place),)))
             start = end
         return out
 
-    def _places(self, part: Part) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
+    def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
         """The window of each record as a number; and from numbers to a time in the window, and to a window."""
         limit = self._limit
         if limit.windows is None:
@@ -191,7 +189,7 @@ class SplitByPerson(RecordsDoFn):
         )
 
     @override
-    def find_faults(self, part: Part, faults: Faults) -> None:
+    def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         self._limit.hashing.find_faults(part, faults)
         find_time_faults(part, self._limit.event_time, faults)
 
@@ -220,9 +218,9 @@ class AdmitFirst(beam.DoFn):
         dropped = len(passes) - int(np.count_nonzero(passes))
         part = piece.part
         if not dropped:
-            return _elements(part)
+            return part.elements()
         self._dropped.inc(dropped)
-        out = _elements(part.take(passes)) if dropped < len(passes) else []
+        out: list[Any] = list(part.take(passes).elements()) if dropped < len(passes) else []
         if self._dead_letter_tag is not None:
             self._dead.inc(dropped)
             faults = Faults(len(passes))
@@ -322,64 +320,16 @@ class LimitTransform(RecordsTransform):
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         if limit.windows is not None:
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
-        good, over = self._admit(pieces)
-        for outcome in (good, over):
-            if outcome is not None:
-                outcome._windowing = pcoll.windowing  # its elements are in these windows again, as after a Reshuffle
+        admit = AdmitFirst(limit, self._dead_letter_tag)
+        good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good |= "Join" >> beam.ParDo(JoinPieces())
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
         if over is None:
             return good
-        over |= "Over" >> CoarseTimes()
         return good, (unusable, over) | "DeadLetters" >> beam.Flatten()
-
-    def _admit(self, pieces: PCollection[tuple[int, Piece]]) -> tuple[Any, Any]:
-        pardo = beam.ParDo(AdmitFirst(self._limit, self._dead_letter_tag)).with_output_types(Any)
-        if self._dead_letter_tag is None:
-            return pieces | "AdmitFirst" >> pardo, None
-        outputs = pieces | "AdmitFirst" >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
-        outputs[self._dead_letter_tag].element_type = DeadLetter
-        return outputs[self._main_tag], outputs[self._dead_letter_tag]
 
     @override
     def display_data(self) -> dict[str, Any]:
         """Limit and column, for the runner's user interface."""
         return {"id": self._limit.hashing.column, "records": self._limit.records, "shards": self._limit.shards}
-
-
-def _elements(part: Part) -> list[Any]:
-    """The records as elements."""
-    if isinstance(part, Batch):
-        return [WindowedValue(part.table, part.timestamp, (part.window,))]
-    return [WindowedValue(r.element, r.timestamp, (r.window,)) for r in part.records]
-
-
-def _without(part: Part, name: str | None) -> Part:
-    """The records without one of their columns; batches as one record batch."""
-    if isinstance(part, Batch):
-        names = [n for n in part.schema.names if n != name]
-        return Batch(part.select(names), part.timestamp, part.window)
-    return Lot([record._replace(element=_element_without(record.element, name)) for record in part.records])
-
-
-def _element_without(element: Any, name: str | None) -> Any:
-    if isinstance(element, Mapping):
-        return {key: value for key, value in element.items() if key != name}
-    if hasattr(element, "_asdict"):
-        fields = element._asdict()
-    else:
-        fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
-    return Row(**{key: value for key, value in fields.items() if key != name})
-
-
-def _in_order(part: Part, order: I64) -> Part:
-    if isinstance(part, Batch):
-        return part.ordered(order)
-    return Lot([part.records[i] for i in order.tolist()])
-
-
-def _stretch(part: Part, start: int, end: int) -> Part:
-    if isinstance(part, Batch):
-        return Batch(part.table.slice(start, end - start), part.timestamp, part.window)
-    return Lot(part.records[start:end])

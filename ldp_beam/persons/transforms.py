@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, Unpack
 from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
-from ldp_beam.graph.charged import ChargesForNoise
+from ldp_beam.graph.budgeted import BudgetsNoise
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
 from ldp_beam.time.windows import WindowLike
@@ -160,7 +160,7 @@ class Deduplicate(LimitTransform):
         super().__init__(id, records=1, window=within, **options)
 
 
-class PrivacyLedger(LimitTransform, ChargesForNoise):
+class PrivacyLedger(LimitTransform, BudgetsNoise):
     """Lets records through while their person can pay: nobody's records spend more than ``budget`` together.
 
     It is `BoundContributions` with the arithmetic done: the first k records of a person and period pass, k being the

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from apache_beam.internal import pickler
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability.api import beam_runner_api_pb2
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import Perturb, PrivacyLedger
-from ldp_beam.graph.stable import OnceStable
+from ldp_beam._compat import StableInputParDo
 from ldp_beam.io import DecodeMessages, encode
 from ldp_beam.yaml import LdpPerturb, LdpPrivateHistogram
 from ldp_core import (
@@ -60,17 +59,17 @@ def reports(transform, elements):
     return [row for batch in good for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("plan", [PLAN, DRAWN], ids=["all", "sampled"])
-def test_a_replay_in_other_pieces_gives_the_same_reports_and_fresh_noise_does_not(plan):
-    transform = Perturb(plan, record="position")
-    again = pickle.loads(pickle.dumps(transform._key))  # as on another worker
-    assert again.secret == transform._key.secret
-    whole = reports(transform, batches([40]))
-    for cuts in ([1] * 40, [7] * 6, [39, 1]):
-        assert reports(transform, batches(cuts)) == whole
-    assert "position" not in whole[0]
-    assert reports(Perturb(plan), batches([40])) != whole  # the planted twin
-    assert reports(Perturb(plan, record="position"), batches([40])) != whole, "each transform makes its own secret"
+def test_a_replay_in_other_pieces_gives_the_same_reports_and_fresh_noise_does_not():
+    for plan in (PLAN, DRAWN):
+        transform = Perturb(plan, record="position")
+        again = pickle.loads(pickle.dumps(transform._key))  # as on another worker
+        assert again.secret == transform._key.secret
+        whole = reports(transform, batches([40]))
+        for cuts in ([1] * 40, [7] * 6, [39, 1]):
+            assert reports(transform, batches(cuts)) == whole
+        assert "position" not in whole[0]
+        assert reports(Perturb(plan), batches([40])) != whole  # the planted twin
+        assert reports(Perturb(plan, record="position"), batches([40])) != whole, "each transform makes its own secret"
 
 
 def test_single_records_and_batches_are_the_same():
@@ -98,24 +97,20 @@ def test_bits_are_those_of_polars():
     assert frame.ldp.perturb(PLAN, key=SECRET, id="position").to_dicts() == ours
 
 
-@pytest.mark.parametrize(
-    ("options", "different"),
-    [
+def test_of_a_repeated_bundle_a_sink_sees_one_report_unless_nothing_protects_it():
+    """Beam's local runner does each bundle three times."""
+    for options, different in (
         ({"record": "position", "stabilize": False}, 1),
         ({"key": SECRET, "id": "i", "stabilize": False}, 1),
         ({}, 1),
         ({"stabilize": False}, 3),  # the planted twin
-    ],
-    ids=["record", "key", "stabilized", "none"],
-)
-def test_of_a_repeated_bundle_a_sink_sees_one_report_unless_nothing_protects_it(options, different):
-    """Beam's local runner does each bundle three times."""
-    sink = Collector()
-    with beam.Pipeline("FnApiRunner", options=PipelineOptions(["--direct_runner_bundle_repeat=2"])) as p:
-        _ = p | beam.Create(batches([20, 20])) | Perturb(PLAN, packed=True, **options) | "Sink" >> sink
-    seen = [(row["i"], row["v"][0]) for batch in sink.elements for row in batch.to_pylist()]
-    assert len(seen) == 3 * N
-    assert len(set(seen)) == different * N
+    ):
+        sink = Collector()
+        with beam.Pipeline("FnApiRunner", options=PipelineOptions(["--direct_runner_bundle_repeat=2"])) as p:
+            _ = p | beam.Create(batches([20, 20])) | Perturb(PLAN, packed=True, **options) | "Sink" >> sink
+        seen = [(row["i"], row["v"][0]) for batch in sink.elements for row in batch.to_pylist()]
+        assert len(seen) == 3 * N
+        assert len(set(seen)) == different * N
 
 
 def test_private_histogram():
@@ -137,23 +132,23 @@ LASTING: dict[str, Mechanism] = {
 }
 
 
-@pytest.mark.parametrize("mechanism", LASTING.values(), ids=LASTING)
-def test_the_second_round_is_the_records_and_the_first_the_persons(mechanism):
-    plan = PrivacyPlan({"v": mechanism})
-    both = Perturb(plan, key=SECRET, id="u", record="position")
-    whole = reports(both, batches([40]))
-    assert reports(both, batches([17] * 3)) == whole
-    assert reports(Perturb(plan, key=SECRET, id="u"), batches([40])) != whole, "else the second round is fresh"
-    [batch] = batches([40])
-    places = batch.column("position")
-    drawn = partial(mechanism.perturb, RECORDS.column("v"))
-    ours = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=places))
-    assert [row["v"] for row in whole] == ours.to_pylist()
-    other = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=pa.array(range(N))))
-    assert ours != other
-    fn = ldp_beam.PrivateHistogram("v", mechanism, key=SECRET, id="u", record="position")._partial_tallies()
-    [tally], _ = drive(fn, [batch])
-    assert tally.value[1] == mechanism.tally(ours)
+def test_the_second_round_is_the_records_and_the_first_the_persons():
+    for mechanism in LASTING.values():
+        plan = PrivacyPlan({"v": mechanism})
+        both = Perturb(plan, key=SECRET, id="u", record="position")
+        whole = reports(both, batches([40]))
+        assert reports(both, batches([17] * 3)) == whole
+        assert reports(Perturb(plan, key=SECRET, id="u"), batches([40])) != whole, "else the second round is fresh"
+        [batch] = batches([40])
+        places = batch.column("position")
+        drawn = partial(mechanism.perturb, RECORDS.column("v"))
+        ours = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=places))
+        assert [row["v"] for row in whole] == ours.to_pylist()
+        other = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=pa.array(range(N))))
+        assert ours != other
+        fn = ldp_beam.PrivateHistogram("v", mechanism, key=SECRET, id="u", record="position")._partial_tallies()
+        [tally], _ = drive(fn, [batch])
+        assert tally.value[1] == mechanism.tally(ours)
 
 
 def test_a_mechanism_that_remembers_needs_a_person():
@@ -163,20 +158,16 @@ def test_a_mechanism_that_remembers_needs_a_person():
             make(plan if make is Perturb else plan["v"], record="position", key=SECRET)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
+def test_configuration_is_checked_at_once():
+    for options, error in (
         ({"record": "position", "id": "u", "key": SECRET}, "has no part in it"),
         ({"record": 5}, "must be a column's name, got int"),
         ({"record": "position", "key": "text"}, "got key=str"),
         ({"key": SECRET}, "or record="),
-    ],
-    ids=str,
-)
-def test_configuration_is_checked_at_once(options, error):
-    for make in (partial(Perturb, PLAN), partial(ldp_beam.PrivateHistogram, "v", OS)):
-        with pytest.raises(ParameterError, match=error):
-            make(**options)
+    ):
+        for make in (partial(Perturb, PLAN), partial(ldp_beam.PrivateHistogram, "v", OS)):
+            with pytest.raises(ParameterError, match=error):
+                make(**options)
 
 
 def test_a_seeded_plan_has_its_own():
@@ -251,7 +242,7 @@ def waiting(transform, flags=FLINK):
     while ahead:
         step = ahead.pop()
         ahead += step.parts
-        if isinstance(step.transform, OnceStable):
+        if isinstance(step.transform, StableInputParDo):
             found.append(step.full_label)
     return found
 
@@ -268,23 +259,12 @@ def test_on_flink_fresh_reports_and_estimates_wait_for_a_checkpoint():
     assert waiting(ldp_beam.Histogram("v", OS)) == [], "these are reports"
 
 
-@pytest.mark.parametrize(("options", "waits"), [({}, True), ({"record": "i"}, False)], ids=["fresh", "record"])
-def test_a_second_round_that_is_fresh_waits_too(options, waits):
+def test_a_second_round_that_is_fresh_waits_too():
     mechanism = LASTING["grr"]
-    options = {"key": SECRET, "id": "u", **options}
-    assert bool(waiting(Perturb(PrivacyPlan({"v": mechanism}), **options))) == waits
-    assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, **options))) == waits
-
-
-def test_the_runner_is_told():
-    proto = pipeline(Perturb(PLAN), FLINK).to_runner_api()
-    payloads = {
-        t.unique_name: beam_runner_api_pb2.ParDoPayload.FromString(t.spec.payload).requires_stable_input
-        for t in proto.components.transforms.values()
-        if t.spec.urn == "beam:transform:pardo:v1"
-    }
-    assert [name for name, stable in payloads.items() if stable] == ["T/Stabilize/Checkpointed"]
-    assert "beam:requirement:pardo:stable_input:v1" in proto.requirements
+    for record, waits in (({}, True), ({"record": "i"}, False)):
+        options = {"key": SECRET, "id": "u", **record}
+        assert bool(waiting(Perturb(PrivacyPlan({"v": mechanism}), **options))) == waits
+        assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, **options))) == waits
 
 
 def test_yaml():

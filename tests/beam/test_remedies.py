@@ -13,9 +13,8 @@ GRR = RandomizedResponse(["rome", "oslo"], epsilon=3.0)
 PLAN = PrivacyPlan({"word": GRR})
 
 
-@pytest.mark.parametrize(
-    ("wrong", "remedy"),
-    [
+def test_what_is_called_wrongly_says_the_right_call():
+    for wrong, remedy in (
         (lambda: ldp_beam.Perturb(GRR), r"PrivacyPlan\(\{name: mechanism\}\)"),
         (lambda: ldp_beam.RandomizedResponse("word", ["rome", "oslo"], epsilon=1.0), r"got list; .*domain=\[...\]"),
         (lambda: ldp_beam.RandomizedResponse(GRR, "word"), "got str; the column comes first"),
@@ -27,11 +26,9 @@ PLAN = PrivacyPlan({"word": GRR})
         (lambda: ldp_beam.Histogram("word", RandomizedResponse), "the class RandomizedResponse; make one"),
         (lambda: ldp_beam.PrivateHistogram("word", Hybrid((0, 1), epsilon=1.0)), "mechanisms for numbers have a mean"),
         (lambda: ldp_beam.PrivateHistogram("word", GRR, window="1 hour", event_time="t"), 'like "2w"'),
-    ],
-)
-def test_what_is_called_wrongly_says_the_right_call(wrong, remedy):
-    with pytest.raises(LdpError, match=remedy):
-        wrong()
+    ):
+        with pytest.raises(LdpError, match=remedy):
+            wrong()
 
 
 def test_values_that_were_never_perturbed_are_to_be_perturbed_first():

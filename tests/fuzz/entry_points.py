@@ -33,7 +33,7 @@ from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io import ReadReports
 from ldp_beam.io._files import ReadFileDoFn
-from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder
+from ldp_beam.io._kafka_source import OffsetRangeCoder
 from ldp_beam.io.events import EventSchema, EventsDoFn, check_file, with_json_types
 from ldp_beam.io.messages import Decoder, decode, encode
 from ldp_beam.persons._limits import AdmitFirst, SplitByPerson
@@ -523,14 +523,11 @@ def states_of_who_was_seen(data: bytes) -> None:
             raise AssertionError("more than the limit")
 
 
-MARKS = [KafkaMarkCoder().encode(KafkaMark({1: (7, None), 0: (5, 9)})), b"[" * 3000]
-
-
-@entry_point(lambda rng: edited_bytes(rng, MARKS))
-def kafka_marks(data: bytes) -> None:
-    mark = quiet(lambda: KafkaMarkCoder().decode(data))
-    if mark is not None:
-        KafkaMarkCoder().encode(mark)
+@entry_point(lambda rng: edited_bytes(rng, [bytes(7) + b"\5" + bytes(7) + b"\t", b"\xff" * 16]))
+def checkpoints_of_kafka(data: bytes) -> None:
+    offsets = quiet(lambda: OffsetRangeCoder().decode(data))
+    if offsets is not None and OffsetRangeCoder().encode(offsets) != data:
+        raise AssertionError("another checkpoint")
 
 
 # ---- columns of any type

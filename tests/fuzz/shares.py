@@ -19,7 +19,7 @@ SHARES = {
     "tables_of_tallies": 20,
     "tally_columns_of_polars": 15,
     "states_of_who_was_seen": 50,
-    "kafka_marks": 20,
+    "checkpoints_of_kafka": 20,
     "columns_of_any_type": 20,
     "batches_of_any_type": 15,
 }

@@ -8,7 +8,7 @@ import pytest
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
-from ldp_beam.elements.batches import Batch, Lot, Record
+from ldp_beam.elements.batches import Batch, Record, RowBatch
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, NoiseKey
 from ldp_core import DtypeError, Secret, UnaryEncoding
@@ -32,7 +32,7 @@ def test_hashes_are_keyed_stable_and_spread():
 def test_equal_integers_of_any_width_are_one_id_and_others_are_others():
     """-1 was 2**64 - 1."""
     numbers = [7, -1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**38 - 1]
-    records = Lot([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in numbers])
+    records = RowBatch([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in numbers])
     hashes = IdHash("user").of(records)
     assert len(set(hashes.tolist())) == len(numbers)
     for dtype, some in (
@@ -45,7 +45,7 @@ def test_equal_integers_of_any_width_are_one_id_and_others_are_others():
         part = Batch(pa.record_batch({"user": column}), Timestamp(0), GlobalWindow())
         assert IdHash("user").of(part).tolist() == hashes[list(some)].tolist()
         keyed = NoiseKey(Secret(bytes(16)), "user").randomness(part, "x")
-        single = Lot([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in column.to_pylist()])
+        single = RowBatch([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in column.to_pylist()])
         m = UnaryEncoding(range(64), epsilon=1.0)
         codes = np.zeros(len(column), np.int64)
         expected = m.perturb(codes, randomness=NoiseKey(Secret(bytes(16)), "user").randomness(single, "x"))
@@ -54,7 +54,7 @@ def test_equal_integers_of_any_width_are_one_id_and_others_are_others():
 
 def test_integers_of_too_many_digits_are_faults():
     """Of keyed noise they ended the pipeline, dead letters or not."""
-    part = Lot([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in (1, 10**38, -(10**38), 2**64)])
+    part = RowBatch([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in (1, 10**38, -(10**38), 2**64)])
     for finder in (IdHash("user"), NoiseKey(Secret(bytes(16)), "user")):
         faults = Faults(len(part))
         finder.find_faults(part, faults)

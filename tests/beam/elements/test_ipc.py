@@ -55,12 +55,12 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_what_declares_too_much_is_refused(name):
-    with pytest.raises(LimitError, match="more than the limit") as caught:
-        read_batch(BOMBS[name], SMALL)
-    assert isinstance(caught.value, InputError)
-    assert caught.value.__context__ is None
+def test_what_declares_too_much_is_refused():
+    for bomb in BOMBS.values():
+        with pytest.raises(LimitError, match="more than the limit") as caught:
+            read_batch(bomb, SMALL)
+        assert isinstance(caught.value, InputError)
+        assert caught.value.__context__ is None
 
 
 def test_views_that_share_a_text():
@@ -109,12 +109,12 @@ def test_sizes_that_are_none():
             RecordBatchCoder().decode(bytes(packed))
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff" * 40, SECRET.encode(), write_batch(one(pa.array([SECRET])))[:-150]])
-def test_coders_refuse_with_our_errors(data):
-    for decode in (RecordBatchCoder().decode, lambda encoded: AnyReportsCoder().decode(encoded + b"A")):
-        with pytest.raises(InputError) as caught:
-            decode(data)
-        assert_clean(everything_about(caught.value))
+def test_coders_refuse_with_our_errors():
+    for data in (b"", b"\xff" * 40, SECRET.encode(), write_batch(one(pa.array([SECRET])))[:-150]):
+        for decode in (RecordBatchCoder().decode, lambda encoded: AnyReportsCoder().decode(encoded + b"A")):
+            with pytest.raises(InputError) as caught:
+                decode(data)
+            assert_clean(everything_about(caught.value))
 
 
 def test_a_stream_without_a_batch_is_no_end_of_iteration():

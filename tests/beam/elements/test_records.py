@@ -5,7 +5,6 @@ from __future__ import annotations
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pytest
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
@@ -61,19 +60,16 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("batch", [False, True])
-def test_a_dead_letter_is_at_the_end_of_its_window_or_hour(name, batch):
+def test_a_dead_letter_is_at_the_end_of_its_window_or_hour():
     """It was at the microsecond of the record whose value was null; a session's window began there."""
-    windows, time, window = WINDOWS[name]
-    elements = [{"v": "a"}, {"v": None}]
-    if batch:
-        elements = [pa.record_batch({"v": ["a", None]})]
-    [(letter, at, found)] = dead_letters(PERTURB, elements, windows)
-    assert (letter, Timestamp.of(at)) == (NULL, time)
-    if window is None:
-        window = IntervalWindow(time, time + 600)
-    assert found == window
+    for batch in (False, True):
+        for windows, time, window in WINDOWS.values():
+            elements = [{"v": "a"}, {"v": None}]
+            if batch:
+                elements = [pa.record_batch({"v": ["a", None]})]
+            [(letter, at, found)] = dead_letters(PERTURB, elements, windows)
+            assert (letter, Timestamp.of(at)) == (NULL, time)
+            assert found == (window or IntervalWindow(time, time + 600))
 
 
 def test_in_sliding_windows_each_letter_is_at_the_end_of_its_own():
@@ -104,20 +100,17 @@ def test_messages_and_lines():
         assert Timestamp.of(at) == just_before(4 * HOUR)
 
 
-@pytest.mark.parametrize(
-    ("time", "end"),
-    [
+def test_ends_of_hours_at_the_edges():
+    for time, end in (
         (Timestamp(0), Timestamp(micros=HOUR * 10**6 - 1)),
         (Timestamp(micros=HOUR * 10**6 - 1), Timestamp(micros=HOUR * 10**6 - 1)),
         (Timestamp(micros=-1), Timestamp(micros=-1)),
         (Timestamp(micros=-2), Timestamp(micros=-1)),
         (GlobalWindow().max_timestamp(), GlobalWindow().max_timestamp()),
         (MAX_TIMESTAMP, MAX_TIMESTAMP),
-    ],
-)
-def test_ends_of_hours_at_the_edges(time, end):
-    [(_, at, _)] = dead_letters(PERTURB, [TimestampedValue({"v": None}, time)])
-    assert Timestamp.of(at) == end
+    ):
+        [(_, at, _)] = dead_letters(PERTURB, [TimestampedValue({"v": None}, time)])
+        assert Timestamp.of(at) == end
 
 
 def test_letters_from_before_time_are_in_its_first_hour():

@@ -100,9 +100,8 @@ def test_without_event_times_and_with_further_columns(events):
     assert batch.to_pydict() == {"os": ["a", "a", "b"], "land": [5, None, 6], "user": [None, None, "s3cr3t"]}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
+def test_what_cannot_be_read_is_refused_when_it_is_made(events):
+    for arguments, error in (
         ({"plan": {}}, PlanError),
         ({"files": []}, ParameterError),
         ({"files": 5 * [1]}, ParameterError),
@@ -111,8 +110,6 @@ def test_without_event_times_and_with_further_columns(events):
         ({"position": "os"}, ParameterError),
         ({"files": "nothing*.csv"}, InputError),
         ({"event_time": "when"}, PlanError),
-    ],
-)
-def test_what_cannot_be_read_is_refused_when_it_is_made(events, arguments, error):
-    with pytest.raises(error):
-        ReadEvents(**{"files": events, "plan": PLAN, "event_time": "t", **arguments})
+    ):
+        with pytest.raises(error):
+            ReadEvents(**{"files": events, "plan": PLAN, "event_time": "t", **arguments})

@@ -3,22 +3,28 @@
 import sys
 import time
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.internal import pickler
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, Timestamp
 
 import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_BATCH
 from ldp_beam.io import ReadKafka, WriteKafka, decode, encode
 from ldp_beam.io import _kafka_source as module
-from ldp_beam.io._kafka_source import KafkaMark, KafkaMarkCoder, KafkaReader, KafkaSource
+from ldp_beam.io._kafka_source import ReadPartition, Topic
 from ldp_core import InputError, LdpError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.extras import MissingExtraError
 
@@ -34,6 +40,14 @@ OS = UnaryEncoding([f"os{i}" for i in range(16)], epsilon=1.0)
 PLAN = PrivacyPlan({"os": OS}, keep=["t"])
 DEADLINE = 60.0
 _groups = count()
+_steps = []
+
+
+@pytest.fixture(autouse=True)
+def _torn_down():
+    yield
+    while _steps:
+        _steps.pop().teardown()
 
 
 def numbers(first, n):
@@ -49,25 +63,52 @@ def send(broker, topic, messages, **config):
 
 
 def source(broker, topic, **options):
-    defaults: dict[str, Any] = {"partitions": [0, 1], "max_delay": 0, "group": f"group-{next(_groups)}"}
-    return ReadKafka(broker.servers, topic, **{**defaults, **options})._source
+    config = {"bootstrap.servers": broker.servers, "group.id": f"group-{next(_groups)}", "auto.offset.reset": "error"}
+    config |= {"enable.auto.commit": False, "enable.partition.eof": True, **options.pop("config", {})}
+    return Topic(config, topic, **{"partitions": (0,), **options})
 
 
-def polls(reader, until):
-    """(messages, timestamp, watermark) of each poll that brought some, until ``until(reader)``."""
+class Bundle:
+    """One bundle of a partition, as a runner has it: from a checkpoint, or from the start."""
+
+    def __init__(self, topic, checkpoint=None, *, partition=0):
+        self.step = ReadPartition(pickler.loads(pickler.dumps(topic)))
+        _steps.append(self.step)
+        at, watermark = (self.step.initial_restriction(partition), None) if checkpoint is None else checkpoint
+        self.tracker = ThreadsafeRestrictionTracker(self.step.create_tracker(at))
+        self.estimator = ManualWatermarkEstimator(watermark)
+        self.finalizer = []
+        finalizer = SimpleNamespace(register=self.finalizer.append)
+        self.elements = self.step.process(partition, finalizer, RestrictionTrackerView(self.tracker), self.estimator)
+
+    @property
+    def watermark(self):
+        return self.estimator.current_watermark()
+
+    def rest(self):
+        """The checkpoint after the bundle, over the coder of the step; None if the partition has come to its stop."""
+        list(self.elements)
+        self.tracker.check_done()
+        left = self.tracker.deferred_status()
+        coder = self.step.restriction_coder()
+        return None if left is None else (coder.decode(coder.encode(left[0])), self.watermark)
+
+
+def bundles(topic, checkpoint=None, **options):
+    """(messages, timestamp, watermark after them) of each poll that brought some, and each bundle when it is over."""
     deadline = time.monotonic() + DEADLINE
-    has = reader.start()
     while time.monotonic() < deadline:
-        if has:
-            yield reader.get_current(), reader.get_current_timestamp(), reader.get_watermark()
-        if until(reader):
+        bundle = Bundle(topic, checkpoint, **options)
+        polls = [(element.value, element.timestamp) for element in bundle.elements]
+        checkpoint = bundle.rest()
+        yield polls, bundle, checkpoint
+        if checkpoint is None:
             return
-        has = reader.advance()
     raise AssertionError("nothing came")
 
 
-def ended(reader):
-    return reader.get_watermark() == MAX_TIMESTAMP
+def read_all(topic, **options):
+    return [i for polls, _, _ in bundles(topic, **options) for messages, _ in polls for i in ids(messages)]
 
 
 def ids(messages):
@@ -85,10 +126,10 @@ def committed(broker, topic, group):
     return [place.offset for place in places]
 
 
-def test_a_hundred_thousand_reports_are_counted_exactly(broker, topic):
+def test_a_hundred_thousand_reports_of_polars_are_counted_exactly(broker, topic):
     n, messages = 100_000, 250
-    events = pa.record_batch({"os": [f"os{i * i % 16}" for i in range(n)], "t": np.arange(n) // 1000})
-    reports = PLAN.perturb(events)
+    events = pl.DataFrame({"os": [f"os{i * i % 16}" for i in range(n)], "t": np.arange(n) // 1000, "user": range(n)})
+    [reports] = events.ldp.perturb(PLAN).rechunk().to_arrow().to_batches()
     parts = [reports.slice(i * n // messages, n // messages) for i in range(messages)]
     send(broker, topic, [(encode(part), i % 2, 0) for i, part in enumerate(parts)])
     read = ReadKafka(broker.servers, topic, stop_at="latest", max_batch=40)
@@ -101,22 +142,6 @@ def test_a_hundred_thousand_reports_are_counted_exactly(broker, topic):
         found = {row.value: row for row in rows if row.window_start == Timestamp(window * 10)}
         assert {row.n for row in found.values()} == {10_000}
         np.testing.assert_allclose([found[value].count for value in OS.domain.labels], expected, rtol=1e-12)
-
-
-def test_from_polars_through_kafka_to_beam(broker, topic):
-    pl = pytest.importorskip("polars")
-    import ldp_polars  # noqa: F401
-
-    events = pl.DataFrame({"os": [f"os{i % 5}" for i in range(5000)], "t": range(5000), "user": range(5000)})
-    reports = events.ldp.perturb(PLAN)
-    for batch in reports.to_arrow().to_batches(max_chunksize=100):
-        send(broker, topic, [(encode(batch), batch.num_rows % 2, 0)])
-    histogram = ldp_beam.Histogram("os", OS, window="1d", event_time="t")
-    rows = run(histogram, ReadKafka(broker.servers, topic, stop_at="latest"))
-    direct = OS.tally(reports["os"].to_arrow())
-    expected = debiased(direct.counters, 5000, OS.p, OS.q)
-    np.testing.assert_allclose([row.count for row in rows], expected, rtol=1e-12)
-    assert {row.n for row in rows} == {5000}
 
 
 def test_what_is_written_is_read(broker, topic):
@@ -145,108 +170,85 @@ def test_a_repeated_bundle_sends_no_other_report(broker, topic):
     assert len({(record["id"], *record["v"]) for record in records}) == 20
 
 
-def test_each_record_once_over_a_restart(broker, topic):
-    send(broker, topic, [(numbers(10 * i, 10), i % 2, 0) for i in range(100)])
-    whole = source(broker, topic, stop_at="latest", max_batch=7)
-    first = KafkaReader(whole, None)
-    seen: list[int] = []
-    for messages, _, _ in polls(first, lambda _: False):
-        seen += ids(messages)
-        if len(seen) >= 300:
-            break
-    coder = KafkaMarkCoder()
-    mark = coder.encode(first.get_checkpoint_mark())
-    next(polls(first, lambda _: True), None)  # what is read after the mark is lost with the reader
-    first.close()
-    assert 300 <= len(seen) < 1000
-    # what comes later is beyond the stop, which the mark remembers
-    send(broker, topic, [(numbers(5000, 10), 0, 0), (numbers(6000, 10), 1, 0)])
-    second = KafkaReader(pickler.loads(pickler.dumps(whole)), coder.decode(mark))
-    for messages, _, _ in polls(second, ended):
-        seen += ids(messages)
-    second.close()
-    assert sorted(seen) == list(range(1000))
+def test_each_record_and_the_watermark_once_over_a_restart(broker, topic):
+    base = 1_700_000_000
+    send(broker, topic, [(numbers(10 * i, 10), 0, 1000 * (base + i)) for i in range(100)])
+    whole = source(broker, topic, stop_at="latest", max_batch=7, max_delay=5)
+    first = Bundle(whole)
+    seen = ids(next(first.elements).value) + ids(next(first.elements).value)
+    read, left = first.tracker.try_split(0)  # the runner makes a checkpoint between two polls
+    assert not list(first.elements), "what is read after the checkpoint is another bundle's"
+    first.tracker.check_done()
+    rest = left, first.watermark
+    assert len(seen) == 10 * read.stop
+    assert Timestamp(base + read.stop - 1 - 7 - 5) <= rest[1] <= Timestamp(base + read.stop - 1 - 5)
+    # what comes later is beyond the stop, which the checkpoint remembers
+    send(broker, topic, [(numbers(5000, 10), 0, 0)])
+    later = list(bundles(whole, rest))
+    seen += [i for polls, _, _ in later for messages, _ in polls for i in ids(messages)]
+    assert seen == list(range(1000))
+    assert all(bundle.watermark >= rest[1] for _, bundle, _ in later)
+    assert later[-1][1].watermark == MAX_TIMESTAMP
 
 
-def test_partitions_are_dealt_out(broker, topic):
-    everything = KafkaSource({}, topic, range(5), "earliest", None, 10, 0)
-    assert [part.partitions for part in everything.split(2)] == [(0, 2, 4), (1, 3)]
-    assert [part.partitions for part in everything.split(20)] == [(0,), (1,), (2,), (3,), (4,)]
+def test_each_partition_is_an_element_that_a_runner_can_give_to_another_worker(broker, topic):
+    """Flink's runner gives all that becomes of one element to one slot."""
     send(broker, topic, [(numbers(0, 1), 0, 0)])
-    found = source(broker, topic, partitions=None).split(20)
-    assert [part.partitions for part in found[:2]] == [(0,), (1,)]
-
-
-def test_each_partition_is_an_element_that_a_runner_can_give_to_another_worker():
-    """Flink's runner gives all parts of one element to one slot."""
-    everything = KafkaSource({}, "t", range(3), "earliest", None, 10, 0)
-    source_of = beam.Create([everything]) | beam.FlatMap(KafkaSource.by_partition)
-    found = run(beam.Map(lambda part: part), source_of)
-    assert sorted(part.partitions for part in found) == [(0,), (1,), (2,)]
+    assert source(broker, topic, partitions=None).found()[:2] == (0, 1)
+    assert source(broker, topic, partitions=(2, 0, 2)).found() == (0, 2)
     read = beam.Pipeline() | ReadKafka("127.0.0.1:1", "t", partitions=[0, 1])
     labels = [part.full_label for part in _parts(read.pipeline.transforms_stack[0])]
-    assert labels.index("ReadKafka/Poll/Partitions") < labels.index("ReadKafka/Poll/Read")
+    assert labels.index("ReadKafka/Partitions") < labels.index("ReadKafka/Poll")
 
 
 def _parts(transform):
     return [transform, *(deep for part in transform.parts for deep in _parts(part))]
 
 
-def test_one_reader_may_have_all_partitions(broker, topic):
-    """What Beam falls back to if splitting fails."""
-    send(broker, topic, [(numbers(10 * i, 10), i % 2, 0) for i in range(10)])
-    reader = KafkaReader(source(broker, topic, partitions=None, stop_at="latest"), None)
-    assert sorted(i for messages, _, _ in polls(reader, ended) for i in ids(messages)) == list(range(100))
-    reader.close()
+def test_a_range_is_divided_only_into_what_has_been_read_and_the_rest(broker, topic):
+    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(9)])
+    bundle = Bundle(source(broker, topic, max_batch=3))
+    next(bundle.elements)
+    assert bundle.tracker.try_split(0.5) is None
+    assert not bundle.tracker.is_bounded()
+    read, rest = bundle.tracker.try_split(0)
+    assert (read.start, read.stop, rest.start) == (0, 3, 3)
 
 
 def test_a_batch_is_as_old_as_its_oldest_message(broker, topic):
     base = 1_700_000_000_000
     times = [base + 5000, base + 1000, base + 9000]
     send(broker, topic, [(numbers(i, 1), 0, when) for i, when in enumerate(times)])
-    reader = KafkaReader(source(broker, topic, partitions=[0], stop_at={0: 3}, max_delay=2), None)
-    assert reader.get_watermark() == MIN_TIMESTAMP
-    got = list(polls(reader, ended))
-    assert sum(len(messages) for messages, _, _ in got) == 3
-    if len(got) == 1:  # one poll for all three: as good as always
-        assert got[0][1] == Timestamp(base / 1000 + 1)
-    assert min(timestamp for _, timestamp, _ in got) == Timestamp(base / 1000 + 1)
-    reader.close()
+    got = [poll for polls, _, _ in bundles(source(broker, topic, stop_at={0: 3}, max_delay=2)) for poll in polls]
+    assert sum(len(messages) for messages, _ in got) == 3
+    assert min(timestamp for _, timestamp in got) == Timestamp(base / 1000 + 1)  # (one poll for all: as good as always)
 
 
-def test_the_watermark_follows_the_messages_less_the_delay(broker, topic):
-    base = 1_700_000_000
-    send(broker, topic, [(numbers(0, 1), 0, 1000 * base), (numbers(1, 1), 0, 1000 * (base - 5))])
-    reader = KafkaReader(source(broker, topic, partitions=[0], max_delay=30, max_batch=1), None)
-    got = []
-    for _, timestamp, watermark in polls(reader, lambda _: len(got) == 2):
-        got.append((timestamp.seconds(), watermark.seconds()))
-    assert got == [(base, base - 30), (base - 5, base - 30)]
-    reader.close()
-
-
-def test_a_partition_without_traffic_does_not_hold_up_the_others(broker, topic, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.05)
-    send(broker, topic, [(numbers(0, 1), 0, 0)])  # partition 1 stays empty
-    before = Timestamp.now()
-    reader = KafkaReader(source(broker, topic, max_delay=5), None)
-    list(polls(reader, lambda r: r.get_watermark() >= before - 5))
-    assert before - 5 <= reader.get_watermark() <= Timestamp.now() - 5
-    reader.close()
-
-
-def test_a_partition_with_unread_messages_waits(broker, topic, monkeypatch):
+def test_the_watermark_follows_the_messages_less_the_delay_as_long_as_there_are_unread_ones(broker, topic, monkeypatch):
     monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.0)
     base = 1_700_000_000
-    send(broker, topic, [(numbers(i, 1), 0, 1000 * (base + i)) for i in range(5)])
-    reader = KafkaReader(source(broker, topic, partitions=[0], max_batch=1), None)
-    marks = []
-    for _, _, watermark in polls(reader, lambda _: len(marks) == 5):
-        marks.append(watermark.seconds())
-        if len(marks) < 5:
-            assert reader.get_watermark() == Timestamp(base + len(marks) - 1)
-    assert marks[:4] == [base, base + 1, base + 2, base + 3]
-    reader.close()
+    times = [base, base - 5, *range(base + 1, base + 5)]
+    send(broker, topic, [(numbers(i, 1), 0, 1000 * when) for i, when in enumerate(times)])
+    bundle = Bundle(source(broker, topic, max_delay=30, max_batch=1))
+    assert bundle.watermark is None
+    got = []
+    for element in bundle.elements:
+        got.append((element.timestamp.seconds(), None if bundle.watermark is None else bundle.watermark.seconds() + 30))
+        if len(got) == len(times):
+            break
+    # when an element is handed on, the watermark is that of the elements before it
+    assert got == list(zip(times, [None, base, base, *range(base + 1, base + 4)], strict=True))
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["read to its end", "empty"])
+def test_a_partition_without_traffic_follows_the_clock(broker, topic, partition, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.3)  # longer than a poll: each bundle has another instance
+    send(broker, topic, [(numbers(0, 1), 0, 1_700_000_000_000)])
+    before = Timestamp.now()
+    for _, bundle, _ in bundles(source(broker, topic, max_delay=5), partition=partition):
+        if bundle.watermark is not None and bundle.watermark >= before - 5:
+            break
+    assert before - 5 <= bundle.watermark <= Timestamp.now() - 5
 
 
 def test_time_stands_still_without_a_broker(monkeypatch):
@@ -254,18 +256,19 @@ def test_time_stands_still_without_a_broker(monkeypatch):
     broker = MockBroker()
     base = 1_700_000_000
     send(broker, "t", [(numbers(0, 1), 0, 1000 * base)])
-    reader = KafkaReader(source(broker, "t", partitions=[0]), None)
-    [(_, _, watermark)] = polls(reader, lambda r: r.get_watermark() >= Timestamp(base))
+    topic = source(broker, "t", config={"log_level": 0})
+    for polls, bundle, rest in bundles(topic):  # noqa: B007 (used after the loop)
+        if polls:
+            break
     broker.stop()
-    settled = max(watermark, reader.get_watermark())
-    asked = []
-    monkeypatch.setattr(reader, "_ends", lambda *args: asked.append(1) or KafkaReader._ends(reader, *args))
-    deadline = time.monotonic() + DEADLINE
-    while len(asked) < 3 and time.monotonic() < deadline:
-        assert not reader.advance()
-        assert reader.get_watermark() == settled
-    assert len(asked) >= 3
-    reader.close()
+    asked, really = [], Topic.ends
+    monkeypatch.setattr(Topic, "ends", lambda *args: asked.append(1) or really(*args))
+    settled = bundle.watermark
+    for polls, bundle, _ in bundles(topic, rest):
+        assert not polls
+        assert bundle.watermark == settled
+        if len(asked) >= 3:
+            break
 
 
 @pytest.mark.kafka
@@ -279,13 +282,11 @@ def test_the_control_records_of_transactions_are_no_obstacle(real_broker, monkey
         producer.produce(topic, numbers(0, 3))
         producer.flush(DEADLINE)
         outcome(DEADLINE)
-    bounded = KafkaReader(source(real_broker, topic, partitions=[0], stop_at="latest"), None)
-    assert [ids(messages) for messages, _, _ in polls(bounded, ended)] == [[0, 1, 2]]
-    bounded.close()
+    assert read_all(source(real_broker, topic, stop_at="latest")) == [0, 1, 2]
     before = Timestamp.now()
-    endless = KafkaReader(source(real_broker, topic, partitions=[0]), None)
-    list(polls(endless, lambda r: r.get_watermark() >= before))
-    endless.close()
+    for _, bundle, _ in bundles(source(real_broker, topic)):
+        if bundle.watermark is not None and bundle.watermark >= before:
+            break
 
 
 def test_offsets_are_committed_when_the_work_is_durable(broker, topic):
@@ -299,79 +300,55 @@ def test_offsets_are_committed_when_the_work_is_durable(broker, topic):
     assert run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, **options)) == []
 
 
-def test_a_commit_never_goes_back_and_works_after_the_end(broker, topic):
-    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(5)])
-    reader = KafkaReader(source(broker, topic, partitions=[0], group="g", stop_at="latest", max_batch=2), None)
-    marks = [reader.get_checkpoint_mark() for _ in polls(reader, ended)]
-    reader.close()
-    assert committed(broker, topic, "g")[0] < 0
-    marks[-1].finalize_checkpoint()
-    marks[0].finalize_checkpoint()
-    assert committed(broker, topic, "g")[0] == 5
-    KafkaMarkCoder().decode(KafkaMarkCoder().encode(marks[0])).finalize_checkpoint()  # a position only
-    assert committed(broker, topic, "g")[0] == 5
-
-
-def test_readers_that_follow_each_other_share_one_connection(broker, topic, monkeypatch):
-    """On Flink each bundle has another instance of the step, which knows nothing of the reader before it."""
+def test_bundles_that_follow_each_other_share_one_connection(broker, topic, monkeypatch):
+    """On Flink each bundle has another instance of the step. A commit never goes back, and works after the end."""
     made, real = [], module.client
-    monkeypatch.setattr(module, "client", lambda *args: made.append(real(*args)) or made[-1])
     send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(20)])
-    whole = source(broker, topic, partitions=[0], stop_at="latest", max_batch=2)
-    seen, marks, mark = [], [], None
-    while len(seen) < 20:
-        reader = KafkaReader(whole, mark)
-        seen += ids(next(polls(reader, lambda _: False))[0])
-        marks.append(reader.get_checkpoint_mark())  # and Beam keeps the reader, which nobody closes
-        mark = KafkaMarkCoder().decode(KafkaMarkCoder().encode(marks[-1]))
-    for mark in marks:
-        mark.finalize_checkpoint()
-    assert (seen, len(made)) == (list(range(20)), 1)
-    reader.close()
+    whole = source(broker, topic, stop_at={0: 20}, max_batch=2, config={"group.id": "g"})
+    checkpoint = Bundle(whole).step.initial_restriction(0), None
+    monkeypatch.setattr(module, "client", lambda *args: made.append(real(*args)) or made[-1])
+    monkeypatch.setattr(module, "BUNDLE_POLLS", 3)
+    done = list(bundles(whole, checkpoint))
+    assert [i for polls, _, _ in done for messages, _ in polls for i in ids(messages)] == list(range(20))
+    assert len(done) > 3
+    assert len(made) == 1
+    with pytest.raises(RuntimeError):  # it is closed
+        made[0].assignment()
+    assert committed(broker, topic, "g")[0] < 0
+    commits = [commit for _, bundle, _ in done for commit in bundle.finalizer]
+    commits[-1]()
+    commits[0]()
+    assert committed(broker, topic, "g")[0] == 20
+
+
+def test_a_connection_that_nobody_takes_is_closed(broker, topic, monkeypatch):
+    made, real = [], module.client
+    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(3)])
+    kinds = [source(broker, topic) for _ in range(3)]
+    checkpoint = Bundle(kinds[0]).step.initial_restriction(0), None
+    monkeypatch.setattr(module, "client", lambda *args: made.append(real(*args)) or made[-1])
+    given_up, torn_down, other = (Bundle(kind, checkpoint) for kind in kinds)
+    assert given_up.rest() is not None
+    assert torn_down.rest() is not None
+    made[0].assignment()  # it is open
+    torn_down.step.teardown()
+    with pytest.raises(RuntimeError):
+        made[1].assignment()
+    monkeypatch.setattr(module, "PARKED_SECONDS", 0)
+    other.rest()
     with pytest.raises(RuntimeError):
         made[0].assignment()
 
 
-def test_a_connection_that_nobody_takes_is_closed(broker, topic, monkeypatch):
-    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(3)])
-    readers = [KafkaReader(source(broker, topic, partitions=[0]), None) for _ in range(2)]
-    for reader in readers:
-        next(polls(reader, lambda _: True))
-    consumer = readers[0]._connection.consumer
-    readers[0].get_checkpoint_mark()
-    consumer.assignment()  # it is open
-    monkeypatch.setattr(module, "PARKED_SECONDS", 0)
-    readers[1].get_checkpoint_mark()
-    with pytest.raises(RuntimeError):
-        consumer.assignment()
-    readers[1].close()
-
-
-def test_an_empty_partition_follows_the_clock_though_each_bundle_has_another_reader(broker, topic, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.3)  # longer than a poll
-    send(broker, topic, [(numbers(0, 1), 0, 0)])  # partition 1 stays empty
-    before, mark, deadline = Timestamp.now(), None, time.monotonic() + DEADLINE
-    empty = source(broker, topic, partitions=[1])
-    while True:
-        reader = KafkaReader(empty, mark)
-        assert not reader.start()
-        mark = reader.get_checkpoint_mark()
-        if reader.get_watermark() >= before:
-            break
-        assert time.monotonic() < deadline
-    reader.close()
-
-
 def test_latest_is_what_comes_after(broker, topic):
     send(broker, topic, [(numbers(0, 10), 0, 0)])
-    reader = KafkaReader(source(broker, topic, partitions=[0], start="latest"), None)
-    mark = KafkaMarkCoder().encode(reader.get_checkpoint_mark())  # before the first poll
-    reader.close()
+    late = source(broker, topic, start="latest")
+    at = Bundle(late).step.initial_restriction(0)  # before the first poll
     send(broker, topic, [(numbers(10, 10), 0, 0)])
-    reader = KafkaReader(source(broker, topic, partitions=[0], start="latest"), KafkaMarkCoder().decode(mark))
-    [(messages, _, _)] = polls(reader, lambda r: r.get_current())
-    assert ids(messages) == list(range(10, 20))
-    reader.close()
+    for polls, _, _ in bundles(late, (at, None)):
+        if polls:
+            break
+    assert ids(polls[0][0]) == list(range(10, 20))
 
 
 def test_dead_letters(broker, topic):
@@ -409,16 +386,10 @@ def test_no_such_topic(real_broker):
 
 def test_offsets_that_are_gone_are_an_error_unless_said_otherwise(broker, topic):
     send(broker, topic, [(numbers(0, 10), 0, 0)])
-    gone = KafkaMark({0: (77, 100)})
-    reader = KafkaReader(source(broker, topic, partitions=[0]), gone)
+    gone = OffsetRange(77, 100), None
     with pytest.raises(InputError, match=topic):
-        list(polls(reader, lambda _: False))
-    reader.close()
-    config = {"auto.offset.reset": "earliest"}
-    tolerant = source(broker, topic, partitions=[0], consumer_config=config)
-    reader = KafkaReader(tolerant, gone)
-    reader.start()
-    reader.close()
+        list(bundles(source(broker, topic), gone))
+    next(bundles(source(broker, topic, config={"auto.offset.reset": "earliest"}), gone))
 
 
 def test_messages_that_do_not_arrive_fail_the_bundle():
@@ -436,14 +407,12 @@ def test_no_broker_is_an_error(monkeypatch):
 
 
 def test_an_option_that_the_client_does_not_know():
-    read = ReadKafka("127.0.0.1:1", "t", consumer_config={"no.such.option": "x"})
     with pytest.raises(InputError, match="refuses"):
-        KafkaReader(read._source, None)
+        run(beam.Map(lambda x: x), ReadKafka("127.0.0.1:1", "t", consumer_config={"no.such.option": "x"}))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_configuration_is_checked_at_once():
+    for arguments in (
         {"topic": ""},
         {"bootstrap_servers": 9092},
         {"start": "newest"},
@@ -457,12 +426,9 @@ def test_an_option_that_the_client_does_not_know():
         {"consumer_config": {"group.id": "x"}},
         {"consumer_config": {"enable.auto.commit": True}},
         {"format": "ndjson"},
-    ],
-    ids=str,
-)
-def test_configuration_is_checked_at_once(arguments):
-    with pytest.raises(ParameterError):
-        ReadKafka(**{"bootstrap_servers": "localhost:1", "topic": "t", **arguments})
+    ):
+        with pytest.raises(ParameterError):
+            ReadKafka(**{"bootstrap_servers": "localhost:1", "topic": "t", **arguments})
 
 
 def test_a_missing_client_names_the_extra(monkeypatch):
@@ -476,7 +442,7 @@ def test_a_password_is_in_no_repr():
     options = {"sasl.password": SECRET}
     read = ReadKafka("localhost:1", "t", consumer_config=options)
     write = WriteKafka("localhost:1", "t", producer_config=options)
-    assert_clean("".join(map(repr, (read, write, read._source, read.display_data(), write.display_data()))))
+    assert_clean("".join(map(repr, (read, write, Topic(options, "t"), read.display_data(), write.display_data()))))
 
 
 def test_binary_reports_keep_their_type(broker, topic):

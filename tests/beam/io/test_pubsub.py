@@ -64,9 +64,8 @@ def test_batches_become_messages(beams_own):
     assert [decode(message).equals(BATCH) for message in sink.elements] == [True]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_configuration_is_checked_at_once():
+    for arguments in (
         {},
         {"subscription": SUBSCRIPTION, "topic": TOPIC},
         {"subscription": TOPIC},
@@ -75,12 +74,9 @@ def test_batches_become_messages(beams_own):
         {"subscription": "projects//subscriptions/x"},
         {"subscription": 5},
         {"subscription": SUBSCRIPTION, "format": "ndjson"},
-    ],
-    ids=str,
-)
-def test_configuration_is_checked_at_once(arguments):
-    with pytest.raises(ParameterError):
-        ReadPubSub(**arguments)
+    ):
+        with pytest.raises(ParameterError):
+            ReadPubSub(**arguments)
 
 
 def test_the_topic_is_checked_at_once():

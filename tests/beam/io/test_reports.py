@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import NamedTuple
 
 import apache_beam as beam
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -68,21 +68,13 @@ def write(folder, element, plan=PLAN):
     return folder / "part.parquet"
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_not_a_plans_reports_is_not_sent_under_it(name):
-    batch, error, match = WRONG[name]
-    for send in (encode, message_of):
-        with pytest.raises(error, match=match):
-            send(batch)
-    with pytest.raises(error, match=match):
-        PLAN.check_reports(batch.schema)
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_not_a_plans_reports_is_not_written_under_it(name, tmp_path):
-    batch, _, match = WRONG[name]
-    with pytest.raises(Exception, match=match):
-        write(tmp_path, batch)
+def test_what_is_not_a_plans_reports_is_not_sent_or_written_under_it(tmp_path):
+    for batch, error, match in WRONG.values():
+        for send in (encode, message_of, lambda batch: PLAN.check_reports(batch.schema)):
+            with pytest.raises(error, match=match):
+                send(batch)
+        with pytest.raises(Exception, match=match):
+            write(tmp_path, batch)
     assert not list(tmp_path.glob("*.parquet"))
 
 
@@ -110,41 +102,30 @@ class Day(NamedTuple):
     user: str
 
 
-SINGLE = {
-    "dicts": lambda record: record,
-    "rows": lambda record: beam.Row(**record),
-    "named tuples": lambda record: Day(**record),
-}
-
-
-QUICK = {("rows", False), ("dicts", True)}
-
-
-@pytest.mark.parametrize(
-    ("kind", "packed"),
-    [pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in product(SINGLE, (False, True))],
-)
-def test_single_records_are_written_straight_from_their_perturb(kind, packed, tmp_path):
+def test_single_records_are_written_straight_from_their_perturb(tmp_path):
     bits = UnaryEncoding(range(70), epsilon=1.0)
     plan = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE, "day": bits}, keep=["user"])
-    n = 4100  # more than one lot
-    events = [
-        SINGLE[kind]({"crashed": i % 2 == 0, "os": "abc"[i % 3], "day": i % 70, "user": f"u{i}"}) for i in range(n)
-    ]
-    perturb = ldp_beam.Perturb(plan, packed=packed)
+    n = 4100  # more than are handled at once
     schema = pa.schema([EVENTS.schema.field(name) for name in ("crashed", "os", "day", "user")])
-    with beam.Pipeline("FnApiRunner") as p:
-        made = p | beam.Create(events) | (perturb.with_exception_handling() if packed else perturb)
-        reports = made[0] if packed else made
-        _ = reports | WriteReports(f"{tmp_path}/part", plan, schema, packed=packed, shard_name_template="")
-    table = pq.read_table(tmp_path / "part.parquet")
+    for kind, packed in ((dict, True), (beam.Row, False), (Day, True)):
+        events = [kind(crashed=i % 2 == 0, os="abc"[i % 3], day=i % 70, user=f"u{i}") for i in range(n)]
+        perturb = ldp_beam.Perturb(plan, packed=packed)
+        with beam.Pipeline("FnApiRunner") as p:
+            made = p | beam.Create(events) | (perturb.with_exception_handling() if packed else perturb)
+            reports = made[0] if packed else made
+            _ = reports | WriteReports(f"{tmp_path}/part", plan, schema, packed=packed, shard_name_template="")
+        check_written(tmp_path / "part.parquet", plan, n, packed=packed)
+
+
+def check_written(path, plan, n, *, packed):
+    bits = plan["day"]
+    table = pq.read_table(path)
     plan.check_reports(table.schema)
     assert table.schema.field("day").type == bits.reports.arrow_type(packed=packed)
     rows = sorted(table.select(["user", "crashed", "os"]).to_pylist(), key=lambda row: int(row["user"][1:]))
     assert rows == [{"user": f"u{i}", "crashed": i % 2 == 0, "os": "abc"[i % 3]} for i in range(n)]
     assert bits.tally(table["day"]).n == n
-    read = ldp_polars.read_plan(tmp_path / "part.parquet")
-    assert read == plan
+    assert ldp_polars.read_plan(path) == plan
 
 
 def test_single_records_of_which_nothing_says_so_are_refused_when_the_pipeline_is_built(tmp_path):
@@ -227,10 +208,6 @@ def test_kept_columns_say_nothing_of_themselves():
 
 
 def test_reports_of_polars_are_sent_and_written_under_their_plan(tmp_path):
-    import polars as pl
-
-    import ldp_polars  # noqa: F401 (registers the namespaces)
-
     [batch] = pl.DataFrame(EVENTS).ldp.perturb(PLAN).to_arrow().to_batches()
     PLAN.check_reports(batch.schema)
     assert encode(stamped(batch))
@@ -253,26 +230,22 @@ def read_back(source, *steps):
     return seen.elements
 
 
-@pytest.mark.parametrize("by_polars", [False, True])
-def test_files_come_back_with_their_plan(tmp_path, by_polars):
-    if by_polars:
-        import polars as pl
-
-        import ldp_polars
-
-        reports = pl.DataFrame(EVENTS).ldp.perturb(PLAN, typed=True)
-        ldp_polars.sink_parquet(reports, tmp_path / "part.parquet", PLAN)
-    else:
-        write(tmp_path, REPORTS)
-    read = ReadReports(f"{tmp_path}/*.parquet")
-    assert read.plan == PLAN
-    [batch] = read_back(read)
-    assert sorted(batch.schema.names) == ["crashed", "day", "os"]
-    PLAN.check_reports(batch.schema)
-    rows = read_back(ReadReports(f"{tmp_path}/*", plan=PLAN), ldp_beam.Histogram("os", read.plan["os"]))
-    assert {row.value: round(row.count) for row in rows} == {"a": 1, "b": 0, "c": 1}
-    [batch] = read_back(ReadReports([f"{tmp_path}/*"], columns=["day", "os"]))
-    assert batch.schema.names == ["day", "os"]
+def test_files_come_back_with_their_plan(tmp_path):
+    typed = pl.DataFrame(EVENTS).ldp.perturb(PLAN, typed=True)
+    for put in (
+        lambda: write(tmp_path, REPORTS),
+        lambda: ldp_polars.sink_parquet(typed, tmp_path / "part.parquet", PLAN),
+    ):
+        put()
+        read = ReadReports(f"{tmp_path}/*.parquet")
+        assert read.plan == PLAN
+        [batch] = read_back(read)
+        assert sorted(batch.schema.names) == ["crashed", "day", "os"]
+        PLAN.check_reports(batch.schema)
+        rows = read_back(ReadReports(f"{tmp_path}/*", plan=PLAN), ldp_beam.Histogram("os", read.plan["os"]))
+        assert {row.value: round(row.count) for row in rows} == {"a": 1, "b": 0, "c": 1}
+        [batch] = read_back(ReadReports([f"{tmp_path}/*"], columns=["day", "os"]))
+        assert batch.schema.names == ["day", "os"]
 
 
 def test_another_mechanism_is_refused_before_anything_is_read(tmp_path):

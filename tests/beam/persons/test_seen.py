@@ -45,18 +45,14 @@ def test_it_goes_on_with_another_limit_than_it_was_made_with():
         assert seen.counts.tolist() == [max(before, now)]
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\x01", bytes(8), b"\x02\x01" + bytes(6), b"\x01\x03" + bytes(6), b"\x01\x01" + bytes(7)]
-)
-def test_a_damaged_state_is_refused(data):
-    with pytest.raises(InputError, match="version 1"):
-        Seen.from_bytes(data)
+def test_a_damaged_state_is_refused():
+    for data in (b"", b"\x01", bytes(8), b"\x02\x01" + bytes(6), b"\x01\x03" + bytes(6), b"\x01\x01" + bytes(7)):
+        with pytest.raises(InputError, match="version 1"):
+            Seen.from_bytes(data)
 
 
-@pytest.mark.parametrize(
-    ("hashes", "counts"), [([7, 7], [1, 1]), ([9, 7], [1, 1]), ([7, 9], [1, 0]), ([7, 9], [1, 2**63])]
-)
-def test_a_state_that_no_limit_has_left_is_refused(hashes, counts):
-    damaged = Seen(np.array(hashes, np.uint64), np.array(counts, np.uint64)).to_bytes()
-    with pytest.raises(InputError, match="damaged"):
-        Seen.from_bytes(damaged)
+def test_a_state_that_no_limit_has_left_is_refused():
+    for hashes, counts in (([7, 7], [1, 1]), ([9, 7], [1, 1]), ([7, 9], [1, 0]), ([7, 9], [1, 2**63])):
+        damaged = Seen(np.array(hashes, np.uint64), np.array(counts, np.uint64)).to_bytes()
+        with pytest.raises(InputError, match="damaged"):
+            Seen.from_bytes(damaged)

@@ -45,7 +45,9 @@ def test_the_poison_is_of_these_kinds():
     made = Made()
     decoder = Decoder("arrow", limits=Limits(bytes=MESSAGE_BYTES))
     found = decoder.decode([made._poison(kind, np.zeros(1, np.int64)) for kind in range(4)])
-    assert [dict(part.unusable) for part in found] == [{NOT_A_BATCH: 1, TOO_LARGE: 1}]
+    assert [{letter.reason: letter.count for letter in part.letters} for part in found] == [
+        {NOT_A_BATCH: 1, TOO_LARGE: 1}
+    ]
     assert set(made.poisoned.values()) == {1, 10}
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
-from ldp_beam.elements.batches import Batch, Lot, Record, times_of
+from ldp_beam.elements.batches import Batch, Record, RowBatch, times_of
 from ldp_beam.time.times import EventTime
 from ldp_core import ParameterError
 
@@ -22,23 +22,22 @@ UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 HALF = 500_000
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_numbers_in_each_unit(unit):
-    per_second = UNITS[unit]
-    whole, part = SECONDS * per_second, per_second // 2  # half a second later
-    columns = [
-        (pa.array([whole, whole + part]), [0, HALF if part else 0]),
-        (pa.array([float(whole), whole + per_second / 2]), [0, HALF]),
-        (pa.array([whole], pa.uint64()), [0]),
-        (pa.array([NEW_YEAR], pa.timestamp("ms", "UTC")), [0]),  # has its own unit
-        (pa.array([NEW_YEAR.date()]), [0]),
-    ]
-    for column, after in columns:
-        values = column.to_pylist()
-        for ones in (values, [np.float64(v) if isinstance(v, float) else v for v in values]):
-            lot = Lot([Record({"t": value}, beam.utils.timestamp.Timestamp(0), None) for value in ones])
-            for part_of in (Batch(pa.table({"t": column}), beam.utils.timestamp.Timestamp(0), None), lot):
-                assert (times_of(part_of, EventTime("t", unit)) - SECONDS * 10**6).tolist() == after
+def test_numbers_in_each_unit():
+    for unit, per_second in UNITS.items():
+        whole, part = SECONDS * per_second, per_second // 2  # half a second later
+        columns = [
+            (pa.array([whole, whole + part]), [0, HALF if part else 0]),
+            (pa.array([float(whole), whole + per_second / 2]), [0, HALF]),
+            (pa.array([whole], pa.uint64()), [0]),
+            (pa.array([NEW_YEAR], pa.timestamp("ms", "UTC")), [0]),  # has its own unit
+            (pa.array([NEW_YEAR.date()]), [0]),
+        ]
+        for column, after in columns:
+            values = column.to_pylist()
+            for ones in (values, [np.float64(v) if isinstance(v, float) else v for v in values]):
+                singles = RowBatch([Record({"t": value}, beam.utils.timestamp.Timestamp(0), None) for value in ones])
+                for part_of in (Batch(pa.table({"t": column}), beam.utils.timestamp.Timestamp(0), None), singles):
+                    assert (times_of(part_of, EventTime("t", unit)) - SECONDS * 10**6).tolist() == after
 
 
 def windows(transform, elements):
@@ -75,13 +74,13 @@ def test_a_window_without_times_is_said(caplog):
     assert any("event_time=" in message for message in caplog.messages)
 
 
-@pytest.mark.parametrize("limit", [ldp_beam.BoundContributions("u", 1, window="1d", event_time="t", time_unit="ms")])
-def test_limits_know_units(limit):
-    records = [{"u": 1, "v": True, "t": 1000 * (SECONDS + 3600 * hour)} for hour in range(30)]
-    passed = Collector()
-    with beam.Pipeline("FnApiRunner") as p:
-        _ = p | beam.Create(records) | limit | passed.sink()
-    assert len(passed.elements) == 2  # as seconds, each hour would be a day of its own
+def test_limits_know_units():
+    for limit in (ldp_beam.BoundContributions("u", 1, window="1d", event_time="t", time_unit="ms"),):
+        records = [{"u": 1, "v": True, "t": 1000 * (SECONDS + 3600 * hour)} for hour in range(30)]
+        passed = Collector()
+        with beam.Pipeline("FnApiRunner") as p:
+            _ = p | beam.Create(records) | limit | passed.sink()
+        assert len(passed.elements) == 2  # as seconds, each hour would be a day of its own
 
 
 def test_other_units_are_refused():
@@ -93,24 +92,22 @@ def test_other_units_are_refused():
 # ---- columns that are not there
 
 
-@pytest.mark.parametrize(
-    ("make", "kind"), [(dict, ldp_beam.Histogram), (beam.Row, ldp_beam.PrivateHistogram)], ids=["dictionaries", "rows"]
-)
-def test_a_missing_column_is_called_missing(make, kind):
-    records = [make(v=True, t=SECONDS) for _ in range(3)]
-    for transform, column in (
-        (kind("w", SURE_BOOL), "w"),
-        (kind("v", SURE_BOOL, window="1h", event_time="time"), "time"),
-        (ldp_beam.PrivateHistogram("v", SURE_BOOL, key=_secret, id="user"), "user"),
-        (ldp_beam.BoundContributions("user", 1), "user"),
-    ):
-        with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
-            windows(transform, records)
-        letters = Collector()
-        with beam.Pipeline("FnApiRunner") as p:
-            _, dead = p | beam.Create(records) | transform.with_exception_handling()
-            _ = dead | letters.sink()
-        assert letters.elements == [(column, "no such column", 3)]
+def test_a_missing_column_is_called_missing():
+    for make, kind in ((dict, ldp_beam.Histogram), (beam.Row, ldp_beam.PrivateHistogram)):
+        records = [make(v=True, t=SECONDS) for _ in range(3)]
+        for transform, column in (
+            (kind("w", SURE_BOOL), "w"),
+            (kind("v", SURE_BOOL, window="1h", event_time="time"), "time"),
+            (ldp_beam.PrivateHistogram("v", SURE_BOOL, key=_secret, id="user"), "user"),
+            (ldp_beam.BoundContributions("user", 1), "user"),
+        ):
+            with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
+                windows(transform, records)
+            letters = Collector()
+            with beam.Pipeline("FnApiRunner") as p:
+                _, dead = p | beam.Create(records) | transform.with_exception_handling()
+                _ = dead | letters.sink()
+            assert letters.elements == [(column, "no such column", 3)]
 
 
 def _secret():

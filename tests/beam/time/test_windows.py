@@ -17,7 +17,7 @@ from ldp_beam.time.windows import group, slots, window_fn
 from ldp_core import ParameterError
 from ldp_core.windows import seconds
 
-from ..helpers import SURE, name
+from ..helpers import SURE
 
 SECOND = 10**6
 WINDOWS = [
@@ -35,30 +35,30 @@ def windows_of(fn, micros):
     return {(w.start.micros, w.end.micros) for w in fn.assign(WindowFn.AssignContext(Timestamp(micros=int(micros))))}
 
 
-@pytest.mark.parametrize("fn", WINDOWS, ids=name)
-@pytest.mark.parametrize("middle", [0, 1_700_000_000 * SECOND])
-def test_a_slots_time_is_in_the_windows_of_its_records(fn, middle):
-    rng = np.random.default_rng(7)
-    near = rng.integers(-50 * SECOND, 50 * SECOND, 200)
-    edges = np.arange(-30, 30) * SECOND
-    micros = middle + np.concatenate([near, edges, edges - 1, edges + 1])
-    slotted = slots(fn, micros, np.zeros_like(micros))
-    assert len(slotted.empty) == 0
-    for record, time in zip(micros, slotted.timestamp(slotted.number), strict=True):
-        assert windows_of(fn, record) == windows_of(fn, time)
+def test_a_slots_time_is_in_the_windows_of_its_records():
+    for middle in (0, 1_700_000_000 * SECOND):
+        for fn in WINDOWS:
+            rng = np.random.default_rng(7)
+            near = rng.integers(-50 * SECOND, 50 * SECOND, 200)
+            edges = np.arange(-30, 30) * SECOND
+            micros = middle + np.concatenate([near, edges, edges - 1, edges + 1])
+            slotted = slots(fn, micros, np.zeros_like(micros))
+            assert len(slotted.empty) == 0
+            for record, time in zip(micros, slotted.timestamp(slotted.number), strict=True):
+                assert windows_of(fn, record) == windows_of(fn, time)
 
 
-@pytest.mark.parametrize(("spread", "n_keys"), [(1, 1), (1, 5), (50, 1), (50, 3), (10**9, 1), (10**9, 4)])
-def test_groups_are_the_distinct_pairs(spread, n_keys):
-    rng = np.random.default_rng(3)
-    slot = rng.integers(-spread, spread, 500)
-    keys = rng.integers(0, n_keys, 500)
-    groups = group(slot, keys, n_keys)
-    pairs = list(zip(slot.tolist(), keys.tolist(), strict=True))
-    named = list(zip(groups.slot.tolist(), groups.key.tolist(), strict=True))
-    assert [named[g] for g in groups.of_record] == pairs
-    assert sorted(named) == sorted(set(pairs))
-    assert len(group(slot[:0], keys[:0], n_keys).key) == 0
+def test_groups_are_the_distinct_pairs():
+    for spread, n_keys in ((1, 1), (1, 5), (50, 1), (50, 3), (10**9, 1), (10**9, 4)):
+        rng = np.random.default_rng(3)
+        slot = rng.integers(-spread, spread, 500)
+        keys = rng.integers(0, n_keys, 500)
+        groups = group(slot, keys, n_keys)
+        pairs = list(zip(slot.tolist(), keys.tolist(), strict=True))
+        named = list(zip(groups.slot.tolist(), groups.key.tolist(), strict=True))
+        assert [named[g] for g in groups.of_record] == pairs
+        assert sorted(named) == sorted(set(pairs))
+        assert len(group(slot[:0], keys[:0], n_keys).key) == 0
 
 
 def test_few_partials_whatever_the_number_of_records():
@@ -70,12 +70,10 @@ def test_few_partials_whatever_the_number_of_records():
     assert len(group(slotted.number, zeros, 1).key) + len(slotted.empty) <= 2 * 121
 
 
-@pytest.mark.parametrize(
-    ("text", "length"), [("30d", 30 * 86400), ("1h", 3600), ("15m", 900), ("10s", 10), ("500ms", 0.5)]
-)
-def test_lengths(text, length):
-    assert seconds(text) == length
-    assert window_fn(text) == FixedWindows(length) == window_fn(length)
+def test_lengths():
+    for text, length in (("30d", 30 * 86400), ("1h", 3600), ("15m", 900), ("10s", 10), ("500ms", 0.5)):
+        assert seconds(text) == length
+        assert window_fn(text) == FixedWindows(length) == window_fn(length)
 
 
 def test_weeks_begin_on_mondays_and_windows_later_where_it_is_said():
@@ -95,12 +93,24 @@ def test_weeks_begin_on_mondays_and_windows_later_where_it_is_said():
             window_fn(wrong)
 
 
-@pytest.mark.parametrize(
-    "window", [0, -1, "0s", "-5m", "5", "5 parsecs", "", float("nan"), float("inf"), True, [5], 0.0001, FixedWindows]
-)
-def test_what_is_no_window_is_refused_at_construction(window):
-    with pytest.raises(ParameterError, match="window"):
-        ldp_beam.Histogram("v", SURE, window=window)
+def test_what_is_no_window_is_refused_at_construction():
+    for window in (
+        0,
+        -1,
+        "0s",
+        "-5m",
+        "5",
+        "5 parsecs",
+        "",
+        float("nan"),
+        float("inf"),
+        True,
+        [5],
+        0.0001,
+        FixedWindows,
+    ):
+        with pytest.raises(ParameterError, match="window"):
+            ldp_beam.Histogram("v", SURE, window=window)
 
 
 def test_windows_of_another_kind_are_refused():

@@ -11,7 +11,7 @@ from ldp_beam.graph.upstream import transforms_before
 from ldp_core import ParameterError
 
 
-class ChargesForNoise:
+class BudgetsNoise:
     """A transform that lets through what a budget pays for.
 
     Attributes:
@@ -23,7 +23,7 @@ class ChargesForNoise:
     each: Fraction
 
 
-def refuse_uncharged(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction) -> None:
+def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction) -> None:
     """Raise if a ledger before this step charges less for a record, or for another kind of noise, than is drawn here.
 
     Of several steps after one ledger each is held to it alone: that together they are the plan, nobody checks.
@@ -32,7 +32,7 @@ def refuse_uncharged(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction)
         ParameterError: a ledger charges for the other kind of noise, or less.
     """
     for ledger in transforms_before(pcoll):
-        if not isinstance(ledger, ChargesForNoise):
+        if not isinstance(ledger, BudgetsNoise):
             continue
         if epsilon > ledger.each:
             raise ParameterError(

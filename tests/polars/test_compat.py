@@ -17,7 +17,7 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_polars import planned
+from ldp_polars import _compat
 
 from .helpers import FRAME, XYZ, child
 
@@ -124,7 +124,15 @@ def test_without_the_private_function_the_public_one_serves(monkeypatch):
         return public(self, function)
 
     monkeypatch.setattr(pl.Expr, "pipe_with_dtype", spy)
-    chosen = planned.at_plan_time(pl.col("e"), lambda expr, dtype: expr.cast(pl.String) + str(len(dtype.categories)))
+    chosen = _compat.at_plan_time(pl.col("e"), lambda expr, dtype: expr.cast(pl.String) + str(len(dtype.categories)))
     assert len(called) == 1
     assert FRAME.select(chosen)["e"][0] == "x3"
-    assert ldp_polars.planned is planned
+
+
+def test_what_is_used_of_polars_is_there():
+    from polars._plr import pipe_with_dtype
+
+    expr = pl.Expr._from_pyexpr(pl.col("e")._pyexpr)
+    assert expr.meta.eq(pl.col("e"))
+    made = pl.Expr._from_pyexpr(pipe_with_dtype([expr._pyexpr], lambda inputs: inputs[0][0]))
+    assert FRAME.select(made).equals(FRAME.select("e"))

@@ -1,0 +1,50 @@
+"""What is used of Beam that it does not promise to keep; seen in 2.77. Nothing else in the package uses any.
+
+* ``ParDo.to_runner_api_parameter``, ``context.add_requirement``, and ``requires_stable_input`` in its payload:
+  `StableInputParDo`.
+* The classes of Flink's and the portable runner: `knows_stable_input`.
+
+`tests/beam/test_compat.py` says so when one of them moves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.portability import common_urns
+from apache_beam.pvalue import PCollection
+from apache_beam.runners.portability.flink_runner import FlinkRunner
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from typing_extensions import override
+
+
+class StableInputParDo(beam.ParDo):
+    """A ParDo that gets elements only when the runner would bring the same ones again: it *requires stable input*.
+
+    Beam's model has this, and its Python SDK no way to say it. Flink's runner (seen in 2.70.0,
+    ``ExecutableStageDoFnOperator``) then keeps what comes into the whole stage of fused steps in its state, and hands
+    it on when the next checkpoint is complete: all that a step of this stage, or one after it, tells the world is made
+    of checkpointed elements. So they come later by up to ``--checkpointing_interval``, and take memory as long.
+
+    To be used where the runner knows it (`knows_stable_input`), and first in a stage: after a shuffle.
+    """
+
+    @override
+    def to_runner_api_parameter(self, context: Any, **extra: Any) -> Any:  # type: ignore[override]
+        urn, payload = super().to_runner_api_parameter(context, **extra)
+        context.add_requirement(common_urns.requirements.REQUIRES_STABLE_INPUT.urn)
+        payload.requires_stable_input = True
+        return urn, payload
+
+
+def knows_stable_input(pcoll: PCollection[Any]) -> bool:
+    """Whether the runner is Flink's, which knows it, or streams behind a job service of which nothing else is known.
+
+    Elsewhere it is not needed, or refused: Dataflow's Reshuffle is durable, the local runners have no checkpoints, and
+    in batch nobody knows it.
+    """
+    runner = pcoll.pipeline.runner
+    streams = not pcoll.is_bounded or pcoll.pipeline.options.view_as(StandardOptions).streaming
+    return isinstance(runner, FlinkRunner) or (type(runner) is PortableRunner and bool(streams))
