@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "ldp_core": {
         "The line: reports, tallies, estimates": (
             "mechanisms consistency privacy",
-            "Mechanism Tally Result Histogram Mean Distribution consistent",
+            "Mechanism Tallier Tally Result Histogram Mean Distribution consistent",
         ),
         "What is asked of a tally": (
             "mechanisms numbers heavy_hitters",

@@ -72,6 +72,7 @@ from ldp_core.plans.recommend import expected_error, recommend
 from ldp_core.plans.required import required_epsilon, required_n
 from ldp_core.plans.sampled import SampledColumn as SampledColumn
 from ldp_core.poisoning import Influence
+from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tally import Tally
 
 # What is imported ``as`` itself is for tests and for those who extend the library.
@@ -130,6 +131,7 @@ __all__ = [
     "StochasticRounding",
     "SubsetSelection",
     "SummationHistogramEncoding",
+    "Tallier",
     "Tally",
     "ThresholdHistogramEncoding",
     "UnaryEncoding",

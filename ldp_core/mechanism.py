@@ -19,6 +19,7 @@ from ldp_core.inputs import inputs_from_dict
 from ldp_core.limits import check_nesting
 from ldp_core.parameters import restored
 from ldp_core.randomizer.crafted import Crafted
+from ldp_core.randomizer.made_by import check_same, maker_of
 from ldp_core.randomizer.outlook import Outlook
 from ldp_core.randomizer.simulating import Simulating
 from ldp_core.randomizer.spending import Spending
@@ -41,6 +42,12 @@ class Mechanism(Spending, Simulating, Crafted):
     def _declare(self, **values: Any) -> None:
         super()._declare(**values)
         warn_large(max((getattr(self, name) for name in values if name.startswith("epsilon")), default=0))
+
+    @override
+    def _check_maker(self, reports: Any, column: str) -> None:
+        made_by = maker_of(reports)
+        if made_by is not None:
+            check_same(made_by, self, column, "their dtype")
 
     def explain(self, n: int) -> Outlook:
         """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""

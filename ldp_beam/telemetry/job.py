@@ -1,10 +1,10 @@
-"""The telemetry job: event files -> private reports -> histograms and means per window, as one Beam graph."""
+"""The telemetry job: event files -> private reports -> estimates per window, as one Beam graph."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -18,40 +18,36 @@ from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
-from ldp_beam import DeadLetter, HistogramRow, MeanRow
+from ldp_beam import DeadLetter
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
-from ldp_beam.telemetry.means import MEAN_SCHEMA, mean_line, mean_table
 from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.time.times import TimeUnit
 from ldp_beam.time.windows import window_fn
 from ldp_core import (
-    FrequencyOracle,
-    HeavyHitters,
-    HeavyHittersEstimate,
-    HistogramEstimate,
     InputError,
-    MeanEstimate,
-    Numeric,
     ParameterError,
     PlanError,
     PrivacyPlan,
+    Question,
     Rappor,
     Secret,
     estimates_metadata,
+    question_of,
+    usual_question,
 )
 from ldp_core.arrays.arrow import as_arrow
-from ldp_core.estimates.base import Question
+from ldp_core.estimates.histogram import ENTRY
+from ldp_core.estimates.registry import Ask, question_names
 from ldp_core.exact.hashing import id_words
+from ldp_core.parameters import check_open
 from ldp_core.plans.results import DEAD_LETTERS, RESULTS
 
 HISTOGRAMS = "histograms"
-MEANS = "means"
 REPORTS = "reports/part"
 PLACE = "(place in its file)"
 """A column that no file has: which file a record is in, and where there."""
 WINDOW_START = "window_start"
 """Column of stored reports."""
-_OUTPUTS = (f"{HISTOGRAMS}.*", f"{MEANS}.*", f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
 
@@ -73,6 +69,7 @@ class TelemetryJob:
         heavy_hitters: the most values to find in a window of a column of heavy hitters.
         time_unit: of event times that are numbers.
         record: the column that tells the records apart, or `PLACE`: a report is then the same after every replay.
+        ask: by column, what to ask other than the usual (`ldp_core.usual_question`).
 
     Raises:
         InputError, PlanError, ParameterError, DtypeError: something of this does not fit together.
@@ -92,11 +89,17 @@ class TelemetryJob:
     heavy_hitters: int = 20
     time_unit: TimeUnit = "s"
     record: str | None = None
+    ask: Mapping[str, Ask] = field(default_factory=dict)
+    questions: Mapping[str, Question[Any]] = field(init=False)
     read: ReadEvents = field(init=False)
 
     def __post_init__(self) -> None:
         if self.event_time in self.plan.columns:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
+        check_open("confidence", self.confidence)
+        if unknown := sorted(self.ask.keys() - self.plan.columns.keys()):
+            raise PlanError(f"ask names columns {unknown}; the plan has {list(self.plan.columns)}")
+        object.__setattr__(self, "questions", {name: self._question(name) for name in self.plan.columns})
         for name in self.plan.columns:
             self._estimate(name)  # refuses what there is no estimate of
         self._check_noise()
@@ -165,18 +168,14 @@ class TelemetryJob:
         events = batches | "Batches" >> beam.Map(_counted).with_output_types(pa.RecordBatch)
         unreadable |= "Letters" >> beam.Map(_counted).with_output_types(DeadLetter)
         reports, invalid = events | "Perturb" >> self._perturb().with_exception_handling()
-        means = [reports | f"Mean {name}" >> self._estimate(name) for name in self.numbers]
-        others = [name for name in self.plan.columns if name not in self.numbers]
-        histograms = [reports | f"Histogram {name}" >> self._estimate(name) for name in others]
-        if means:
-            self._write_means(means | "All means" >> beam.Flatten())
-        if histograms:
-            if len({rows.element_type for rows in histograms}) > 1:  # a table has values of one type
-                histograms = [
+        for file, names in self.files.items():
+            answers = [reports | f"Estimate {name}" >> self._estimate(name) for name in names]
+            if len({rows.element_type for rows in answers}) > 1:  # a table has values of one type
+                answers = [
                     rows | f"Values of {name} as text" >> beam.Map(ldp_beam.text_row)
-                    for name, rows in zip(others, histograms, strict=True)
+                    for name, rows in zip(names, answers, strict=True)
                 ]
-            self._write_histograms(histograms | "All columns" >> beam.Flatten())
+            self._write(file, names, answers | f"All {file}" >> beam.Flatten())
         self._write_dead_letters((unreadable, invalid) | "All dead letters" >> beam.Flatten())
         if self.reports:
             _ = (
@@ -206,7 +205,9 @@ class TelemetryJob:
         Raises:
             InputError: there are results, and they may not be deleted.
         """
-        matches = FileSystems.match([f"{self.output}/{name}" for name in _OUTPUTS])
+        files = {HISTOGRAMS, *(_file_of(name) for name in question_names())}
+        outputs = (*(f"{file}.*" for file in files), f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
+        matches = FileSystems.match([f"{self.output}/{name}" for name in outputs])
         there = [file.path for match in matches for file in match.metadata_list]
         if there and not overwrite:
             raise InputError(
@@ -216,9 +217,13 @@ class TelemetryJob:
             FileSystems.delete(there)
 
     @property
-    def numbers(self) -> dict[str, Numeric]:
-        """The columns of which there are means; of all others there are histograms."""
-        return {name: m for name, m in self.plan.columns.items() if isinstance(m, Numeric)}
+    def files(self) -> dict[str, list[str]]:
+        """Files of answers, and the columns in each: all that have the columns of a histogram share one."""
+        found: dict[str, list[str]] = {}
+        for name, question in self.questions.items():
+            counted = question.schema(self.plan[name]).names == list(ENTRY)
+            found.setdefault(HISTOGRAMS if counted else _file_of(question.name), []).append(name)
+        return found
 
     def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
         """From reports to rows of estimates of one column.
@@ -229,53 +234,42 @@ class TelemetryJob:
         return ldp_beam.Estimate(
             name,
             self.plan[name],
-            self._question(name),
+            self.questions[name],
             window=self.window,
             event_time=self.event_time,
             by=self.by,
         )
 
     def _question(self, name: str) -> Question[Any]:
-        """What is asked of a column; see `_estimate`."""
-        mechanism = self.plan[name]
-        if isinstance(mechanism, FrequencyOracle):
-            return HistogramEstimate(self.confidence, self.simultaneous)
-        if isinstance(mechanism, Numeric):
-            return MeanEstimate(self.confidence)
-        if isinstance(mechanism, HeavyHitters):
-            return HeavyHittersEstimate(self.heavy_hitters, self.confidence)
-        over = "rappor_candidates" if isinstance(mechanism, Rappor) else "candidates"
-        raise PlanError(
-            f"column {name!r}: {mechanism.name} counts values that are named later, and this command must know them: "
-            "write the sketch with its candidates, sketch.over([...]), into the plan; in TOML "
-            f'mechanism = "{over}", sketch = {{...}}, domain = [...]'
-        )
+        """What is asked of a column.
 
-    def _metadata(self, names: Iterable[str]) -> dict[str, str]:
-        """Of a Parquet file of the estimates of these columns."""
-        return estimates_metadata({name: (self._question(name), self.plan[name]) for name in names})
+        Raises:
+            PlanError: a sketch without candidates, of which there is nothing to ask.
+        """
+        mechanism, asked = self.plan[name], self.ask.get(name)
+        if asked is None:
+            try:
+                asked = {"question": usual_question(mechanism, self.confidence).name}
+            except ParameterError:
+                over = "rappor_candidates" if isinstance(mechanism, Rappor) else "candidates"
+                raise PlanError(
+                    f"column {name!r}: {mechanism.name} counts values that are named later, and this command must "
+                    "know them: write the sketch with its candidates, sketch.over([...]), into the plan; in TOML "
+                    f'mechanism = "{over}", sketch = {{...}}, domain = [...]'
+                ) from None
+        return question_of(asked, confidence=self.confidence, simultaneous=self.simultaneous, k=self.heavy_hitters)
 
-    def _write_means(self, rows: beam.PCollection[MeanRow]) -> None:
-        path, schema = f"{self.output}/{MEANS}", MEAN_SCHEMA.with_metadata(self._metadata(self.numbers))
+    def _write(self, file: str, names: Sequence[str], rows: beam.PCollection[Any]) -> None:
+        path = f"{self.output}/{file}"
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        listed = rows | "List" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
-        _ = (
-            listed
-            | "Tables of means" >> beam.Map(mean_table)
-            | "Write means as Parquet" >> WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
-        )
-        lines = rows | "Means to JSON" >> beam.Map(mean_line)
-        _ = lines | "Write means as NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
-
-    def _write_histograms(self, rows: beam.PCollection[HistogramRow]) -> None:
-        path = f"{self.output}/{HISTOGRAMS}"
-        others = [name for name in self.plan.columns if name not in self.numbers]
-        schema = estimate_schema(rows.element_type).with_metadata(self._metadata(others))
-        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        tables = rows | "Batches of rows" >> EstimateBatches() | "Tables" >> beam.Map(_table)
-        _ = tables | "Write Parquet" >> WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
-        lines = rows | "To JSON" >> beam.Map(estimate_line)
-        _ = lines | "Write NDJSON" >> beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
+        about = estimates_metadata({name: (self.questions[name], self.plan[name]) for name in names})
+        schema = estimate_schema(rows.element_type).with_metadata(about)
+        tables = rows | f"Batches of {file}" >> EstimateBatches() | f"Tables of {file}" >> beam.Map(_table)
+        as_parquet: Any = WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
+        _ = tables | f"Write {file} as Parquet" >> as_parquet
+        lines = rows | f"{file} to JSON" >> beam.Map(estimate_line)
+        as_text: Any = beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)
+        _ = lines | f"Write {file} as NDJSON" >> as_text
 
     def _write_dead_letters(self, letters: beam.PCollection[DeadLetter]) -> None:
         _ = (
@@ -288,6 +282,10 @@ class TelemetryJob:
                 f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
             )
         )
+
+
+def _file_of(question: str) -> str:
+    return f"{question}s"
 
 
 def logged(key: Callable[[], Secret]) -> Secret:

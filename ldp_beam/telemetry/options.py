@@ -39,7 +39,7 @@ class _Estimates:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(_Estimates):
-    """Perturb events at ingestion; print and write unbiased histograms and means, with error bars.
+    """Perturb events at ingestion; print and write unbiased estimates, with error bars.
 
     Raises:
         ParameterError: one is missing, or would do nothing, or is misspelt.
@@ -52,7 +52,7 @@ class FileOptions(_Estimates):
     window: str = _option("1d", _LENGTH, metavar="LENGTH")
     output: str | None = _option(
         None,
-        "directory for histograms and means (.parquet, .ndjson), dead letters (.ndjson), the plan (results.json)",
+        "directory for estimates (.parquet, .ndjson), dead letters (.ndjson), the plan (results.json)",
         metavar="DIR",
     )
     overwrite: bool = _option(False, "delete the results of an earlier run in --output")
@@ -70,6 +70,7 @@ class FileOptions(_Estimates):
         None, "noise that a replay draws again: a record's own id is in this column", metavar="COLUMN"
     )
     by_place: bool = _option(False, "the same, by a record's place in its file")
+    ask: tuple[str, ...] = _option((), "of a column: age=mean, age=distribution:buckets=10", metavar="NAME=QUESTION")
     heavy_hitters: int = _option(20, "so many values to find in each window", metavar="K")
     top: int = _option(4, "print so many values of a column", metavar="N")
     beam: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from ldp_beam import HistogramRow
 from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
-from ldp_beam.io import estimate_schema
 from ldp_beam.telemetry import demo
-from ldp_beam.telemetry.job import HISTOGRAMS, MEANS, PLACE, TelemetryJob, read_lines
-from ldp_beam.telemetry.means import MEAN_SCHEMA
+from ldp_beam.telemetry.job import HISTOGRAMS, PLACE, TelemetryJob, read_lines
 from ldp_beam.telemetry.options import FileOptions
 from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.telemetry.table import coverage_table, estimate_tables
@@ -59,6 +56,7 @@ def start(options: FileOptions) -> None:
         options.heavy_hitters,
         options.time_unit,
         record,
+        _asked(options.ask),
     )
     _ = run(job, options)
     return None
@@ -88,8 +86,19 @@ class LostRecordsError(LdpError):
     """Too many records could not be used: what there is of results is of the others."""
 
 
+def _asked(pairs: Iterable[str]) -> dict[str, str]:
+    """Columns and questions, of texts like ``age=mean``."""
+    asked = {}
+    for pair in pairs:
+        name, equals, question = pair.partition("=")
+        if not (name and equals and question):
+            raise ParameterError(f"--ask is NAME=QUESTION, as age=mean, got {pair!r}")
+        asked[name] = question
+    return asked
+
+
 def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
-    """Run the job, print its tables and its balance; return the histograms.
+    """Run the job, print its tables and its balance; return the table of histograms, None if there are none.
 
     Raises:
         LostRecordsError: a larger share of the records than ``max_dead`` became dead letters. All is written.
@@ -116,18 +125,17 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
         PROGRESS.settle(read)
     with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
         stream.write(about(job.plan, job.confidence).encode())
-    all_numbers = len(job.numbers) == len(job.plan.columns)
-    histograms = estimate_schema(HistogramRow).empty_table() if all_numbers else _written(job, HISTOGRAMS)
-    means = _written(job, MEANS) if job.numbers else MEAN_SCHEMA.empty_table()
+    found = {file: _written(job, file) for file in job.files}
     with FileSystems.open(f"{job.output}/{DEAD_LETTERS}.ndjson") as stream:
         letters = read_lines(line.decode() for line in stream)
     print()
-    for text in estimate_tables(histograms, means, job.plan, top=options.top):
+    of_column = {name: found[file] for file, names in job.files.items() for name in names}
+    for text in estimate_tables(of_column, job.questions, job.plan, top=options.top):
         print(text)
-    rows = [row for table in (histograms, means) for row in table.select(["window_start", "key", "n"]).to_pylist()]
+    rows = [row for table in found.values() for row in table.select(["window_start", "key", "n"]).to_pylist()]
     counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
     dead = sum(letter["count"] for letter in letters)
-    what = "estimates" if job.numbers else "histograms"
+    what = "histograms" if found.keys() == {HISTOGRAMS} else "estimates"
     if all(isinstance(m, HeavyHitters) for m in job.plan.columns.values()):
         what = "windows in which something was found"  # there is no row of the others
     print(f"records: {sum(counted.values()):,} in {what} + {dead:,} dead letters; written to {job.output}")
@@ -135,7 +143,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
         print(f"  dead letters: {_letter_text(letter)}")
     print("\n".join([*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]))
     _check_lost(job, letters, read or sum(counted.values()) + dead, options.max_dead)
-    return histograms
+    return found.get(HISTOGRAMS)
 
 
 def _check_lost(job: TelemetryJob, letters: list[dict[str, Any]], records: int, max_dead: float) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core import FrequencyOracle, Numeric, PrivacyPlan, tables
+from ldp_core import FrequencyOracle, PrivacyPlan, Question, tables
 from ldp_core.charts.drawing import text
+from ldp_core.tables import View
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -20,37 +22,56 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([heading, rule, *lines])
 
 
-def estimate_tables(histograms: pa.Table, means: pa.Table, plan: PrivacyPlan, *, top: int = 4) -> Iterable[str]:
-    """For each planned column: windows down, its mean or ``top`` most frequent values across, and half intervals."""
+def estimate_tables(
+    found: Mapping[str, pa.Table], questions: Mapping[str, Question[Any]], plan: PrivacyPlan, *, top: int = 4
+) -> Iterable[str]:
+    """For each planned column: windows down, its number or ``top`` largest values across, and half intervals.
+
+    Of buckets there is the one in which the median is.
+    """
     for column, mechanism in plan.columns.items():
-        number = isinstance(mechanism, Numeric)
-        table = means if number else histograms
+        table, view = found[column], questions[column].view
         rows = table.filter(pc.equal(table["column_name"], column))
         if not len(rows):
-            yield f"{column}: no reports" if column in plan.oracles or number else f"{column}: nothing was found"
+            yield f"{column}: {'nothing was found' if view.ranked else 'no reports'}"
             continue
         confidence = rows["confidence"][0].as_py()
         d = mechanism.domain.size if isinstance(mechanism, FrequencyOracle) else None
         values = mechanism.inputs.summary if d is None else f"{d} value{'s' * (d != 1)}"
-        yield (
-            f"{column}: {mechanism.title}, {values}, epsilon {mechanism.epsilon:g}; "
-            f"estimated {'mean' if number else 'count'} and half of its {confidence:.0%} interval"
-        )
-        yield (_mean_table(rows) if number else _column_table(rows, top)) + "\n"
+        about = f"estimated {view.estimate} and half of its {confidence:.0%} interval"
+        if len(view.labels) > 1:
+            about = "the bucket in which the estimated median is"
+        yield f"{column}: {mechanism.title}, {values}, epsilon {mechanism.epsilon:g}; {about}"
+        made = (_numbers, _values, _medians)[len(view.labels)](rows, view, top)
+        yield made + "\n"
 
 
-def _mean_table(rows: pa.Table) -> str:
-    names = [name for name, _ in rows["key"][0].as_py()]
+def _numbers(rows: pa.Table, view: View, top: int) -> str:
     cells = [
-        [
-            _start(row),
-            *(text for _, text in row["key"]),
-            f"{row['n']:,}",
-            f"{row['mean']:.4g} ± {(row['high'] - row['low']) / 2:.2g}",
-        ]
+        [*_head(row), f"{row['n']:,}", f"{row[view.estimate]:.4g} ± {(row['high'] - row['low']) / 2:.2g}"]
         for row in rows.sort_by("window_start").to_pylist()
     ]
-    return aligned([["window start", *names, "n", "mean"], *cells])
+    return aligned([["window start", *_keys(rows), "n", view.estimate], *cells])
+
+
+def _medians(rows: pa.Table, view: View, top: int) -> str:
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows.sort_by("window_start").to_pylist():
+        groups.setdefault(_head(row), []).append(row)
+    cells = []
+    for key, buckets in groups.items():
+        cumulative = accumulate(row[view.estimate] for row in buckets)
+        middle = next((row for row, sum_ in zip(buckets, cumulative, strict=True) if sum_ >= 0.5), buckets[-1])
+        cells.append([*key, f"{middle['n']:,}", " to ".join(f"{middle[label]:.4g}" for label in view.labels)])
+    return aligned([["window start", *_keys(rows), "n", "median in"], *cells])
+
+
+def _head(row: dict[str, Any]) -> tuple[str, ...]:
+    return (_start(row), *(text for _, text in row["key"]))
+
+
+def _keys(rows: pa.Table) -> list[str]:
+    return [name for name, _ in rows["key"][0].as_py()]
 
 
 def _start(row: dict[str, Any]) -> str:
@@ -58,16 +79,16 @@ def _start(row: dict[str, Any]) -> str:
     return "-" if time is None else f"{time:%Y-%m-%d %H:%M}"
 
 
-def _column_table(rows: pa.Table, top: int) -> str:
-    totals = rows.group_by("value").aggregate([("count", "sum")]).sort_by([("count_sum", "descending")])
-    values = [text(value) for value in totals["value"].to_pylist()[:top]]
+def _values(rows: pa.Table, view: View, top: int) -> str:
+    [label] = view.labels
+    totals = rows.group_by(label).aggregate([(view.estimate, "sum")])
+    totals = totals.sort_by([(f"{view.estimate}_sum", "descending")])
+    values = [text(value) for value in totals[label].to_pylist()[:top]]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows.sort_by("window_start").to_pylist():
-        key = (_start(row), *(text for _, text in row["key"]))
-        line = cells.setdefault(key, {"n": f"{row['n']:,}"})
-        line[text(row["value"])] = f"{row['count']:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
-    names = [name for name, _ in rows["key"][0].as_py()]
-    heading = ["window start", *names, "n", *values]
+        line = cells.setdefault(_head(row), {"n": f"{row['n']:,}"})
+        line[text(row[label])] = f"{row[view.estimate]:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
+    heading = ["window start", *_keys(rows), "n", *values]
     return aligned([heading, *([*key, line["n"], *(line.get(v, "") for v in values)] for key, line in cells.items())])
 
 

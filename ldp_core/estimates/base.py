@@ -21,6 +21,7 @@ from ldp_core.arrays.types import I64
 from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared
+from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, preformatted
 from ldp_core.tally import Tally
 
@@ -62,15 +63,14 @@ class Question(Declared, ABC, Generic[R_co]):
     def check(self, mechanism: Mechanism) -> None:
         """Raise `ParameterError` now for what `result` would refuse later: another kind of mechanism, bad options."""
 
-    def tallier(self, mechanism: Any) -> Any:
+    def tallier(self, mechanism: Any) -> Tallier:
         """What makes the tallies that this question is asked of: the mechanism, as long as its own tally is enough.
 
-        A question that needs other counts (of pairs of values of two columns, of products) returns an object of its
-        own. It has what Polars and Beam ask a mechanism for when they count: ``fingerprint``, ``counters``, ``reports``
-        (the format, which for several columns reads a struct of them), ``count_reports``, ``tally``, ``empty_tally``
-        and the checks of tallies. These tallies add up as all others.
+        A question that needs other counts (of pairs of values of two columns, of products) returns a `Tallier` of its
+        own, whose report format may read a struct of several columns. Its tallies add up as all others.
         """
-        return mechanism
+        made: Tallier = mechanism
+        return made
 
     @abstractmethod
     def schema(self, mechanism: Mechanism) -> pa.Schema:
@@ -128,6 +128,7 @@ def _how(asked: object, mechanism: Mechanism) -> dict[str, Any]:
         options = asked.to_dict()
     else:
         names = dict.fromkeys(name for kind in Question._named.values() for name in kind.__annotations__)
+        names = dict.fromkeys(["question", *names])
         options = {name: value for name in names if isinstance(value := getattr(asked, name, None), (int, float, str))}
     return {**options, "epsilon": mechanism.epsilon, "mechanism": mechanism.to_dict()}
 
@@ -165,6 +166,8 @@ class Result(ABC):
     """
 
     view: ClassVar[View]
+    question: ClassVar[str] = ""
+    """The name of the question that it answers."""
 
     n: int
     confidence: float

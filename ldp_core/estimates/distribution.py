@@ -46,6 +46,7 @@ class Distribution(Result):
     """
 
     view: ClassVar[View] = View("frequency", ("bucket_start", "bucket_end"), unit=SHARE)
+    question: ClassVar[str] = "distribution"
 
     edges: F64
     centres: F64
@@ -203,7 +204,7 @@ class DistributionEstimate(Question[Distribution]):
     [0.0, 50.0, 100.0]
     """
 
-    name: ClassVar[str] = "distribution"
+    name: ClassVar[str] = Distribution.question
     view: ClassVar[View] = Distribution.view
 
     confidence: float = parameter(check_open)

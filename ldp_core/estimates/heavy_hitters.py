@@ -41,6 +41,7 @@ class Found(Counted):
     """
 
     view: ClassVar[View] = View("count", ("value",), ranked=True)
+    question: ClassVar[str] = "heavy_hitters"
 
     values: tuple[str | int, ...]
     n: int
@@ -103,7 +104,7 @@ class HeavyHittersEstimate(Question[Found]):
     HeavyHittersEstimate(k=10, confidence=0.95, threshold=None)
     """
 
-    name: ClassVar[str] = "heavy_hitters"
+    name: ClassVar[str] = Found.question
     view: ClassVar[View] = Found.view
 
     k: int = parameter(check_integer, low=1, high=MOST_CANDIDATES)

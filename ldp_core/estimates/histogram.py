@@ -125,6 +125,8 @@ class Histogram(Counted):
     (('ios', 'android'), [3.0, 1.0], 4)
     """
 
+    question: ClassVar[str] = "histogram"
+
     domain: Domain
     n: int
     counts: F64
@@ -197,7 +199,7 @@ class HistogramEstimate(Question[Histogram]):
     [0.0, 2.0]
     """
 
-    name: ClassVar[str] = "histogram"
+    name: ClassVar[str] = Histogram.question
     view: ClassVar[View] = Histogram.view
 
     confidence: float = parameter(check_open)

@@ -36,6 +36,7 @@ class Mean(Result):
     """
 
     view: ClassVar[View] = View("mean", unit="mean, in the numbers' own unit")
+    question: ClassVar[str] = "mean"
 
     mean: float
     standard_error: float
@@ -84,7 +85,7 @@ class MeanEstimate(Question[Mean]):
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
 
-    name: ClassVar[str] = "mean"
+    name: ClassVar[str] = Mean.question
     view: ClassVar[View] = Mean.view
     single: ClassVar[bool] = True
 

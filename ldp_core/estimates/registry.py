@@ -116,7 +116,7 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     name = given.pop("question", None)
     kind = Question._named.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ParameterError(f"question must be one of {sorted(Question._named)}, got {shown(name)}")
+        raise ParameterError(f"question must be one of {question_names()}, got {shown(name)}")
     known = inspect.signature(kind).parameters
     unknown = sorted(given.keys() - known.keys())
     if unknown:
@@ -129,6 +129,15 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def question_names() -> list[str]:
+    """The names of all questions that are known here: those of this package, and those that were imported.
+
+    >>> question_names()[:3]
+    ['distribution', 'heavy_hitters', 'histogram']
+    """
+    return sorted(Question._named)
 
 
 def view_of(columns: Collection[str]) -> View | None:

@@ -8,11 +8,11 @@ from ldp_core.arrays.types import Bools
 from ldp_core.errors import ParameterError
 from ldp_core.parameters import check_open
 from ldp_core.poisoning import Influence
-from ldp_core.randomizer.tallying import Tallying
+from ldp_core.randomizer.declared import DeclaredMechanism
 from ldp_core.reports import Native
 
 
-class Crafted(Tallying):
+class Crafted(DeclaredMechanism):
     """Bounds of what crafted reports move. A mechanism of which nothing is known says so."""
 
     def influence(self) -> Influence:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
-
-import numpy as np
-import numpy.typing as npt
 
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import Codes
 from ldp_core.inputs.base import Inputs
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import Declared
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.randomizer.tallying import Tallier
+from ldp_core.reports import Native
 from ldp_core.tables import html
 
 
-class DeclaredMechanism(Declared, ABC):
+class DeclaredMechanism(Declared, Tallier):
     """What a subclass supplies, and what it is as text."""
 
     name: ClassVar[str]
@@ -50,11 +48,6 @@ class DeclaredMechanism(Declared, ABC):
         made: Inputs = self.domain
         return made
 
-    @property
-    @abstractmethod
-    def counters(self) -> int:
-        """Number of counters in a tally."""
-
     @abstractmethod
     def worst_ratio(self) -> Fraction:
         """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""
@@ -67,11 +60,6 @@ class DeclaredMechanism(Declared, ABC):
         Empty where that is not so, or not known; see `ldp_core.accounting.shuffling` for what follows from it.
         """
         return ()
-
-    @property
-    @abstractmethod
-    def reports(self) -> ReportFormat:
-        """What reports look like."""
 
     chunk: ClassVar[int] = 1 << 16
     """How many elements of reports are made at a time, so that the intermediate arrays stay in a cache."""
@@ -89,13 +77,6 @@ class DeclaredMechanism(Declared, ABC):
         """Draw one report for each code, of a block of records.
 
         ``inputs.unmatched_code`` may occur where the inputs allow it.
-        """
-
-    @abstractmethod
-    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        """int64[n_groups, counters]: in each group, how many reports each counter counts.
-
-        In a frequency oracle there is one counter a value: the number of reports that support it.
         """
 
     # ---- as text

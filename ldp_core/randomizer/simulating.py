@@ -14,12 +14,11 @@ from ldp_core.errors import ParameterError
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.randomizer.perturbing import Perturbing
-from ldp_core.randomizer.tallying import Tallying
 from ldp_core.simulated_counts import Generator, generator_of
 from ldp_core.tally import MOST, Tally
 
 
-class Simulating(Perturbing, Tallying):
+class Simulating(Perturbing):
     """What the tally of many people might be."""
 
     def simulate(self, counts: Mapping[Any, int] | npt.ArrayLike, *, seed: int | Generator | None = None) -> Tally:

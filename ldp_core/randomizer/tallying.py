@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +14,43 @@ import pyarrow as pa
 from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
 from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import MechanismMismatchError, ReportError
-from ldp_core.randomizer.declared import DeclaredMechanism
-from ldp_core.randomizer.made_by import check_same, maker_of
-from ldp_core.reports import Native
+from ldp_core.reports import Native, ReportFormat
 from ldp_core.tally import MOST, Counts, Tally
 
 
-class Tallying(DeclaredMechanism):
-    """From reports to tallies, and what tallies there can be."""
+class Tallier(ABC):
+    """From reports to tallies, and what tallies there can be: every mechanism, and what a question counts with.
+
+    See `Question.tallier`. Integers that add up are all that a subclass counts, so that its tallies merge in any order.
+    """
+
+    name: ClassVar[str]
+    """What errors call it."""
+
+    @property
+    @abstractmethod
+    def counters(self) -> int:
+        """Number of counters in a tally."""
+
+    @property
+    @abstractmethod
+    def reports(self) -> ReportFormat:
+        """What reports look like."""
+
+    @abstractmethod
+    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        """int64[n_groups, counters]: in each group, how many reports each counter counts.
+
+        In a frequency oracle there is one counter per value: the number of reports that support it.
+        """
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that tell its tallies from others."""
+
+    def _check_maker(self, reports: Any, column: str) -> None:  # noqa: B027 (only mechanisms are made by one)
+        """Raise `MechanismMismatchError` if a column says that another mechanism made its reports."""
 
     def empty_tally(self) -> Tally:
         """The tally of no reports."""
@@ -46,9 +76,7 @@ class Tallying(DeclaredMechanism):
         return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
 
     def _reports_as_arrow(self, reports: Any, column: str = "reports") -> pa.Array:
-        made_by = maker_of(reports)
-        if made_by is not None:
-            check_same(made_by, self, column, "their dtype")
+        self._check_maker(reports, column)
         given, reports = reports, column_of(reports)
         if isinstance(reports, pa.Array):
             made = plain(reports)

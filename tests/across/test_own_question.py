@@ -14,20 +14,26 @@ from typer.testing import CliRunner
 
 import ldp_plots
 import ldp_polars  # noqa: F401 (registers the namespace)
+from ldp_beam.telemetry import command as telemetry
 from ldp_cli.app import app
 from ldp_core import (
     FrequencyOracle,
     HistogramEstimate,
+    MechanismMismatchError,
     ParameterError,
     PrivacyPlan,
     Question,
     RandomizedResponse,
     Result,
+    SquareWave,
     question_of,
+    usual_question,
 )
 from ldp_core.parameters import check_open, parameter
 from ldp_core.tables import View
 from ldp_report import read_results
+
+from ..beam.estimates.test_own_question import BITS, SetTogether
 
 OSES = ["ios", "android", "web"]
 RR = RandomizedResponse(OSES, epsilon=3.0)
@@ -148,3 +154,33 @@ def test_the_command_and_the_report(reports, tmp_path):
         ("country = fr", "ios"),
         ("country = it", "web"),
     ]
+
+
+def test_the_telemetry_job(tmp_path, capsys):
+    """Beside a column of which nothing is said: of a Square Wave the job asks what the command asks, a distribution."""
+    plan = PrivacyPlan({"os": RR, "age": SquareWave((0, 100), epsilon=4.0, buckets=8)})
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    people = pl.DataFrame({"os": ["web"] * 2000 + ["ios"] * 500, "age": [30.0] * 2500, "t": [0] * 2500})
+    people.write_parquet(tmp_path / "people.parquet")
+    given = ["--plan", str(tmp_path / "plan.toml"), "--input", str(tmp_path / "people.parquet"), "--event-time", "t"]
+    assert telemetry.main([*given, "--output", str(tmp_path / "out"), "--ask", "os=mode"]) == 0
+    assert {file.stem for file in (tmp_path / "out").glob("*.parquet")} == {"modes", "distributions"}
+    [mode] = pl.read_parquet(tmp_path / "out" / "modes.parquet").to_dicts()
+    assert (mode["value"], mode["n"]) == ("web", 2500)
+    assert usual_question(plan["age"]).name == "distribution"
+    assert "25 to 37.5" in capsys.readouterr().out
+
+
+def test_counts_of_its_own():
+    """Of pairs of bits: what Beam's toy counts is the same here, in groups and in merges."""
+    people = pl.DataFrame({"v": ["a", "b", "c"] * 300, "day": [1, 2, 3] * 300})
+    reports = people.select("day", pl.col("v").ldp.perturb(BITS))
+    bits = reports["v"].ext.storage().to_numpy().astype(int)
+    pairs = SetTogether().tallier(BITS).pairs
+    expected = [int((bits[:, i] & bits[:, j]).sum()) for i, j in pairs]
+    found = reports.select(pl.col("v").ldp.estimate(SetTogether())).explode("v").unnest("v")
+    assert found["both"].to_list() == expected
+    days = reports.group_by("day", maintain_order=True).agg(pl.col("v").ldp.estimate(SetTogether()))
+    assert np.sum([[row["both"] for row in rows] for rows in days["v"]], axis=0).tolist() == expected
+    with pytest.raises(MechanismMismatchError, match="made by another mechanism"):
+        reports.select(pl.col("v").ldp.tally(BITS)).select(pl.col("v").ldp.estimate(SetTogether(), BITS))

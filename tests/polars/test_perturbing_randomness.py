@@ -13,8 +13,8 @@ import pytest
 
 import ldp_polars
 from ldp_core import RandomizedResponse, UnaryEncoding
-from ldp_core import mechanism as core_mechanism
 from ldp_core.noise.fresh import Keystream
+from ldp_core.randomizer import perturbing as core_perturbing
 from ldp_polars import perturbing
 
 from .helpers import child
@@ -36,7 +36,7 @@ def plant(monkeypatch):
     """Make every call of perturb start the same keystream, as a generator kept in the mechanism would in its copies."""
 
     def planted():
-        monkeypatch.setattr(core_mechanism, "Keystream", lambda: Keystream(bytes(32)))
+        monkeypatch.setattr(core_perturbing, "Keystream", lambda: Keystream(bytes(32)))
 
     return planted
 

@@ -21,11 +21,11 @@ from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, WriteEstimates, bigquery_row, bigquery_schema, estimate_line, estimate_schema
 from ldp_core import (
     HistogramEstimate,
+    MechanismMismatchError,
     ParameterError,
     PrivacyPlan,
     Question,
-    ReportError,
-    Tally,
+    Tallier,
     UnaryEncoding,
 )
 from ldp_core.arrays.types import I64
@@ -111,8 +111,10 @@ class SetTogether(Question[pa.Table]):
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Tallier):
     """Counts, for each pair of values, the reports in which the bits of both are set."""
+
+    name: ClassVar[str] = "pairs"
 
     mechanism: UnaryEncoding
 
@@ -139,22 +141,6 @@ class Pairs:
         for at, (i, j) in enumerate(self.pairs):
             np.add.at(out[:, at], groups, (bits[:, i] & bits[:, j]).astype(np.int64))
         return out
-
-    def tally(self, reports, *, column="reports"):
-        natives = self.reports.from_arrow(reports, column=column)
-        counted = self.count_reports(natives, np.zeros(len(natives), np.int64), 1)
-        return Tally(len(natives), counted[0], self.fingerprint)
-
-    def empty_tally(self):
-        return Tally(0, np.zeros(self.counters, np.int64), self.fingerprint)
-
-    def check_tally(self, tally):
-        if tally.fingerprint != self.fingerprint or len(tally.counters) != self.counters:
-            raise ReportError("not a tally of pairs")
-
-    def check_total(self, n):
-        if n > 1 << 40:
-            raise ReportError("too many reports")
 
 
 QUESTIONS = {"most_frequent": MostFrequent(), "set_together": SetTogether()}
@@ -203,7 +189,7 @@ def test_a_tally_of_its_own_counts_and_adds_up():
     combine = ldp_beam.TallyCombineFn(BITS, SetTogether())
     parts = [combine.add_inputs(combine.create_accumulator(), inputs) for inputs in ([bits], bits.to_pylist())]
     assert combine.extract_output(combine.merge_accumulators(parts)).counters.tolist() == [4, 2, 2]
-    with pytest.raises(ReportError, match="pairs"):
+    with pytest.raises(MechanismMismatchError, match="fingerprint"):
         combine.add_input(combine.create_accumulator(), BITS.tally(bits))
     answered = ldp_beam.EstimateCombineFn(BITS, SetTogether())
     table = answered.extract_output(answered.add_input(answered.create_accumulator(), bits))

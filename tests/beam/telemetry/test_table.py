@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from ldp_beam import HistogramRow
 from ldp_beam.io import estimate_schema
-from ldp_beam.telemetry.means import MEAN_SCHEMA
 from ldp_beam.telemetry.table import estimate_tables
-from ldp_core import PrivacyPlan, RandomizedResponse
+from ldp_core import HistogramEstimate, PrivacyPlan, RandomizedResponse
 
 
 def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():
@@ -21,5 +20,5 @@ def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():
     row |= {"key": [], "value": "ios", "count": 50.0, "low": 0.0, "high": 60.0, "n": 100, "confidence": 0.95}
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
     table = pa.Table.from_pylist([row], estimate_schema(HistogramRow))
-    text = "".join(estimate_tables(table, MEAN_SCHEMA.empty_table(), plan))
+    text = "".join(estimate_tables({"os": table}, {"os": HistogramEstimate()}, plan))
     assert "50 ± 30" in text

@@ -332,7 +332,7 @@ def test_means_heavy_hitters_and_one_candidate(tmp_path, capsys, suffix):
     (tmp_path / "plan.toml").write_text(MIXED.to_toml())
     source, out = write(numbers(n), tmp_path / f"events.{suffix}"), tmp_path / "out"
     arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out)]
-    assert telemetry(*arguments, "--by", "level_kept", "--heavy-hitters", "2") == 0
+    assert telemetry(*arguments, "--by", "level_kept", "--heavy-hitters", "2", "--ask", "level=mean") == 0
     means = pq.read_table(out / "means.parquet").to_pylist()
     lines = [json.loads(line) for line in (out / "means.ndjson").read_text().splitlines()]
     assert sorted(row["mean"] for row in means) == sorted(line["mean"] for line in lines)

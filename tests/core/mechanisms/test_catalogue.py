@@ -11,7 +11,8 @@ from ldp_core import Domain
 from ldp_core.mechanisms.catalogue import CHOICES, Choice
 
 from ...cases import each
-from ..plans.helpers import NAMES, close, epsilons, fails, mechanism, names, precision, sizes
+from ..checks import fails
+from ..plans.helpers import NAMES, close, epsilons, mechanism, names, precision, sizes
 
 
 @given(names, sizes, epsilons)
