@@ -14,6 +14,6 @@ Sources and sinks are in `ldp_beam.io`. The names are listed in `__init__.pyi`, 
 used.
 """
 
-from ldp_core.lazy import attach
+from ldp_core.engine import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

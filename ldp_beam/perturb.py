@@ -28,9 +28,8 @@ from ldp_beam.graph.budgeted import refuse_unbudgeted
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
-from ldp_core.inputs.domain import Label, Unmatched
-from ldp_core.mechanisms.oracles.unary_encoding import Variant
-from ldp_core.plans.plan import refuse_reports
+from ldp_core.engine import Label, Unmatched, refuse_reports
+from ldp_core.engine import UnaryEncodingVariant as Variant
 
 
 class Perturb(RecordsTransform, EndsValues):

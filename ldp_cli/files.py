@@ -14,8 +14,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ldp_core import InputError, ParameterError, PrivacyPlan
-from ldp_core.extras import need
-from ldp_core.limits import open_parquet
+from ldp_core.engine import need, open_parquet
 
 if TYPE_CHECKING:
     import polars as pl

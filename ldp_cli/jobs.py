@@ -38,7 +38,7 @@ def audit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:
     """Look for faults: lower bounds of epsilon, from reports that are drawn here."""
-    from ldp_core.auditing.table import run_audit, table  # noqa: PLC0415 (only here)
+    from ldp_core.engine import run_audit, table  # noqa: PLC0415 (only here)
 
     if (plan is None) == (not catalogue) or (catalogue and column):
         raise typer.BadParameter("give a plan and perhaps --column, or --catalogue")

@@ -27,7 +27,7 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
-from ldp_core.plans.recommend import KINDS
+from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]

@@ -27,8 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import ParameterError
-from ldp_core.extras import need
-from ldp_core.tables import folded
+from ldp_core.engine import folded, need
 
 _WIDE = 120
 """Columns of a table that goes to a file or another program."""

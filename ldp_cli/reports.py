@@ -39,11 +39,9 @@ from ldp_core import (
     Sketch,
     estimates_metadata,
 )
-from ldp_core.charts import drawing
-from ldp_core.charts.drawing import FIELDS, is_cut
-from ldp_core.estimates.registry import questions_of, view_of
-from ldp_core.tables import View
-from ldp_core.windows import Window
+from ldp_core.engine import CHART_FIELDS as FIELDS
+from ldp_core.engine import View, Window, drawing, questions_of, view_of
+from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
 if TYPE_CHECKING:

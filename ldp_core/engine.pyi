@@ -17,14 +17,12 @@ from ldp_core.charts.drawing import text as chart_text
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates import base as estimates_base
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
-from ldp_core.estimates.histogram import entries_schema
 from ldp_core.estimates.plausibility import listening
-from ldp_core.estimates.registry import Ask, questions_of, view_of
+from ldp_core.estimates.registry import Ask, question_names, questions_of, view_of
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -51,7 +49,7 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.randomizer.made_by import check_same, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import RECORDS, SHARE, View, folded
+from ldp_core.tables import RECORDS, SHARE, View, aligned, folded
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -100,6 +98,7 @@ __all__ = [
     "Window",
     "about",
     "aes",
+    "aligned",
     "altair",
     "apportioned",
     "as_arrow",
@@ -125,8 +124,6 @@ __all__ = [
     "draw_windows",
     "drawing",
     "encrypt",
-    "entries_schema",
-    "estimates_base",
     "float_above",
     "folded",
     "generator_of",
@@ -141,6 +138,7 @@ __all__ = [
     "plain",
     "plan_of",
     "promise",
+    "question_names",
     "questions_of",
     "read_json",
     "refuse_reports",

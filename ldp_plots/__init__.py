@@ -3,7 +3,7 @@
 Results of the core draw themselves, too: ``histogram.plot()``. Everything here needs the extra ``plot``.
 """
 
-from ldp_core.charts.themes import themed
+from ldp_core.engine import themed
 from ldp_plots.estimates import estimate, windows
 from ldp_plots.planning import error, mechanisms
 

@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ldp_core import ParameterError
-from ldp_core.charts.drawing import FIELDS, Row, check_top, draw, draw_means, draw_windows, is_cut, stacked, text
-from ldp_core.charts.themes import Chart, Theme, themed
-from ldp_core.tables import RECORDS, SHARE
+from ldp_core.engine import CHART_FIELDS as FIELDS
+from ldp_core.engine import RECORDS, SHARE, Chart, Theme, check_top, draw, draw_means, draw_windows, themed
+from ldp_core.engine import ChartRow as Row
+from ldp_core.engine import chart_text as text
+from ldp_core.engine import is_cut_chart as is_cut
+from ldp_core.engine import stacked_charts as stacked
 from ldp_plots.records import Panel, panels
 
 

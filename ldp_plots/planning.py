@@ -6,13 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, expected_error
-from ldp_core.charts.drawing import WIDTH, heading
-from ldp_core.charts.themes import Chart, Theme, altair, themed
-from ldp_core.estimates.base import z_score
-from ldp_core.inputs.interval import Interval
-from ldp_core.mechanisms.catalogue import CATALOGUE
-from ldp_core.parameters import check_epsilon, check_integer, check_open
+from ldp_core import FrequencyOracle, Interval, Mechanism, Numeric, ParameterError, expected_error
+from ldp_core.engine import CATALOGUE, Chart, Theme, altair, check_epsilon, check_integer, check_open, themed, z_score
+from ldp_core.engine import CHART_WIDTH as WIDTH
+from ldp_core.engine import chart_heading as heading
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 PEOPLE = (1_000, 10_000, 100_000, 1_000_000)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core import ParameterError
-from ldp_core.charts.drawing import FIELDS, Row, row_of, text
-from ldp_core.estimates.base import Result
-from ldp_core.estimates.registry import view_of
-from ldp_core.tables import View
+from ldp_core import ParameterError, Result
+from ldp_core.engine import CHART_FIELDS as FIELDS
+from ldp_core.engine import ChartRow as Row
+from ldp_core.engine import View, view_of
+from ldp_core.engine import chart_row_of as row_of
+from ldp_core.engine import chart_text as text
 
 
 @dataclass(frozen=True)

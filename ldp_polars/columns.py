@@ -25,9 +25,8 @@ from ldp_core import (
     ParameterError,
     ReportError,
 )
-from ldp_core.mechanism import not_a_mechanism
-from ldp_core.plans.provenance import NAME, describe, described_once
-from ldp_core.randomizer.made_by import check_same, refuse_reports_in
+from ldp_core.engine import REPORT_TYPE as NAME
+from ldp_core.engine import check_same, describe, described_once, not_a_mechanism, refuse_reports_in
 from ldp_polars._compat import at_plan_time
 
 # ---- what functions are given

@@ -10,7 +10,7 @@ import polars as pl
 from polars import selectors as cs
 
 from ldp_core import Keyed, LdpError, ParameterError, Secret
-from ldp_core.plans.drawn import DrawnColumns
+from ldp_core.engine import DrawnColumns
 from ldp_polars.columns import as_expr, physical, refuse_reports, to_arrow, to_physical
 from ldp_polars.noise import NoiseOptions, ids_to_arrow, keyed_noise
 from ldp_polars.perturbing import one_value_a_row

@@ -12,22 +12,28 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import FrequencyOracle, HeavyHitters, LdpWarning, Mechanism, Numeric
-from ldp_core.estimates.base import Question
-from ldp_core.estimates.distribution import DistributionEstimate
-from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
-from ldp_core.estimates.histogram import HistogramEstimate
-from ldp_core.estimates.mean import MeanEstimate
-from ldp_core.estimates.plausibility import listening
-from ldp_core.estimates.registry import Ask, question_of, usual_question
-from ldp_core.parameters import check_open
+from ldp_core import (
+    DistributionEstimate,
+    FrequencyOracle,
+    HeavyHitters,
+    HeavyHittersEstimate,
+    HistogramEstimate,
+    LdpWarning,
+    MeanEstimate,
+    Mechanism,
+    Numeric,
+    Question,
+    question_of,
+    usual_question,
+)
+from ldp_core.engine import Ask, check_open, listening
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
-    from ldp_core.estimates.consistency import Consistency
-    from ldp_core.mechanisms.numbers.square_wave import Method
+    from ldp_core.engine import Consistency
+    from ldp_core.engine import SquareWaveMethod as Method
 
 
 def estimate(

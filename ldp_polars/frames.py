@@ -14,18 +14,23 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import InputError, Mechanism, ParameterError, PlanError, PrivacyPlan
-from ldp_core.estimates.base import OFFERS, Question
-from ldp_core.estimates.histogram import ENTRY, HistogramEstimate
-from ldp_core.estimates.registry import Ask, questions_of
-from ldp_core.limits import open_parquet
-from ldp_core.plans.drawn import DrawnColumn
-from ldp_core.plans.plan import PLAN_WAYS
-from ldp_core.plans.provenance import warn_assumed
-from ldp_core.plans.simulation import Simulation, apportioned, simulated
-from ldp_core.randomizer.made_by import check_same
-from ldp_core.simulated_counts import generator_of
-from ldp_core.windows import Window
+from ldp_core import HistogramEstimate, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Question
+from ldp_core.engine import ESTIMATES_OFFERED as OFFERS
+from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
+from ldp_core.engine import (
+    PLAN_WAYS,
+    Ask,
+    DrawnColumn,
+    Simulation,
+    Window,
+    apportioned,
+    check_same,
+    generator_of,
+    open_parquet,
+    questions_of,
+    simulated,
+    warn_assumed,
+)
 from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
 from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate
@@ -33,7 +38,7 @@ from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, row_index
 
 if TYPE_CHECKING:
-    from ldp_core.estimates.consistency import Consistency
+    from ldp_core.engine import Consistency
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
-from ldp_core.parameters import check_integer
+from ldp_core.engine import check_integer
 from ldp_polars.columns import as_expr
 from ldp_polars.frames import Frame, unused
 from ldp_polars.noise import ids_to_arrow

@@ -40,8 +40,8 @@ from ldp_polars.columns import (
 from ldp_polars.noise import KeyedNoise, NoiseOptions, keyed_noise
 
 if TYPE_CHECKING:
-    from ldp_core.inputs.domain import Label, Unmatched
-    from ldp_core.mechanisms.oracles.unary_encoding import Variant
+    from ldp_core.engine import Label, Unmatched
+    from ldp_core.engine import UnaryEncodingVariant as Variant
 
 
 def perturb(

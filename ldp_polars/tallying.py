@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import Mechanism, MechanismMismatchError, Tally
-from ldp_core.arrays.types import I64
+from ldp_core.engine import I64
 from ldp_polars.columns import Report, as_expr, check_mechanism, of_typed, polars_words, to_arrow, untyped
 
 

@@ -11,7 +11,7 @@ A page is one file: it loads nothing, asks no network, and runs no script but it
 True
 """
 
-from ldp_core.plans.results import RESULTS, about
+from ldp_core.engine import RESULTS, about
 from ldp_report.page import planner_page, report_page
 from ldp_report.results import Results, read_results
 from ldp_report.serving import LivePage

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ldp_core.charts.themes import CONFIGS
+from ldp_core.engine import CHART_CONFIGS as CONFIGS
 from ldp_report.results import Results
 
 

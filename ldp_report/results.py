@@ -17,14 +17,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ldp_core import HistogramEstimate, InputError, LdpError, LimitError, PlanError, PrivacyPlan
-from ldp_core.accounting.words import promise
-from ldp_core.charts.drawing import FIELDS
-from ldp_core.estimates.registry import view_of
-from ldp_core.exact.probability import float_above
-from ldp_core.limits import DEFAULT, read_json
-from ldp_core.plans.plan import plan_of
-from ldp_core.plans.results import DEAD_LETTERS, RESULTS
-from ldp_core.tables import View
+from ldp_core.engine import CHART_FIELDS as FIELDS
+from ldp_core.engine import DEAD_LETTERS, RESULTS, View, float_above, plan_of, promise, read_json, view_of
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 LATE = "late"
 """The reason of a dead letter whose window had closed."""

@@ -45,7 +45,7 @@ BELOW = {
     "ldp_cli": ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report"),
 }
 
-BESIDE: tuple[str, ...] = ()
+BESIDE: tuple[str, ...] = PACKAGES[1:]
 """The packages that know two modules of the core, and no more: `ldp_core` and `ldp_core.engine`."""
 
 

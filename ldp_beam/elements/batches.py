@@ -18,9 +18,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
 from ldp_beam.time.times import PER_SECOND, EventTime, TimeUnit
 from ldp_core import DtypeError, InputError, PlanError, ReportError
-from ldp_core.arrays.arrow import chosen, plain, taken
-from ldp_core.arrays.types import I64, Bools
-from ldp_core.reports import ReportFormat
+from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6

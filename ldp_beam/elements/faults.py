@@ -12,10 +12,7 @@ import pyarrow as pa
 
 from ldp_beam.elements.rows import DeadLetter
 from ldp_core import Domain, DtypeError, LdpError, PlanError
-from ldp_core.arrays.arrow import PYTHON_TYPES
-from ldp_core.arrays.types import Bools
-from ldp_core.inputs.base import Inputs
-from ldp_core.reports import Nullable, ReportFormat, Value
+from ldp_core.engine import PYTHON_TYPES, Bools, Inputs, Nullable, ReportFormat, Value
 
 # The reasons of a `DeadLetter`. Of a record:
 NULL = "null"

@@ -12,9 +12,7 @@ import pyarrow as pa
 from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
 from ldp_beam.elements.faults import NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
-from ldp_core.arrays.types import U64, Bools
-from ldp_core.exact.aes import aes, encrypt
-from ldp_core.exact.hashing import id_words
+from ldp_core.engine import U64, Bools, aes, encrypt, id_words
 
 KeyLike: TypeAlias = Secret | Callable[[], Secret]
 """A secret, which then travels with the job; or a function that gets it on the worker."""

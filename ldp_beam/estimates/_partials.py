@@ -22,11 +22,7 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, Mechanism, ReportError, Tally
-from ldp_core.arrays.types import I64
-from ldp_core.exact.transforms import some_groups
-from ldp_core.plans.plan import plan_of, refuse_reports
-from ldp_core.plans.provenance import check_made_by
-from ldp_core.reports import Native
+from ldp_core.engine import I64, Native, check_made_by, plan_of, refuse_reports, some_groups
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""

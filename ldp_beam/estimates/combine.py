@@ -12,11 +12,17 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_beam.elements.batches import as_reports
-from ldp_core import FrequencyOracle, Mechanism, ParameterError, Question, Tally
-from ldp_core.estimates.consistency import Consistency
-from ldp_core.estimates.histogram import HistogramEstimate
-from ldp_core.estimates.registry import Ask, question_of, usual_question
-from ldp_core.tally import check_same_mechanism
+from ldp_core import (
+    FrequencyOracle,
+    HistogramEstimate,
+    Mechanism,
+    ParameterError,
+    Question,
+    Tally,
+    question_of,
+    usual_question,
+)
+from ldp_core.engine import Ask, Consistency, check_same_mechanism
 
 
 class Accumulator:

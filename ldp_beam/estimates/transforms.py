@@ -34,12 +34,16 @@ from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_per
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
-from ldp_core import FrequencyOracle, Mechanism, ParameterError, Question
-from ldp_core.estimates.consistency import Consistency
-from ldp_core.estimates.histogram import HistogramEstimate
-from ldp_core.estimates.plausibility import listening
-from ldp_core.estimates.registry import Ask, question_of, usual_question
-from ldp_core.windows import seconds
+from ldp_core import (
+    FrequencyOracle,
+    HistogramEstimate,
+    Mechanism,
+    ParameterError,
+    Question,
+    question_of,
+    usual_question,
+)
+from ldp_core.engine import Ask, Consistency, listening, seconds
 
 _LOG = logging.getLogger(__name__)
 

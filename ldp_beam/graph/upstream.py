@@ -8,8 +8,7 @@ from typing import Any
 from apache_beam.pvalue import PCollection
 
 from ldp_core import Mechanism, MechanismMismatchError, PlanError, PrivacyPlan
-from ldp_core.plans.plan import PLAN_WAYS
-from ldp_core.randomizer.made_by import check_same, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, check_same, refuse_reports_in
 
 
 class EndsValues:

@@ -19,10 +19,9 @@ from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import parse_stream
 from ldp_beam.io.parquet_batches import read_batches
-from ldp_core import InputError
-from ldp_core.arrays.types import I64
-from ldp_core.limits import DEFAULT, Limits, open_parquet
-from ldp_core.plans.plan import METADATA_KEY
+from ldp_core import InputError, Limits
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import I64, METADATA_KEY, open_parquet
 
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""

@@ -34,7 +34,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, 
 from typing_extensions import override
 
 from ldp_core import InputError
-from ldp_core.extras import need
+from ldp_core.engine import need
 
 Start: TypeAlias = Literal["earliest", "latest", "committed"]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core import DtypeError, ParameterError
-from ldp_core.arrays.types import I64
+from ldp_core.engine import I64
 
 POSITION = pa.binary(16)
 """The type of the column."""

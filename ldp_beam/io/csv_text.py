@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ldp_core import LimitError
-from ldp_core.limits import DEFAULT, Limits, over
+from ldp_core import LimitError, Limits
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import over
 
 _READ_BYTES = 1 << 20
 

@@ -32,11 +32,9 @@ from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_core import InputError, LdpWarning, ParameterError, PlanError, PrivacyPlan
-from ldp_core.arrays.arrow import ARROW_TYPES
-from ldp_core.arrays.types import Bools
-from ldp_core.limits import DEFAULT, Limits, open_parquet
-from ldp_core.plans.plan import refuse_reports
+from ldp_core import InputError, LdpWarning, Limits, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import ARROW_TYPES, Bools, open_parquet, refuse_reports
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
 _NUMBER = pa.float64()

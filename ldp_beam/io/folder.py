@@ -17,9 +17,9 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.io._files import ReadFileDoFn, file_format
 from ldp_beam.io._positions import check_position
-from ldp_core import ParameterError
-from ldp_core.limits import DEFAULT, Limits
-from ldp_core.windows import seconds
+from ldp_core import Limits, ParameterError
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import seconds
 
 
 class WatchFolder(RecordsTransform):

@@ -14,10 +14,9 @@ from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, ReadPartition, Start, Topic, client
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
-from ldp_core import LdpError, ParameterError
-from ldp_core.extras import need
-from ldp_core.limits import DEFAULT, Limits
-from ldp_core.windows import seconds
+from ldp_core import LdpError, Limits, ParameterError
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import need, seconds
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
 

@@ -24,9 +24,9 @@ from ldp_beam.elements.rows import DeadLetter, is_estimate_row
 from ldp_beam.io._positions import check_position, positions, rows_of, with_positions
 from ldp_beam.io.estimates import estimate_line
 from ldp_beam.io.ndjson import parse_lines
-from ldp_core import DtypeError, InputError, LimitError, ParameterError
-from ldp_core.limits import DEFAULT, Limits
-from ldp_core.plans.plan import plan_of
+from ldp_core import DtypeError, InputError, LimitError, Limits, ParameterError
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import plan_of
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
 

@@ -14,8 +14,9 @@ import pyarrow.json
 
 from ldp_beam.elements.faults import NOT_A_RECORD, Fault
 from ldp_beam.io._sieve import Sieve
-from ldp_core.arrays.types import I64, Bools
-from ldp_core.limits import DEFAULT, Limits
+from ldp_core import Limits
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import I64, Bools
 
 _READ_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 24

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ldp_core import InputError, LimitError
-from ldp_core.limits import DEFAULT, Limits, check_row_groups, over
+from ldp_core import InputError, LimitError, Limits
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import check_row_groups, over
 
 BATCH_ROWS = 1 << 16
 

@@ -12,9 +12,9 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
-from ldp_core import InputError, ParameterError
-from ldp_core.extras import need
-from ldp_core.limits import DEFAULT, Limits
+from ldp_core import InputError, Limits, ParameterError
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import need
 
 
 class ReadPubSub(RecordsTransform):

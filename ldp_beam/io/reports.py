@@ -22,9 +22,9 @@ from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
 from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import match_files
-from ldp_core import DtypeError, InputError, LdpError, PlanError, PrivacyPlan
-from ldp_core.limits import DEFAULT, Limits
-from ldp_core.plans.plan import METADATA_KEY
+from ldp_core import DtypeError, InputError, LdpError, Limits, PlanError, PrivacyPlan
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import METADATA_KEY
 
 
 class WriteReports(beam.PTransform[Any, Any]):

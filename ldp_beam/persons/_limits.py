@@ -37,8 +37,7 @@ from ldp_beam.persons._seen import Seen
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
 from ldp_core import ParameterError, Secret
-from ldp_core.arrays.types import I64, U64
-from ldp_core.windows import seconds
+from ldp_core.engine import I64, U64, seconds
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core import InputError
-from ldp_core.arrays.types import U64, Bools
+from ldp_core.engine import U64, Bools
 
 Counts = npt.NDArray[np.unsignedinteger]
 

@@ -17,9 +17,7 @@ from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
 from ldp_beam.time.windows import WindowLike
 from ldp_core import ParameterError, PrivacyPlan
-from ldp_core.exact.composition import ChangeTimes, History, Spent, times
-from ldp_core.parameters import check_integer
-from ldp_core.windows import seconds
+from ldp_core.engine import ChangeTimes, History, Spent, check_integer, seconds, times
 
 Epsilon: TypeAlias = float | Fraction | Decimal | str
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from ldp_beam.telemetry.options import FileOptions, LiveOptions, declarations, made
 from ldp_core import LdpError
-from ldp_core.extras import need
+from ldp_core.engine import need
 
 CALLED = "python -m ldp_beam.telemetry"
 EXAMPLE_PLAN = """\

@@ -35,12 +35,8 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.arrays.arrow import as_arrow
-from ldp_core.estimates.histogram import ENTRY
-from ldp_core.estimates.registry import Ask, question_names
-from ldp_core.exact.hashing import id_words
-from ldp_core.parameters import check_open
-from ldp_core.plans.results import DEAD_LETTERS, RESULTS
+from ldp_core.engine import DEAD_LETTERS, RESULTS, Ask, as_arrow, check_open, id_words, question_names
+from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 
 HISTOGRAMS = "histograms"
 REPORTS = "reports/part"

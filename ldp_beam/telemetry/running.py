@@ -24,8 +24,7 @@ from ldp_beam.telemetry.options import FileOptions
 from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.telemetry.table import coverage_table, estimate_tables
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
-from ldp_core.parameters import check_probability
-from ldp_core.plans.results import DEAD_LETTERS, RESULTS, about
+from ldp_core.engine import DEAD_LETTERS, RESULTS, about, check_probability
 
 _LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
 """Runners whose workers read the secret where this command runs."""

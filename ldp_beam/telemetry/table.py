@@ -10,14 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core import FrequencyOracle, PrivacyPlan, Question, tables
-from ldp_core.charts.drawing import text
-from ldp_core.tables import View
+from ldp_core import FrequencyOracle, PrivacyPlan, Question
+from ldp_core.engine import View
+from ldp_core.engine import aligned as in_columns
+from ldp_core.engine import chart_text as text
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as lines, a rule under the first; all columns but the first to the right."""
-    heading, *lines = tables.aligned(rows, numbers=range(1, len(rows[0])))
+    heading, *lines = in_columns(rows, numbers=range(1, len(rows[0])))
     rule = "  ".join("-" * max(map(len, column)) for column in zip(*rows, strict=True))
     return "\n".join([heading, rule, *lines])
 

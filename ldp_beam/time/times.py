@@ -12,7 +12,7 @@ import numpy as np
 from apache_beam.metrics.metric import Metrics
 
 from ldp_core import ParameterError
-from ldp_core.arrays.types import I64
+from ldp_core.engine import I64
 
 _LOG = logging.getLogger(__name__)
 

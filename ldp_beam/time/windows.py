@@ -16,10 +16,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ldp_core import ParameterError
-from ldp_core.arrays.types import I64
-from ldp_core.compute import kernels
-from ldp_core.exact.transforms import count_numbers
-from ldp_core.windows import Window
+from ldp_core.engine import I64, Window, count_numbers, kernels
 
 WindowLike: TypeAlias = WindowFn | float | str | None
 """A Beam WindowFn; or fixed windows by their length, in seconds or as text like ``"15m"`` (`Window`); or None."""

@@ -17,7 +17,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Duration
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
-from ldp_core.windows import seconds
+from ldp_core.engine import seconds
 
 Config = Mapping[str, Any]
 

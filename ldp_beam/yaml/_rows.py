@@ -13,7 +13,7 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from ldp_core import DtypeError, Mechanism, PlanError
-from ldp_core.arrays.arrow import PYTHON_TYPES
+from ldp_core.engine import PYTHON_TYPES
 
 Fields = dict[str, Any]
 

@@ -24,7 +24,6 @@ from ldp_beam.telemetry.command import parser
 from ldp_beam.telemetry.options import declarations
 from ldp_cli import _compat
 from ldp_cli.app import app, plans
-from ldp_core.auditing import table as auditing
 
 ROOT = Path(__file__).parents[2]
 _GROUP = get_command(app)
@@ -77,7 +76,7 @@ def test_audit(ldp, people):
 
 def test_what_is_broken_fails(ldp, people, monkeypatch):
     broken = SimpleNamespace(broken=True, to_dict=dict)
-    monkeypatch.setattr(auditing, "run_audit", lambda *_, **__: [broken])
+    monkeypatch.setattr("ldp_core.engine.run_audit", lambda *_, **__: [broken])
     ldp("audit plan.toml --json", code=1)
 
 
