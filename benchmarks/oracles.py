@@ -108,7 +108,7 @@ def _against(label: str, m: FrequencyOracle, peer: Peer, d: int, scale: float) -
     values, secret, ids = pa.array(codes), Secret.generate(), np.arange(n)
 
     def client() -> Any:
-        noise = Keyed(secret, ids, column="x") if m.memoised else None
+        noise = Keyed(secret, ids, column="x") if m.memoized else None
         return m.perturb(values, packed=True, randomness=noise)
 
     yield from _both_sides(label, client, partial(_estimate, m), codes.tolist(), peer)

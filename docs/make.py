@@ -5,7 +5,7 @@
 The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md. The pictures are
 those of the pages, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
 
-Mechanisms come from `ldp_core/mechanisms/catalogue.py`: their pages, what they answer, and their order.
+Mechanisms come from `ldp_core/mechanisms/catalog.py`: their pages, what they answer, and their order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ldp_core import Mechanism, Numeric, ParameterError
-from ldp_core.mechanisms.catalogue import CATALOGUE, Entry
+from ldp_core.mechanisms.catalog import CATALOG, Entry
 from ldp_report import planner_page
 
 PAGE = Path(__file__).with_name("api.md")
@@ -37,7 +37,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 def _family(name: str, *bases: str) -> tuple[str, str]:
     """The guides and the names of a family of mechanisms."""
-    entries = [entry for entry in CATALOGUE if entry.family == name]
+    entries = [entry for entry in CATALOG if entry.family == name]
     return " ".join(dict.fromkeys(entry.page for entry in entries)), " ".join([*bases, *_names(entries)])
 
 
@@ -194,8 +194,8 @@ ROWS = """
 def table() -> str:
     """README's table: the questions that mechanisms answer, then `ROWS`."""
     lines = ["| the question | take | |", "| --- | --- | --- |"]
-    for question in dict.fromkeys(entry.question for entry in CATALOGUE if entry.question):
-        entries = [entry for entry in CATALOGUE if entry.question == question]
+    for question in dict.fromkeys(entry.question for entry in CATALOG if entry.question):
+        entries = [entry for entry in CATALOG if entry.question == question]
         names = ", ".join(f"`{name}`" for name in _names(entries))
         pages = ", ".join(_link(page, "docs/") for page in dict.fromkeys(entry.page for entry in entries))
         lines.append(f"| {question} | {names} | {pages} |")
@@ -211,7 +211,7 @@ def poisoning() -> str:
     moves: dict[str, list[str]] = {}
     gains: dict[str, list[str]] = {}
     for epsilon, d in SIZES:
-        for entry in CATALOGUE:
+        for entry in CATALOG:
             for name, m in entry.sized(d, epsilon).items():
                 moves.setdefault(name, []).append(_moves(m))
                 if not isinstance(m, Numeric):  # (of which there is one sum)
@@ -352,7 +352,7 @@ _BEFORE = (
 
 
 def screens() -> dict[str, str]:
-    """The text of each, with the terminal's codes for colours."""
+    """The text of each, with the terminal's codes for colors."""
     from ldp_cli.app import app  # noqa: PLC0415 (as Altair)
 
     made, here = {}, Path.cwd()
@@ -389,19 +389,19 @@ def photograph(name: str, text: str) -> None:
     form = form.replace("Fira Code", "DejaVu Sans Mono")
     themes = {"light": terminal_theme.DEFAULT_TERMINAL_THEME, "dark": terminal_theme.SVG_EXPORT_THEME}
     mark = f"<!-- {digest(text)} -->"
-    for theme, colours in themes.items():
+    for theme, colors in themes.items():
         path = file_of(name, theme)
         if path.exists() and mark in path.read_text(encoding="utf-8"):
             continue
         console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True, color_system="truecolor")
         console.print(Text.from_ansi(text))
         title = f"ldp {SCREENS[name]}"
-        svg = console.export_svg(title=title, theme=colours, code_format=form, unique_id=name)
+        svg = console.export_svg(title=title, theme=colors, code_format=form, unique_id=name)
         path.write_text(f"{svg}{mark}\n", encoding="utf-8")
 
 
 def shown(name: str, alt: str) -> str:
-    """A picture on a page, in the colours that the reader's browser asks for."""
+    """A picture on a page, in the colors that the reader's browser asks for."""
     return "\n".join(
         [
             f"<!-- picture: {name} -->",

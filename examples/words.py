@@ -1,6 +1,6 @@
 """Heavy-hitter words: what do people type most, when nobody can list the words?
 
-500,000 people each type one word, drawn from the text of this project's licence. Each reports it in private. The search
+500,000 people each type one word, drawn from the text of this project's license. Each reports it in private. The search
 finds the frequent words without a list of candidates, by their first letters. It does not find rare words.
 
     pip install '.[polars]' && python examples/words.py

@@ -96,9 +96,9 @@ class Perturb(RecordsTransform, EndsValues):
             if key is not None or id is None or record is not None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")
             key = Secret.from_seed(plan.seed)
-        self._key = noise_key(key, id, record, remembers=plan.memoised)
+        self._key = noise_key(key, id, record, remembers=plan.memoized)
         self._keyed = self._key is not None and self._key.keyed
-        self._repeatable = is_repeatable(self._key, remembers=plan.memoised)
+        self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self._keyed)
         self._plan = self.made = plan
         self._packed = packed

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 def audit(
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")] = None,
     *,
-    catalogue: Annotated[bool, typer.Option("--catalogue", help="Instead: an example of each mechanism.")] = False,
+    catalog: Annotated[bool, typer.Option("--catalog", help="Instead: an example of each mechanism.")] = False,
     column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
     trials: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of each input.")] = 1_000_000,
     false_alarm: Annotated[float, typer.Option(help="That any line is wrong, all together.")] = 1e-6,
@@ -40,8 +40,8 @@ def audit(
     """Look for faults: lower bounds of epsilon, from reports that are drawn here."""
     from ldp_core.engine import run_audit, table  # noqa: PLC0415 (only here)
 
-    if (plan is None) == (not catalogue) or (catalogue and column):
-        raise typer.BadParameter("give a plan and perhaps --column, or --catalogue")
+    if (plan is None) == (not catalog) or (catalog and column):
+        raise typer.BadParameter("give a plan and perhaps --column, or --catalog")
     audits = run_audit(
         None if plan is None else PrivacyPlan.from_toml(plan),
         columns=column or (),

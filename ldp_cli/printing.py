@@ -114,7 +114,7 @@ Plot = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Draw it: .html (needs no network), .svg, .png, .pdf or .json."),
 ]
-Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colours of the picture.")]
+Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colors of the picture.")]
 
 
 def save(chart: Any, path: Path) -> None:

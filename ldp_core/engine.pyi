@@ -35,7 +35,7 @@ from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
 from ldp_core.limits import check_row_groups, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
-from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.catalog import CATALOG
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
@@ -55,7 +55,7 @@ from ldp_core.windows import Window, seconds
 
 __all__ = [
     "ARROW_TYPES",
-    "CATALOGUE",
+    "CATALOG",
     "CHART_CONFIGS",
     "CHART_FIELDS",
     "CHART_WIDTH",

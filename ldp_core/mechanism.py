@@ -101,7 +101,7 @@ def _restored_by_name(name: str, values: dict[str, Any]) -> Mechanism:
 def _named(name: object) -> type[Mechanism] | None:
     """The class of this name. Those of this package are above this file: so far only those that were used are there."""
     if not isinstance(name, str) or name not in Mechanism._registry:
-        for module in ("ldp_core.mechanisms.catalogue", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
+        for module in ("ldp_core.mechanisms.catalog", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
             import_module(module)
     return Mechanism._registry.get(name) if isinstance(name, str) else None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ldp_core import FrequencyOracle, Interval, Mechanism, Numeric, ParameterError, expected_error
-from ldp_core.engine import CATALOGUE, Chart, Theme, altair, check_epsilon, check_integer, check_open, themed, z_score
+from ldp_core.engine import CATALOG, Chart, Theme, altair, check_epsilon, check_integer, check_open, themed, z_score
 from ldp_core.engine import CHART_WIDTH as WIDTH
 from ldp_core.engine import chart_heading as heading
 
@@ -137,7 +137,7 @@ def mechanisms(
 ) -> Chart:
     """Privacy against accuracy, of all mechanisms: the standard error of each, for each epsilon of a report.
 
-    A cell is the error; its colour is how many times that of the best one in its column. Mechanisms that differ by a
+    A cell is the error; its color is how many times that of the best one in its column. Mechanisms that differ by a
     few percent, as most do, would be one line in a picture of lines.
 
     Of values the error is that of a share of 1 / d. Sketches look for d candidates; those that people send again and
@@ -214,11 +214,11 @@ _HALF = 3.5
 
 
 def _at(asked: int | Interval, epsilon: float) -> dict[str, Mechanism]:
-    """The mechanisms of the catalogue that answer, by name."""
+    """The mechanisms of the catalog that answer, by name."""
     if isinstance(asked, Interval):
-        kinds = [entry.mechanism for entry in CATALOGUE if issubclass(entry.mechanism, Numeric)]
+        kinds = [entry.mechanism for entry in CATALOG if issubclass(entry.mechanism, Numeric)]
         return {kind.name.replace("_", " "): kind(asked, epsilon=epsilon) for kind in kinds}  # type: ignore[call-arg]
-    sized = [m for entry in CATALOGUE for m in entry.sized(asked, epsilon).items()]
+    sized = [m for entry in CATALOG for m in entry.sized(asked, epsilon).items()]
     return {name: m for name, m in sized if isinstance(m, FrequencyOracle)}
 
 

@@ -36,7 +36,7 @@ class _Chosen:
 
 
 def at_plan_time(expr: pl.Expr, choose: Choice) -> pl.Expr:
-    """``expr.pipe_with_dtype(choose)`` that serialises without cloudpickle, if ``choose`` is a module's function.
+    """``expr.pipe_with_dtype(choose)`` that serializes without cloudpickle, if ``choose`` is a module's function.
 
     The public method wraps its function in a closure. Where Polars moves what is under it, the public one is used.
     """

@@ -291,7 +291,7 @@ class Perturb:
     """What Polars calls back.
 
     A class of plain parameters: it holds no randomness, so that threads, forks and pickled plans can share it, and it
-    pickles by reference, so that a plan serialises without cloudpickle. (Polars passes ``return_dtype`` by keyword.)
+    pickles by reference, so that a plan serializes without cloudpickle. (Polars passes ``return_dtype`` by keyword.)
 
     The row index is not decoration. It gives the true length where the value is a literal of length 1,
     and it keeps the optimizer from evaluating the function on a Parquet file's dictionary, statistics or

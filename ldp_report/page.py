@@ -46,7 +46,7 @@ def planner_page() -> str:
 
 
 def _page(title: str, body: str, scripts: list[str], data: Any, *, connect: bool) -> str:
-    style = colours() + asset("style.css")
+    style = colors() + asset("style.css")
     script = "".join(map(asset, scripts))
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}"
     policy += "; base-uri 'none'; form-action 'none'" + ("; connect-src 'self'" if connect else "")
@@ -85,10 +85,10 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def colours() -> str:
-    """The colours of `ldp_core.charts.themes` as variables of CSS; on paper they are the light ones.
+def colors() -> str:
+    """The colors of `ldp_core.charts.themes` as variables of CSS; on paper they are the light ones.
 
-    >>> "--accent: #1f6fbf" in colours()
+    >>> "--accent: #1f6fbf" in colors()
     True
     """
     light, dark = (_variables(CONFIGS[theme]) for theme in ("light", "dark"))
@@ -106,7 +106,7 @@ def _variables(config: dict[str, Any]) -> str:
         "interval": config["rule"]["color"],
         "miss": config["style"]["miss"]["color"],
         "accent": lines[0],
-        **{f"line{k}": colour for k, colour in enumerate(lines)},
+        **{f"line{k}": color for k, color in enumerate(lines)},
         "panel": config["range"]["ramp"][0] if config["background"] == "#ffffff" else config["axis"]["gridColor"],
     }
-    return " ".join(f"--{name}: {colour};" for name, colour in named.items())
+    return " ".join(f"--{name}: {color};" for name, color in named.items())

@@ -244,7 +244,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
             }
         )
     cases: list[tuple[str, bool, int | None]] = [("fresh noise, any values", False, None)]
-    if plan.memoised:
+    if plan.memoized:
         cases = []
     cases += [("noise keyed by person, values that never change", True, 0)]
     return {

@@ -26,7 +26,7 @@ class IdHash:
     """A 64-bit hash of the ids in one column: AES-256 of what `id_words` makes of them.
 
     The same after every restart, on every worker and runner; it must be, or a restored pipeline would not
-    recognise whom it has seen. Which ids are equal `ldp_core.Keyed` says: text and binary of the same bytes, and
+    recognize whom it has seen. Which ids are equal `ldp_core.Keyed` says: text and binary of the same bytes, and
     integers of any width that are equal; the integer 5 and the text ``"5"`` are two ids.
 
     Attributes:

@@ -195,9 +195,9 @@ class Estimate(RecordsTransform, EndsValues):
             self._fill = EmptyTallies(windows, fill, _keys(fill_keys, by), self._tallier.empty_tally())
         elif fill_keys is not None:
             raise ParameterError("fill_keys= says which keys fill= fills: pass both")
-        self._key = noise_key(key, id, record, remembers=mechanism.memoised)
+        self._key = noise_key(key, id, record, remembers=mechanism.memoized)
         self._keyed = self._key is not None and self._key.keyed
-        self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoised)
+        self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
             mechanism.check_noise(keyed=self._keyed)
         elif self._key is not None:

@@ -1,6 +1,6 @@
 """At most so many records per person and window: the machinery under budgets, ledgers and deduplication.
 
-    records -> pieces, each of one shard of the ids and one window   (`SplitByPerson`, vectorised)
+    records -> pieces, each of one shard of the ids and one window   (`SplitByPerson`, vectorized)
             -> Beam's windows: state is per (shard, window)          (`beam.WindowInto`)
             -> the first so many of each person                      (`AdmitFirst`, stateful)
             -> the windows and timestamps they came with

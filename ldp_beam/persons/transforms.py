@@ -52,7 +52,7 @@ class BoundContributions(LimitTransform):
     Metrics: counter ``contributions_dropped``, and ``records_read`` and ``batch_rows``. With `with_exception_handling`
     also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped.
 
-    Do not change ``shards``, ``window`` or ``key`` when a pipeline goes on from saved state: it would not recognise
+    Do not change ``shards``, ``window`` or ``key`` when a pipeline goes on from saved state: it would not recognize
     whom it has counted.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `InputError` (null ids, no event
@@ -93,7 +93,7 @@ class BoundContributions(LimitTransform):
     ) -> Fraction | float:
         """What a person's records of so many windows spend at most, exactly, if each is perturbed with ``plan``.
 
-        Reports of a memoised mechanism share permanent answers also over windows: w windows may spend more than w times
+        Reports of a memoized mechanism share permanent answers also over windows: w windows may spend more than w times
         one.
 
         Args:
@@ -125,7 +125,7 @@ class Deduplicate(LimitTransform):
 
     Args:
         id: the column of the record's id, which all deliveries of a record share: integers, text or binary.
-        within: as ``window`` of `BoundContributions`: a duplicate is recognised if it is in the same window,
+        within: as ``window`` of `BoundContributions`: a duplicate is recognized if it is in the same window,
             and always is where the time is a column of the record, which is delivered with it.
         event_time, time_unit: column of the records' times, and the unit of numbers in it. None: the elements'
             timestamps; a duplicate with another timestamp may then fall into the next window and pass.
@@ -173,11 +173,11 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         id: the column that says whose record it is.
         budget: total epsilon of a person and period: a float, `Fraction`, `Decimal`, or text as ``"3/10"``.
         per: length of the period, in seconds or like ``"30d"``: periods are laid end to end from the epoch on, so two
-            neighbouring ones may both be spent within less than a period. None: for ever.
+            neighboring ones may both be spent within less than a period. None: for ever.
         changes: how often the values of a person change at most, each column's, in a period. None: any number.
         change_times: ``"secret"``: that a value changed, and when, is protected too. ``"public"``: it is known which
             reports have the same value. Say so only where it is true; see ``docs/longitudinal.md``.
-        keyed: whether the records are perturbed with keyed noise, as with a memoised mechanism they always are.
+        keyed: whether the records are perturbed with keyed noise, as with a memoized mechanism they always are.
             `Perturb` and its like check it.
         event_time, time_unit, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late
             records are dropped by the runner. For ever, the state has 9 bytes for each person, for ever (16 if all
@@ -231,7 +231,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 'change_times="public" if which reports have the same value is known anyway; or take fresh noise, '
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
-        self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoised)
+        self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
         self.each = exact_epsilon(plan_or_epsilon)
         """Epsilon of one record, as declared; `Perturb` and its like may spend no more."""
         self.records: int | None = _most(charge, total)

@@ -104,7 +104,7 @@ def _session_anchors(gap: int, micros: I64, keys: I64) -> Slots:
 
     Two events of one bucket are less than a gap apart, hence in one session. So the first and last
     events of the buckets chain up to the same sessions as all events do: the last of one bucket and
-    the first of the next are neighbours among all events, and a session begins and ends with one of them.
+    the first of the next are neighbors among all events, and a session begins and ends with one of them.
     """
     order = np.lexsort((micros, keys))
     times, groups = micros[order], keys[order]

@@ -2,7 +2,7 @@
 
 Each of n people sends one report of a mechanism that is epsilon_0-private by itself; then identities, order and
 arrival times are taken off (a shuffle; a histogram does the same). What remains is (epsilon, delta)-private with a
-much smaller epsilon, as the other reports hide the one. Neighbours are two data sets that differ in one person's value.
+much smaller epsilon, as the other reports hide the one. Neighbors are two data sets that differ in one person's value.
 
 **The reduction.** Let R_v be the law of a report of value v, and compare the person's values x and x'. Suppose that
 there are laws A, B, N of a report with

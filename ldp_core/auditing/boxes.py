@@ -82,7 +82,7 @@ def _of_mechanism(
     keyed: bool,
     name: str | None,
 ) -> Box:
-    keyed = keyed or m.memoised
+    keyed = keyed or m.memoized
     title = name or m.title + (f", {rounds} reports" if rounds > 1 else "")
     if inputs is None:
         chosen = [(value,) * rounds for value in inputs_of(m)]
@@ -95,7 +95,7 @@ def _of_mechanism(
         raise ParameterError(
             "no number bounds what reports of these changing inputs spend: give epsilon, what they are said to spend"
         )
-    exact = m.realised_epsilon if rounds == 1 else None
+    exact = m.realized_epsilon if rounds == 1 else None
     if perturb is None:
         m.check_noise(keyed=keyed)
         perturb = _Rounds(m, keyed)
@@ -116,10 +116,10 @@ def _of_plan(
     if inputs is None:
         each = [inputs_of(m) for m in mechanisms]
         inputs = [tuple(values[k % len(values)] for values in each) for k in range(max(map(len, each)))]
-    keyed = keyed or plan.memoised
+    keyed = keyed or plan.memoized
     if perturb is None:
         perturb = _Records(plan, keyed)
-    exact = float(composed(mechanisms, lambda m: Fraction(m.realised_epsilon)))
+    exact = float(composed(mechanisms, lambda m: Fraction(m.realized_epsilon)))
     claimed = plan.epsilon if epsilon is None else epsilon
     chosen = _tuples(inputs)
     return Box(name or "the whole record", perturb, chosen, claimed, exact, reading(mechanisms, chosen))

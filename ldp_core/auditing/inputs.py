@@ -20,7 +20,7 @@ _SEARCHED = 200  # texts among which filters that differ in many bits are looked
 def inputs_of(m: Mechanism) -> list[Any]:
     """A few values; where the inputs permit it, one that is outside of the domain or interval, and a null.
 
-    Of a domain the first, the second, one in the middle and the last: neighbours and strangers for mechanisms that work
+    Of a domain the first, the second, one in the middle and the last: neighbors and strangers for mechanisms that work
     in blocks. Of an interval its ends, which are the worst pair of every mechanism for numbers, and its middle. Of an
     open domain some; of RAPPOR those whose filters differ in the most bits.
 

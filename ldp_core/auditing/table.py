@@ -8,7 +8,7 @@ from functools import partial
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.run import audit
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.catalog import CATALOG
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import PrivacyPlan
@@ -32,7 +32,7 @@ def run_audit(
         trials: of each input.
         false_alarm: the probability that any line is wrong, all together.
         keyed: under keyed noise, with new secrets and ids.
-        rounds: of a memoised mechanism, also this many reports of one unchanged value. If it is 0 or 1, it is not done.
+        rounds: of a memoized mechanism, also this many reports of one unchanged value. If it is 0 or 1, it is not done.
         progress: called with a line for each batch.
 
     Raises:
@@ -42,7 +42,7 @@ def run_audit(
     audits: list[Callable[..., Audit]] = []
     for name, m in _mechanisms(plan, columns):
         audits.append(partial(audit, m, name=name, keyed=keyed))
-        if m.memoised and rounds > 1:
+        if m.memoized and rounds > 1:
             audits.append(partial(audit, m, name=f"{name}, {rounds} reports", rounds=rounds))
     if plan and not columns and (len(plan.columns) > 1 or not audits):
         audits.append(partial(audit, plan, keyed=keyed))
@@ -52,7 +52,7 @@ def run_audit(
 
 def _mechanisms(plan: PrivacyPlan | None, columns: Sequence[str]) -> Iterable[tuple[str, Mechanism]]:
     if plan is None:
-        return ((name, m) for entry in CATALOGUE for name, m in entry.examples().items())
+        return ((name, m) for entry in CATALOG for name, m in entry.examples().items())
     if columns:
         return ((name, plan[name]) for name in columns)
     return ((name, m) for name, m in plan.columns.items() if not isinstance(m, DrawnColumn))

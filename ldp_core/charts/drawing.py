@@ -165,7 +165,7 @@ _ENDS = ("count", "low", "high")
 
 
 def _intervals(base: Chart, *, held: bool, along: str = "x") -> list[Chart]:
-    """Lines from low to high with ends; those that do not hold the truth in another colour."""
+    """Lines from low to high with ends; those that do not hold the truth in another color."""
     ends = {along: "low:Q", f"{along}2": "high:Q"}
     parts = [(base.transform_filter("datum.holds !== false"), "interval")] if held else [(base, "interval")]
     if held:
@@ -256,7 +256,7 @@ def draw_distribution(
     for row, width in zip(rows, widths, strict=True):
         unit = width if uneven else 1.0
         ends = {name: None if (x := finite(row[name])) is None else x / unit for name in ("share", "low", "high")}
-        shown.append({"left": row["left"], "right": row["right"], "centre": (row["left"] + row["right"]) / 2, **ends})
+        shown.append({"left": row["left"], "right": row["right"], "center": (row["left"] + row["right"]) / 2, **ends})
     base = alt.Chart(alt.InlineData(values=shown))
     y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else SHARE)
     y = y.axis(alt.Axis(format="~g" if uneven else "~%", tickCount=6))
@@ -269,7 +269,7 @@ def draw_distribution(
         y2=alt.datum(0),
         tooltip=tooltip,
     )
-    spread = base.encode(x="centre:Q")
+    spread = base.encode(x="center:Q")
     size = max(min(9, round(0.5 * WIDTH / max(len(rows), 1))), 2)
     layers = [bars, spread.mark_rule(style="interval", strokeWidth=1.5).encode(y="low:Q", y2="high:Q")]
     if size > 3:
@@ -395,7 +395,7 @@ def _milliseconds(start: str) -> float:
 
 
 def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
-    """Charts without colours of their own, one below the other; one alone as it is."""
+    """Charts without colors of their own, one below the other; one alone as it is."""
     if len(charts) == 1:
         return themed(charts[0], theme)
     above = {"title": title} if title else {}

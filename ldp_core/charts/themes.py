@@ -1,4 +1,4 @@
-"""Colours and lines, light and dark. All colours of a picture are here, so that one picture can be shown in either."""
+"""Colors and lines, light and dark. All colors of a picture are here, so that one picture can be shown in either."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def altair() -> Any:
 
 
 def themed(chart: Chart, theme: Theme | None) -> Chart:
-    """A copy of an Altair chart with the colours of a theme; None takes them off.
+    """A copy of an Altair chart with the colors of a theme; None takes them off.
 
-    A chart with colours of its own cannot be a part of another chart: take them off first, and give them to the whole.
+    A chart with colors of its own cannot be a part of another chart: take them off first, and give them to the whole.
 
     Args:
         chart: as the functions of `ldp_plots` and the methods ``plot`` make them.

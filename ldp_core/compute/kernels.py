@@ -1,6 +1,6 @@
 """The loops that are worth compiling; see `ldp_core.compute.compiled`. The numpy code that calls each says what it is.
 
-They are written for a vectorising compiler: no branch in an inner loop; results of a piece in a small array of the
+They are written for a vectorizing compiler: no branch in an inner loop; results of a piece in a small array of the
 kernel's own, so that there are few arrays that might overlap; and unsigned indices, which cannot count from the end.
 (Slices would do too, but take a second to compile.) There is no floating point, but for one division that is put right.
 """

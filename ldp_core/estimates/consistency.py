@@ -8,7 +8,7 @@ computing with it. Post-processing costs no privacy.
 Three of the methods are one. With an estimate e, they look for the histogram c >= 0 with sum n that is the nearest to
 e when a count of c has variance proportional to a + b c,
 
-    minimise sum over v of (e[v] - c[v])^2 / (a + b c[v]).
+    minimize sum over v of (e[v] - c[v])^2 / (a + b c[v]).
 
 This is convex, and c = max(0, (e - a x) / (1 + b x)) where x makes the sum n: the multiplier of the sum, found by
 sorting. Norm-sub says that all counts have the same variance (a = 1, b = 0: the Euclidean projection onto the

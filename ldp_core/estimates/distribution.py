@@ -26,7 +26,7 @@ class Distribution(Result):
 
     Attributes:
         edges: float64[k + 1], of the buckets, in the numbers' own unit.
-        centres: float64[k], where the numbers in a bucket are on average, as far as is known.
+        centers: float64[k], where the numbers in a bucket are on average, as far as is known.
         frequencies: float64[k], of the buckets; they add up to 1 for ``"em"`` and ``"ems"``, to about 1 otherwise.
         standard_errors: float64[k], of ``frequencies``: how much they vary; the intervals may allow for bias, too.
         low, high: float64[k], ends of the confidence interval of each frequency.
@@ -49,7 +49,7 @@ class Distribution(Result):
     question: ClassVar[str] = "distribution"
 
     edges: F64
-    centres: F64
+    centers: F64
     frequencies: F64
     standard_errors: F64
     low: F64
@@ -89,9 +89,9 @@ class Distribution(Result):
 
     @property
     def mean(self) -> float:
-        """The mean, each number taken to be in its bucket's centre; and the shares to add up to 1, if they do not."""
-        middle = self.centres.mean()
-        return float(middle + self.frequencies @ (self.centres - middle))
+        """The mean, each number taken to be in its bucket's center; and the shares to add up to 1, if they do not."""
+        middle = self.centers.mean()
+        return float(middle + self.frequencies @ (self.centers - middle))
 
     def quantile(self, share: float) -> float:
         """The number below which this share of the numbers lies, interpolated inside a bucket.

@@ -1,13 +1,13 @@
 """What several reports of one person spend together.
 
-Neighbours are two *histories*: the values of k reports, x_1 ... x_k and y_1 ... y_k. The loss is the largest
+Neighbors are two *histories*: the values of k reports, x_1 ... x_k and y_1 ... y_k. The loss is the largest
 ln(Pr[reports | x] / Pr[reports | y]). A history makes at most c changes, from one report to the next. A value is what
 the mechanism's inputs make of it: labels outside of a domain with ``unmatched="other"`` are one value, and a number
 is one of 2^24 steps.
 
 **Fresh noise.** Reports are independent, so the ratios multiply: k epsilon, for any histories.
 
-**A permanent answer** (memoised mechanisms). Each value w has an answer B(w), drawn once; reports are drawn from it
+**A permanent answer** (memoized mechanisms). Each value w has an answer B(w), drawn once; reports are drawn from it
 independently. Answers of different values are independent. With Q the second round,
 
     Pr[r | x] = product over values w of  E over B(w) of  product over t with x_t = w of  Q(r_t | B(w))
@@ -17,7 +17,7 @@ and let all reports that are about it have the likelihood L under 1, relative to
 
     (a L + 1 - a) / (g L + 1 - g)
 
-grows with L. So the worst reports are those with the largest L: each of them the answer that is most in favour of 1.
+grows with L. So the worst reports are those with the largest L: each of them the answer that is most in favor of 1.
 If one such report has Pr[. | 0] / Pr[. | 1] = u, then L = u^-k, and
 
     ratio(k) = (a + (1 - a) u^k) / (g + (1 - g) u^k)        which grows with k, up to a / g: epsilon_infinity      (1)
@@ -61,7 +61,7 @@ of values has several patterns of buckets; there the next bound is taken. With d
     both factors grow with the permanent bit, and at most that if one grows and one falls). That is taken off; there are
     d - 2 m h such bits at least, h being the most that a value has.
 
-    For symbols, y favours j <= m of them in at most k of the reports. The weighted means inequality, with weight 1 / j
+    For symbols, y favors j <= m of them in at most k of the reports. The weighted means inequality, with weight 1 / j
     for each of these symbols, gives k (1 - 1 / j) ln l - m ln(j q1), at the worst j.
 
 For large k the loss of bits *is* d k a0 a1 / (a0 + a1) but for a constant: take x = a, a, ... and y = a, ..., a, b,
@@ -178,7 +178,7 @@ class Permanent:
     """A permanent bit, and the report that speaks most for it: equation (1)."""
 
     own: Fraction
-    """a: the probability that it is 1, under the value that is more in favour of it."""
+    """a: the probability that it is 1, under the value that is more in favor of it."""
     other: Fraction
     """g < a: under the other value."""
     unlikely: Fraction
@@ -435,8 +435,8 @@ class Symbols(SharedAnswer):
     def together(self, reports: float, values: float) -> float:
         """See `SharedAnswer`; the worst j is found among the real numbers."""
         in_all = reports * self._gain
-        favoured = min(max(in_all / values, 1.0), values)
-        return in_all * (1 - 1 / favoured) - values * math.log(favoured * float(self.q1))
+        favored = min(max(in_all / values, 1.0), values)
+        return in_all * (1 - 1 / favored) - values * math.log(favored * float(self.q1))
 
     def step(self, before: float) -> float:
         """See `SharedAnswer`.
@@ -451,7 +451,7 @@ class Symbols(SharedAnswer):
         return math.log1p(gap * (more + p1 * up) / whole / (float(self.q2) + gap * q1 / whole))
 
 
-def memoised(
+def memoized(
     shared: SharedAnswer, history: History, *, one: float, infinity: float, answers: float, apart: bool
 ) -> Spent:
     """Of a mechanism with two rounds.

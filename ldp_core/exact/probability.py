@@ -103,17 +103,17 @@ def ceil_threshold(probability: Fraction) -> int:
     return max(math.ceil(probability * ONE), 1)
 
 
-def agreement(epsilon: Fraction | float, symbols: int = 2, favoured: int = 1) -> int:
-    """The threshold of f e^epsilon / (f e^epsilon + symbols - f), rounded down, with f = ``favoured``.
+def agreement(epsilon: Fraction | float, symbols: int = 2, favored: int = 1) -> int:
+    """The threshold of f e^epsilon / (f e^epsilon + symbols - f), rounded down, with f = ``favored``.
 
-    So probable may it be to report one of the f symbols that a value favours, if all of these are equally probable and
+    So probable may it be to report one of the f symbols that a value favors, if all of these are equally probable and
     all others are.
 
     >>> agreement(1.0) / ONE
     0.7310585786300049
     """
-    weight = favoured * exp_below(epsilon)
-    return floor_threshold(weight / (weight + symbols - favoured))
+    weight = favored * exp_below(epsilon)
+    return floor_threshold(weight / (weight + symbols - favored))
 
 
 def keeping(epsilon: Fraction | float, symbols: int) -> int:

@@ -64,7 +64,7 @@ class Keyed(Randomness):
         secret: see `Secret`.
         ids: of the persons (or devices, or sessions), one a record: integers, text or binary. Equal integers are one
             id, whatever their width (-1 and 2**64 - 1 are two); so are text and binary of the same bytes. The integer
-            17 and the text "17" are two ids, and so are two Unicode forms of one name: normalise before.
+            17 and the text "17" are two ids, and so are two Unicode forms of one name: normalize before.
         column: names the noise: columns of different names share nothing.
         tag: names it further: with a tag all noise is another one.
         records: what tells the records apart, as ids do the persons, one a record. It changes nothing but the second

@@ -117,7 +117,7 @@ class PlanContents(Declared):
             reports: how many; None for any number.
             changes: how often the value of *each* column changes at most; None for any number.
             change_times: see `Mechanism.epsilon_of`, for each column.
-            keyed: whether the noise is keyed. A plan with a memoised mechanism takes keyed noise for all its columns,
+            keyed: whether the noise is keyed. A plan with a memoized mechanism takes keyed noise for all its columns,
                 and is counted so.
 
         Returns:
@@ -135,16 +135,16 @@ class PlanContents(Declared):
 
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` before it is rounded to a float, for budgets."""
-        history = replace(history, keyed=history.keyed or self.memoised)
+        history = replace(history, keyed=history.keyed or self.memoized)
         return composed(self.columns.values(), lambda m: m.spent_by(history))
 
     @property
-    def memoised(self) -> bool:
-        """Whether a mechanism is memoised, so that the noise of all columns is keyed."""
-        return any(m.memoised for m in self.columns.values())
+    def memoized(self) -> bool:
+        """Whether a mechanism is memoized, so that the noise of all columns is keyed."""
+        return any(m.memoized for m in self.columns.values())
 
     def check_noise(self, *, keyed: bool) -> None:
-        """Raise `ParameterError` if a mechanism is memoised and the noise is not keyed."""
+        """Raise `ParameterError` if a mechanism is memoized and the noise is not keyed."""
         for mechanism in self.columns.values():
             (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
 

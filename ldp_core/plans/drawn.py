@@ -103,9 +103,9 @@ class DrawnColumn(FrequencyOracle):
         return self.inner.epsilon
 
     @property
-    def memoised(self) -> bool:  # type: ignore[override]
+    def memoized(self) -> bool:  # type: ignore[override]
         """As the inner mechanism is."""
-        return self.inner.memoised
+        return self.inner.memoized
 
     @property
     def parts(self) -> tuple[float, float]:
@@ -213,7 +213,7 @@ class DrawnColumns:
 
         Raises:
             DomainError, DtypeError: see `Domain.encode`. All values are checked, also those that are not drawn.
-            ParameterError: no keyed noise, and a mechanism is memoised.
+            ParameterError: no keyed noise, and a mechanism is memoized.
         """
         for _, column in self.columns:
             column.inner.check_noise(keyed=keyed is not None)

@@ -67,7 +67,7 @@ def _of_a_person(plan: PlanContents, reports: Iterable[int], keyed: bool) -> lis
         ("epsilon, if values never change", 0, "secret"),
         ("epsilon, if they change in secret", None, "secret"),
     ]
-    if keyed or plan.memoised:
+    if keyed or plan.memoized:
         cases.append(("epsilon, if they change in public", None, "public"))
     rows = []
     for name, changes, times in cases:
@@ -78,7 +78,7 @@ def _of_a_person(plan: PlanContents, reports: Iterable[int], keyed: bool) -> lis
     fakes = [name for name, m in plan.columns.items() if isinstance(m, FakeDataColumn)]
     shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
     table = aligned([head, *rows], numbers=range(1, len(head)))
-    return table + (folded([shown]) if fakes and (keyed or plan.memoised) else [])
+    return table + (folded([shown]) if fakes and (keyed or plan.memoized) else [])
 
 
 def _spends(mechanism: Mechanism) -> str:

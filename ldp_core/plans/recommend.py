@@ -9,7 +9,7 @@ and so is nearly normal: 1 - beta of all estimates are within z standard errors,
 which is what an interval around an estimate is made of. For every n and whatever the frequency is, the error is below
 sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding): that takes two to five times the reports.
 Of numbers the error is the mean's, in their own unit, see `Numeric.variance`; of heavy hitters it is
-`HeavyHitters.reports_to_find`. What can be recommended is a table, `ldp_core.mechanisms.catalogue`.
+`HeavyHitters.reports_to_find`. What can be recommended is a table, `ldp_core.mechanisms.catalog`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.catalogue import CHOICES, Choice, choice_named
+from ldp_core.mechanisms.catalog import CHOICES, Choice, choice_named
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.numbers.hybrid import Hybrid

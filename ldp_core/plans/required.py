@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.catalogue import CHOICES
+from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_group, error_of, resolve

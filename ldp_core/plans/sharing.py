@@ -23,7 +23,7 @@ from typing import TypeAlias
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.catalogue import CHOICES
+from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding

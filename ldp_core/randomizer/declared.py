@@ -26,7 +26,7 @@ class DeclaredMechanism(Declared, Tallier):
     name: ClassVar[str]
     """What `to_dict` calls the mechanism."""
 
-    memoised: ClassVar[bool] = False
+    memoized: ClassVar[bool] = False
     """Whether part of the noise must stay the same for a person: such a mechanism takes keyed noise only."""
 
     epsilon: float

@@ -30,7 +30,7 @@ class Perturbing(DeclaredMechanism):
             values: length-n Arrow array, numpy array, Series of Polars or pandas, or Python sequence, of the domain's
                 kind.
             randomness: default fresh noise, a keystream under a key from the operating system; or `Keyed`
-                noise, which `memoised` mechanisms need. Reports drawn from a known key are not private.
+                noise, which `memoized` mechanisms need. Reports drawn from a known key are not private.
             packed: bit vectors as 64-bit words rather than as a list of Booleans.
             column: what to call the values in an error message.
 
@@ -40,7 +40,7 @@ class Perturbing(DeclaredMechanism):
         Raises:
             DomainError, DtypeError: see `Domain.encode`.
             MechanismMismatchError: a Series of Polars that holds reports already.
-            ParameterError: no keyed noise, and the mechanism is memoised.
+            ParameterError: no keyed noise, and the mechanism is memoized.
         """
         self.check_noise(keyed=randomness is not None and randomness.by_value)
         source = Keystream() if randomness is None else randomness
@@ -74,8 +74,8 @@ class Perturbing(DeclaredMechanism):
         return reports
 
     def check_noise(self, *, keyed: bool) -> None:
-        """Raise `ParameterError` if the mechanism is memoised and the noise is not keyed."""
-        if self.memoised and not keyed:
+        """Raise `ParameterError` if the mechanism is memoized and the noise is not keyed."""
+        if self.memoized and not keyed:
             raise ParameterError(
                 f"{self.name} remembers its permanent answers by keyed noise: give the secret and whose value each is "
                 "(key= and id=; randomness=Keyed(...) in ldp_core)"

@@ -94,7 +94,7 @@ class Simulating(Perturbing):
         for start in range(0, int(ends[-1]) if len(ends) else 0, _PEOPLE):
             ids = np.arange(start, min(start + _PEOPLE, int(ends[-1])))
             of = codes[np.searchsorted(ends, ids, side="right")]
-            noise = Keyed(secret, ids, column="simulation").bind(self.digest, of)  # (memoised mechanisms take no other)
+            noise = Keyed(secret, ids, column="simulation").bind(self.digest, of)  # (memoized mechanisms take no other)
             counters += self.count_reports(self.perturb_codes(of, noise), np.zeros(len(ids), np.int64), 1)[0]
         return counters
 

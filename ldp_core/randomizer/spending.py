@@ -15,7 +15,7 @@ class Spending(DeclaredMechanism):
     """Privacy, in numbers."""
 
     @property
-    def realised_epsilon(self) -> float:
+    def realized_epsilon(self) -> float:
         """What the rounded probabilities really spend: the least float >= ln of the exact worst ratio.
 
         The exact value is never above `epsilon`; this float may exceed it by one unit in the last place.
@@ -43,7 +43,7 @@ class Spending(DeclaredMechanism):
                 is what the domain makes of it: all that are unmatched are one.
             change_times: ``"secret"``: that the value changed, and when, is protected too. ``"public"``: it is known
                 which reports have the same value (more than the times of the changes: also what returns).
-            keyed: whether the noise is keyed (`Keyed`). A memoised mechanism's always is.
+            keyed: whether the noise is keyed (`Keyed`). A memoized mechanism's always is.
 
         Returns:
             A number of nats; infinite if there is no bound.
@@ -66,7 +66,7 @@ class Spending(DeclaredMechanism):
 
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` as an exact fraction. A mechanism with permanent answers says how; here they have no bound."""
-        if self.memoised and history.reports not in (0, 1):
+        if self.memoized and history.reports not in (0, 1):
             return math.inf
         return memoryless(history, self.epsilon)
 
@@ -75,7 +75,7 @@ class Spending(DeclaredMechanism):
 
         It assumes that each of n people sends one report, with noise of its own, and that only the reports are seen,
         or what is computed from them (a tally, a histogram): no identities, no order, no arrival times, nothing beside
-        the report that tells people apart. Of a memoised mechanism it is about one report a person, ever. Who can tell
+        the report that tells people apart. Of a memoized mechanism it is about one report a person, ever. Who can tell
         whose report is whose learns what `epsilon` allows.
 
         Args:
@@ -96,5 +96,5 @@ class Spending(DeclaredMechanism):
         [0.0124, 0.0085]
         """
         n, delta = check_integer("n", n, low=1), check_open("delta", delta)
-        epsilon = self.realised_epsilon
+        epsilon = self.realized_epsilon
         return min(amplified(epsilon, n, delta, self.two_levels), self.epsilon)

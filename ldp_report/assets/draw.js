@@ -143,17 +143,17 @@ const LDP = (() => {
       if (options.chosen !== undefined && options.chosen !== null)
         picture.append(svg("rect", { x: x(options.chosen) - 9, y: top, width: 18, height: tall - top - under, fill: "var(--panel)" }));
       lines.forEach((line, k) => {
-        const colour = `var(--line${k})`, shift = options.steps ? 0 : (k - (lines.length - 1) / 2) * 3;
+        const color = `var(--line${k})`, shift = options.steps ? 0 : (k - (lines.length - 1) / 2) * 3;
         const known = line.points.filter((p) => isNumber(p.estimate));
         if (options.steps) {
           const up = known.map((p) => `${x(p.at)} ${y(p.high)}H${x(p.to)}`), down = [...known].reverse().map((p) => `${x(p.to)} ${y(p.low)}H${x(p.at)}`);
           if (known.length) picture.append(svg("path", { d: `M${up.join("L")}L${down.join("L")}Z`, fill: "var(--bar)", opacity: 0.55 }));
-          if (known.length) picture.append(svg("path", { d: `M${known.map((p) => `${x(p.at)} ${y(p.estimate)}H${x(p.to)}`).join("L")}`, fill: "none", stroke: colour, "stroke-width": 2 }));
+          if (known.length) picture.append(svg("path", { d: `M${known.map((p) => `${x(p.at)} ${y(p.estimate)}H${x(p.to)}`).join("L")}`, fill: "none", stroke: color, "stroke-width": 2 }));
           return;
         }
-        for (const p of known) if (isNumber(p.low) && isNumber(p.high)) picture.append(svg("line", { x1: x(p.at) + shift, x2: x(p.at) + shift, y1: y(p.low), y2: y(p.high), stroke: colour, "stroke-width": 1.5, opacity: 0.75 }));
-        picture.append(svg("path", { d: known.map((p, i) => `${i ? "L" : "M"}${x(p.at) + shift} ${y(p.estimate)}`).join(""), fill: "none", stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[k] }));
-        for (const p of known) picture.append(svg("circle", { cx: x(p.at) + shift, cy: y(p.estimate), r: 3, fill: colour }));
+        for (const p of known) if (isNumber(p.low) && isNumber(p.high)) picture.append(svg("line", { x1: x(p.at) + shift, x2: x(p.at) + shift, y1: y(p.low), y2: y(p.high), stroke: color, "stroke-width": 1.5, opacity: 0.75 }));
+        picture.append(svg("path", { d: known.map((p, i) => `${i ? "L" : "M"}${x(p.at) + shift} ${y(p.estimate)}`).join(""), fill: "none", stroke: color, "stroke-width": 2, "stroke-dasharray": DASHES[k] }));
+        for (const p of known) picture.append(svg("circle", { cx: x(p.at) + shift, cy: y(p.estimate), r: 3, fill: color }));
       });
       if (options.choose) {
         picture.addEventListener("click", (event) => {

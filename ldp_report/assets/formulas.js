@@ -1,4 +1,4 @@
-// The planner's numbers, in closed form: those of `ldp_core` (mechanisms/catalogue.py, plans/recommend.py,
+// The planner's numbers, in closed form: those of `ldp_core` (mechanisms/catalog.py, plans/recommend.py,
 // plans/required.py, accounting), with which a test compares them. No page is needed: node runs this file too.
 "use strict";
 const Planner = (() => {
@@ -50,7 +50,7 @@ const Planner = (() => {
     return [p, (p * c) / s + (p * less * (s - c)) / s];
   }
 
-  // ---- (p, q), bytes, operations (mechanisms/catalogue.py)
+  // ---- (p, q), bytes, operations (mechanisms/catalog.py)
 
   const subset = (d, epsilon) => Math.max(evenly(d / (Math.exp(epsilon) + 1)), 1);
 

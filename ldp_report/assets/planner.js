@@ -60,7 +60,7 @@
     const rows = found.map((row, k) => ({ ...row, name: k === found.length - 1 && row.truth <= input.smallest ? `value ${k + 1}, the smallest share` : `value ${k + 1}` }));
     const held = found.filter((row) => row.low <= row.truth && row.truth <= row.high).length;
     at("seen").replaceChildren(
-      el("p", { class: "quiet" }, `Simulated here: shares that fall as 1, 1/2, 1/3, and the smallest one that is worth seeing. The mark in another colour is the truth; ${held} of ${found.length} intervals hold it.`),
+      el("p", { class: "quiet" }, `Simulated here: shares that fall as 1, 1/2, 1/3, and the smallest one that is worth seeing. The mark in another color is the truth; ${held} of ${found.length} intervals hold it.`),
       bars(rows, { caption: `${rows.length} of ${whole(input.values)} values, ${whole(input.people)} reports, ${a.taken.key}, epsilon ${digits(a.epsilon, 6)}`, head: "value", what: "estimate", number: percent, axis: (x) => `${digits(100 * x, 3)} %`, confidence: 0.95 }));
   }
 

@@ -6,7 +6,7 @@ type". BigQuery: "Lexical structure and syntax", reserved keywords.
 """
 
 DUCKDB = """
-all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create default
+all analyze analyze and any array as asc asymmetric both case cast check collate column constraint create default
 deferrable desc describe distinct do else end except false fetch for foreign from group having in initially
 intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer pivot_wider placing
 primary qualify references returning select show some summarize symmetric table then to trailing true union unique
@@ -15,7 +15,7 @@ cross freeze full generated glob ilike inner is isnull join left like map natura
 right semi similar struct tablesample try_cast tuple unpack verbose
 """
 POSTGRESQL = """
-all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+all analyze analyze and any array as asc asymmetric both case cast check collate column constraint create
 current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc
 distinct do else end except false fetch for foreign from grant group having in initially intersect into lateral
 leading limit localtime localtimestamp not null offset on only or order placing primary references returning select

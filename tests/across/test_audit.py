@@ -94,7 +94,7 @@ def check(found, record_property, name, way, seen=None):
 @pytest.mark.parametrize("engine", WAYS)
 @pytest.mark.parametrize(
     ("name", "keyed"),
-    [(name, keyed) for name, m in REGISTERED.items() for keyed in ([True] if m.memoised else [False, True])],
+    [(name, keyed) for name, m in REGISTERED.items() for keyed in ([True] if m.memoized else [False, True])],
 )
 def test_a_mechanism(name, keyed, engine, record_property):
     """Under fresh and keyed noise; null and values outside are ``none``, where there is such a thing, and ``other``."""
@@ -106,7 +106,7 @@ def test_a_mechanism(name, keyed, engine, record_property):
 
 
 @pytest.mark.parametrize("engine", WAYS)
-@pytest.mark.parametrize("name", [name for name, m in REGISTERED.items() if m.memoised])
+@pytest.mark.parametrize("name", [name for name, m in REGISTERED.items() if m.memoized])
 def test_reports_of_an_unchanged_value(name, engine, record_property):
     """Four of them, against what four spend."""
     m = REGISTERED[name]

@@ -68,7 +68,7 @@ def test_audit(ldp, people):
     done = ldp("audit plan.toml --column os --trials 2e3 --quiet --json")
     assert [found["name"] for found in done.data] == ["os"]
     ldp("audit", code=2)
-    ldp("audit plan.toml --catalogue", code=2)
+    ldp("audit plan.toml --catalog", code=2)
     ldp("audit plan.toml --trials many", code=2)
     ldp("audit plan.toml --false-alarm 2", code=2)
     assert "nowhere" in ldp("audit nowhere.toml --quiet", code=1).err

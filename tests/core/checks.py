@@ -70,7 +70,7 @@ def ones(packed: np.ndarray) -> int:
 def check_bits(packed: np.ndarray, p: Fraction, block: int = 1 << 17) -> None:
     """``packed`` holds independent bits of probability ``p``: all of them, by position, and in pairs.
 
-    Pairs: neighbours in a byte, the same bit of neighbouring bytes, and of bytes one ``block`` apart
+    Pairs: neighbors in a byte, the same bit of neighboring bytes, and of bytes one ``block`` apart
     (a reused buffer). Pairs do not overlap, so that each count is binomial.
     """
     n = len(packed)

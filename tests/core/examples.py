@@ -1,4 +1,4 @@
-"""One or more of every mechanism, for the tests that ask the same of all of them: the catalogue's, and their views.
+"""One or more of every mechanism, for the tests that ask the same of all of them: the catalog's, and their views.
 
 `ORACLES` are the frequency oracles; RAPPOR's candidates, a regression, have tests of their own.
 """
@@ -21,9 +21,9 @@ from ldp_core import (
     Sketch,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.catalog import CATALOG
 
-REGISTERED: dict[str, Mechanism] = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}
+REGISTERED: dict[str, Mechanism] = {name: m for entry in CATALOG for name, m in entry.examples().items()}
 VIEWS: dict[str, FrequencyOracle] = {
     f"{name} over candidates": m.over(["a", "b", "c"] if m.inputs.kind == "str" else range(40))
     for name, m in REGISTERED.items()
@@ -64,7 +64,7 @@ def keyed(n: int, seed: int = 1) -> Keyed:
 
 def noise_for(m: Mechanism, n: int) -> Keyed | None:
     """Keyed noise where a mechanism takes no other."""
-    return Keyed(Secret.generate(), np.arange(n), column="x") if m.memoised else None
+    return Keyed(Secret.generate(), np.arange(n), column="x") if m.memoized else None
 
 
 def people_of(m: Mechanism) -> dict:

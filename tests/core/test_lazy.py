@@ -16,7 +16,7 @@ UNUSED = [  # rooms and files that a program needs for none of its reports and e
     "ldp_core.accounting.words",
     "ldp_core.auditing",
     "ldp_core.engine",
-    "ldp_core.mechanisms.catalogue",
+    "ldp_core.mechanisms.catalog",
     "ldp_core.plans.compare",
     "ldp_core.plans.explanation",
     "ldp_core.plans.promises",

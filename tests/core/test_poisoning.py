@@ -42,7 +42,7 @@ from ldp_core import (
     recommend,
 )
 from ldp_core.exact.projective import ProjectiveSpace
-from ldp_core.mechanisms.catalogue import CATALOGUE, CHOICES
+from ldp_core.mechanisms.catalog import CATALOG, CHOICES
 from ldp_core.mechanisms.heavy_hitters._search import Level
 from ldp_core.mechanisms.longitudinal.d_bit_flip import _BucketBits
 from ldp_core.mechanisms.oracles.hash_families import BUCKET_SHIFT, AffineFamily, HashedWord
@@ -119,8 +119,8 @@ SIZES = [(2, 1.0), (6, 0.1), (6, 1.0), (7, 3.0)]
 
 
 def sized(d, epsilon):
-    """Of the whole catalogue; sketches, the reports of which are too many, small ones."""
-    made = {name: m for entry in CATALOGUE if (d, entry) != (2, None) for name, m in _sized(entry, d, epsilon)}
+    """Of the whole catalog; sketches, the reports of which are too many, small ones."""
+    made = {name: m for entry in CATALOG if (d, entry) != (2, None) for name, m in _sized(entry, d, epsilon)}
     made["CMS"] = CountMeanSketch("int", epsilon=epsilon, hashes=3, width=8).over(range(d))
     made["HCMS"] = HadamardCountMeanSketch("int", epsilon=epsilon, hashes=3, width=8).over(range(d))
     return made
@@ -139,7 +139,7 @@ def test_no_report_moves_counts_further_and_some_report_does_move_them_so_far(d,
         if isinstance(m, FrequencyOracle) and m.name != "rappor_candidates":
             check_oracle(m)
             checked += 1
-    assert checked == sum(issubclass(entry.mechanism, (FrequencyOracle, Sketch)) for entry in CATALOGUE) + 2 - 1
+    assert checked == sum(issubclass(entry.mechanism, (FrequencyOracle, Sketch)) for entry in CATALOG) + 2 - 1
 
 
 OTHERS = {
@@ -259,7 +259,7 @@ def test_one_column_of_several():
 
 @each("epsilon", [0.1, 1.0, 4.0])
 def test_numbers(epsilon):
-    made = [m for entry in CATALOGUE for m in entry.sized(6, epsilon).values() if isinstance(m, Numeric)]
+    made = [m for entry in CATALOG for m in entry.sized(6, epsilon).values() if isinstance(m, Numeric)]
     assert len(made) == 5
     made = [type(m).from_parameters(type(m.domain)(-3, 7), {**m.parameters(), **_few(m)}) for m in made]
     for oracle in ("randomized_response", "subset_selection", "hadamard_response", "threshold_histogram_encoding"):

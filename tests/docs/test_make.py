@@ -1,4 +1,4 @@
-"""What docs/make.py makes, docs/api.md and README's table; the catalogue is whole; public names have an example."""
+"""What docs/make.py makes, docs/api.md and README's table; the catalog is whole; public names have an example."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ldp_core import LdpError, Mechanism
-from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.catalog import CATALOG
 
 from ..cases import each
 
@@ -28,7 +28,7 @@ NO_EXAMPLE = {
 }
 VIEWS = {"candidates", "rappor_candidates", "sampled_column", "fake_data_column"}
 """Names of mechanisms that are made from another one, and never chosen."""
-ENTRIES = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.mechanism.__name__)
+ENTRIES = pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.mechanism.__name__)
 
 
 def test_the_pages_are_what_the_script_makes():
@@ -44,7 +44,7 @@ def test_the_pages_are_what_the_script_makes():
 def test_the_tables_of_poisoning_have_every_mechanism_and_the_numbers_of_reference():
     rows = [row.strip("| ").split(" | ") for row in SCRIPT["poisoning"]().splitlines() if row.startswith("| ")]
     names = [row[0] for row in rows if row[0] not in ("mechanism", "---")]
-    assert set(names) == {name for entry in CATALOGUE for name in entry.sized(16, 1.0)}
+    assert set(names) == {name for entry in CATALOG for name in entry.sized(16, 1.0)}
     cells = {row[0]: dict(zip(SCRIPT["SIZES"], row[1:], strict=True)) for row in reversed(rows)}  # (moves, not gains)
     at = (1.0, 16)
     found = {name: cells[name][at].split(" / ")[0] for name in ("OUE", "randomized response", "SHE", "RAPPOR")}
@@ -52,9 +52,9 @@ def test_the_tables_of_poisoning_have_every_mechanism_and_the_numbers_of_referen
     assert cells["randomized response"][0.1, 1024].startswith("9,728 / ")
 
 
-def test_every_mechanism_is_in_the_catalogue_once():
+def test_every_mechanism_is_in_the_catalog_once():
     ours = {name: m for name, m in Mechanism._registry.items() if m.__module__.startswith("ldp_core.")}
-    listed = Counter(entry.mechanism for entry in CATALOGUE)
+    listed = Counter(entry.mechanism for entry in CATALOG)
     assert listed == Counter(mechanism for name, mechanism in ours.items() if name not in VIEWS)
 
 

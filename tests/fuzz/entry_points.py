@@ -386,7 +386,7 @@ def tables_of_mechanisms(table: Any) -> None:
 
 def use(m: Mechanism) -> None:
     """What is asked of a mechanism as soon as it is there."""
-    repr(m), m.title, m.reports.arrow_type(), m.counters, m.inputs.summary, m.realised_epsilon
+    repr(m), m.title, m.reports.arrow_type(), m.counters, m.inputs.summary, m.realized_epsilon
     if Mechanism.from_dict(m.to_dict()).fingerprint != m.fingerprint:
         raise AssertionError("another mechanism")
 

@@ -313,9 +313,9 @@ def test_without_altair_the_error_names_the_extra(monkeypatch):
 # ---- light and dark
 
 
-def luminance(colour: str) -> float:
+def luminance(color: str) -> float:
     """WCAG 2.1, relative luminance."""
-    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
     linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -328,7 +328,7 @@ def contrast(one: str, other: str) -> float:
 def mixed(ramp: list[str], t: float) -> str:
     k = min(int(t * (len(ramp) - 1)), len(ramp) - 2)
     part = t * (len(ramp) - 1) - k
-    ends = [[int(colour[j : j + 2], 16) for j in (1, 3, 5)] for colour in ramp[k : k + 2]]
+    ends = [[int(color[j : j + 2], 16) for j in (1, 3, 5)] for color in ramp[k : k + 2]]
     return "#" + "".join(f"{round(a + part * (b - a)):02x}" for a, b in zip(*ends, strict=True))
 
 
@@ -337,10 +337,10 @@ def test_what_is_drawn_can_be_seen(theme):
     """Text 4.5, lines 3 (WCAG 2.1, success criteria 1.4.3 and 1.4.11)."""
     config = HISTOGRAM.plot(theme=theme).to_dict()["config"]
     back, style = config["background"], config["style"]
-    for colour in (config["axis"]["labelColor"], config["title"]["color"], config["title"]["subtitleColor"]):
-        assert contrast(colour, back) >= 4.5
-    for colour in (*config["range"]["category"], style["interval"]["color"], style["miss"]["color"]):
-        assert contrast(colour, back) >= 3
+    for color in (config["axis"]["labelColor"], config["title"]["color"], config["title"]["subtitleColor"]):
+        assert contrast(color, back) >= 4.5
+    for color in (*config["range"]["category"], style["interval"]["color"], style["miss"]["color"]):
+        assert contrast(color, back) >= 3
     for name in ("interval", "miss"):
         assert contrast(style[name]["color"], config["bar"]["color"]) >= 2.5
     ramp, half = config["range"]["ramp"], np.log10(3.5)

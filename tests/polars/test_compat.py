@@ -85,7 +85,7 @@ def test_copies_of_a_query_draw_anew(lazy, tmp_path):
         assert not both[name].equals(both[f"{name} again"]), name
 
 
-def test_every_expression_serialises_without_cloudpickle(no_cloudpickle):
+def test_every_expression_serializes_without_cloudpickle(no_cloudpickle):
     text = RandomizedResponse(Domain(["a"], unmatched="other"), epsilon=1.0)
     bits = UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=1.0)
     frame = pl.LazyFrame(schema={"x": pl.String})

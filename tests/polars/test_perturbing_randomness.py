@@ -136,7 +136,7 @@ kind, path = sys.argv[1:]
 data = open(path, "rb").read()
 if kind == "pickled expression":
     out = pl.DataFrame({"x": [i % 64 for i in range(500)]}).select(pickle.loads(data))
-elif kind == "serialised expression":
+elif kind == "serialized expression":
     out = pl.DataFrame({"x": [i % 64 for i in range(500)]}).select(pl.Expr.deserialize(io.BytesIO(data)))
 elif kind == "pickled plan":
     out = pickle.loads(data).collect()
@@ -149,13 +149,13 @@ print(*out["x"].to_list())
 def stored(kind, lazy):
     if kind == "pickled expression":
         return pickle.dumps(WORD)
-    if kind == "serialised expression":
+    if kind == "serialized expression":
         return WORD.meta.serialize()
     return pickle.dumps(lazy) if kind == "pickled plan" else lazy.serialize()
 
 
 @pytest.mark.fresh(false_alarms=1e-12)  # two of 1000 words
-@pytest.mark.parametrize("kind", ["pickled expression", "serialised expression", "pickled plan", "serialised plan"])
+@pytest.mark.parametrize("kind", ["pickled expression", "serialized expression", "pickled plan", "serialized plan"])
 def test_one_plan_in_two_processes_draws_twice_without_cloudpickle(kind, tmp_path):
     """In fresh interpreters that import only Polars: unpickling finds ldp_polars by name."""
     DF.head(500).write_parquet(tmp_path / "x.parquet")

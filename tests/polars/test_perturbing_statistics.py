@@ -118,7 +118,7 @@ def test_reports_of_another_epsilon_are_too_far(run, unlikely):
             assert reports_and_checks(run, unlikely, name, make(kind, domain, 1.15))[1]
 
 
-def test_neighbouring_rows_are_uncorrelated(run, unlikely):
+def test_neighboring_rows_are_uncorrelated(run, unlikely):
     """For a constant column: how often rows 2i and 2i + 1 agree that a value is supported."""
     for name in ("rr bool", "rr string", "rr int", "oue string", "sue bool"):
         kind, domain, dtype = CASES[name]
@@ -154,7 +154,7 @@ def test_bits_of_a_row_are_uncorrelated(run, unlikely):
 
 
 def test_groups_are_estimated_each_by_itself(run):
-    """Five groups of different distributions; the fault takes the neighbour's reports."""
+    """Five groups of different distributions; the fault takes the neighbor's reports."""
     rng = np.random.default_rng(3)
     group = rng.integers(0, 5, N)
     code = (group + rng.geometric(0.6, N)) % 4

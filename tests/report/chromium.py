@@ -97,7 +97,7 @@ class Page:
         browser: an open one.
         url: to open.
         width, height: of the window, in pixels.
-        dark: whether the user prefers dark colours.
+        dark: whether the user prefers dark colors.
         mobile: whether it is a phone.
     """
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from ldp_core import Domain, PrivacyPlan
-from ldp_core.mechanisms.catalogue import CHOICES
+from ldp_core.mechanisms.catalog import CHOICES
 from ldp_report.page import asset
 
 from ..beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)

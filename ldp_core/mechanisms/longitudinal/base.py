@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from ldp_core.exact.composition import History, SharedAnswer, Spent, memoised
+from ldp_core.exact.composition import History, SharedAnswer, Spent, memoized
 from ldp_core.exact.probability import log_above
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
 from ldp_core.reports import Native, ReportFormat
@@ -38,7 +38,7 @@ def below_infinity(mechanism: Longitudinal) -> tuple[str, float]:
 class Longitudinal(FrequencyOracle):
     """A frequency oracle that a person may answer any number of times."""
 
-    memoised: ClassVar[bool] = True
+    memoized: ClassVar[bool] = True
 
     epsilon_infinity: float
     """What all reports about one value, however many, spend together."""
@@ -56,8 +56,8 @@ class Longitudinal(FrequencyOracle):
         """The largest ratio of the probabilities of one permanent answer under two values."""
 
     @property
-    def realised_epsilon_infinity(self) -> float:
-        """What the rounded probabilities of a permanent answer really spend; see `realised_epsilon`."""
+    def realized_epsilon_infinity(self) -> float:
+        """What the rounded probabilities of a permanent answer really spend; see `realized_epsilon`."""
         return log_above(self.permanent_ratio())
 
     @property
@@ -81,7 +81,7 @@ class TwoRounds(Longitudinal):
 
     @override
     def spent_by(self, history: History) -> Spent:
-        return memoised(
+        return memoized(
             self.shared,
             history,
             one=self.epsilon_1,

@@ -143,7 +143,7 @@ class Hybrid(Symbols):
         n, dtype = len(codes), self.reports.dtype
         below = noise.uniform_below(STEPS, n, LANE_ROUND)
         cells: Codes | None = None
-        if self.piecewise is not None:  # (first: its lanes are the rounding's neighbours)
+        if self.piecewise is not None:  # (first: its lanes are the rounding's neighbors)
             cells = self.piecewise.cells_of(raised(codes, self.points, below), noise)
         bits: Codes = raised(codes, 2, below).astype(dtype)
         bits ^= coins(noise, ONE - self.one_bit.keep, n, _FLIP)

@@ -1,4 +1,4 @@
-"""The square wave mechanism: distributions of numbers, by expectation maximisation with smoothing.
+"""The square wave mechanism: distributions of numbers, by expectation maximization with smoothing.
 
 Z. Li, T. Wang, M. Lopuhaa-Zwakenberg, N. Li, B. Skoric, "Estimating Numerical Distributions under Local Differential
 Privacy", SIGMOD 2020. A number v in [0, 1] is reported as a point of [-b, 1 + b], with density p within b of v and q
@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.estimates.distribution import Distribution
-from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit
+from ldp_core.estimates.expectation_maximization import Fit, derivative, fit
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.interval import STEPS, Interval
@@ -144,7 +144,7 @@ class SquareWave(Window):
         Args:
             tally: of reports of this mechanism.
             buckets: how many the result has; default the mechanism's d, of which they are made.
-            method: ``"em"``: expectation maximisation. ``"ems"``: each step followed by smoothing with the weights
+            method: ``"em"``: expectation maximization. ``"ems"``: each step followed by smoothing with the weights
                 1/4, 1/2, 1/4 (at the ends 2/3, 1/3), which is what to take unless the distribution has spikes.
             confidence: of the intervals, in (0, 1).
 

@@ -53,7 +53,7 @@ class StochasticRounding(Numeric):
 
     Raises:
         DomainError, ParameterError: an interval, an epsilon, a number of buckets or an oracle that does not exist; an
-            oracle that is memoised (it would remember numbers, not points), or of which the error of a
+            oracle that is memoized (it would remember numbers, not points), or of which the error of a
             sum is not known (local hashing: its functions are independent in pairs only).
 
     >>> m = StochasticRounding((0, 10), epsilon=2.0, buckets=11)
@@ -83,7 +83,7 @@ class StochasticRounding(Numeric):
         made = _made(oracle, self.buckets, epsilon)
         if made.epsilon != epsilon:
             raise ParameterError(f"the oracle has epsilon {made.epsilon!r}, not {epsilon!r}")
-        if made.memoised or not made.knows_sums:
+        if made.memoized or not made.knows_sums:
             raise ParameterError(
                 "oracle must be randomized_response, subset_selection, hadamard_response or one of independent bits, "
                 f"as unary_encoding; got {made.name}"

@@ -106,7 +106,7 @@ class BlockHadamardResponse(BlockReports):
     @cached_property
     @override
     def block_of(self) -> I64:
-        """Neighbours are in different blocks, where values are often listed by frequency."""
+        """Neighbors are in different blocks, where values are often listed by frequency."""
         return np.arange(self.domain.size) % self.blocks
 
     @cached_property

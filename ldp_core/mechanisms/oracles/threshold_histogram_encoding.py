@@ -37,7 +37,7 @@ class ThresholdHistogramEncoding(IndependentBits):
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
         unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0. What a report really spends, `realised_epsilon`, is less: the bits reveal
+        epsilon: finite, > 0. What a report really spends, `realized_epsilon`, is less: the bits reveal
             less than the noisy entries.
         theta: the threshold, in [1/2, 1]; default the one of least variance, to six digits.
 

@@ -107,9 +107,9 @@ class Design:
         y = (rates - self.p_star) / (self.q_star - self.p_star) - self.density
         gram, target = np.zeros((c, c)), np.zeros(c)
         for some in self._blocks(sizes):
-            centred = (self._filters(some) - self.density).reshape(c, -1)
-            weighted = centred * np.repeat(sizes[some] / n, len(self.density))
-            gram += weighted @ centred.T
+            centered = (self._filters(some) - self.density).reshape(c, -1)
+            weighted = centered * np.repeat(sizes[some] / n, len(self.density))
+            gram += weighted @ centered.T
             target += weighted @ y[some].reshape(-1)
         rows = len(self.density) * int(np.count_nonzero(sizes))
         selected = np.arange(c)
@@ -176,12 +176,12 @@ class Design:
         whole, alone, squares = np.zeros(len(held)), np.zeros(len(held)), 0.0
         for some in self._blocks(sizes):
             filters = self._filters(some)
-            centred = (filters - self.density).reshape(len(held), -1)
+            centered = (filters - self.density).reshape(len(held), -1)
             mean = others * self.density + (held @ filters.reshape(len(held), -1)).reshape(len(some), -1)
             noise = (
                 mean * self.q_star * (1 - self.q_star) + (1 - mean) * self.p_star * (1 - self.p_star)
             ) / contrast**2
-            rows = (functionals @ centred).reshape(filters.shape)
+            rows = (functionals @ centered).reshape(filters.shape)
             from_noise = np.einsum("cbk,bk->cb", np.square(rows), noise)
             # The quadratic form of joint = sum of held filter filter' + others (density density', 1s on the diagonal).
             together = others * np.square(rows @ self.density)
@@ -191,7 +191,7 @@ class Design:
             together -= np.square(np.einsum("cbk,bk->cb", rows, mean))
             alone += from_noise @ (sizes[some] / n**2)
             whole += (from_noise + together) @ (sizes[some] / n**2)
-            residuals = y[some] - (shares[selected] @ centred[selected]).reshape(len(some), -1)
+            residuals = y[some] - (shares[selected] @ centered[selected]).reshape(len(some), -1)
             squares += float(sizes[some] @ (np.square(residuals) / (noise + mean * (1 - mean))).sum(axis=1))
         freedom = y.shape[1] * int(np.count_nonzero(sizes)) - len(selected)
         misfit = max(1.0, squares / freedom) if freedom > 0 else 1.0
@@ -236,7 +236,7 @@ def _functionals(gram: F64, selected: I64) -> F64:
 
 
 def nonnegative(gram: F64, target: F64, penalty: F64 | float = 0.0) -> F64:
-    """The x >= 0 that minimises x' G x / 2 - x' (t - penalty): LASSO; without penalty, non-negative least squares.
+    """The x >= 0 that minimizes x' G x / 2 - x' (t - penalty): LASSO; without penalty, non-negative least squares.
 
     Coordinate descent with "covariance updates" (J. Friedman, T. Hastie, R. Tibshirani, J. Stat. Software 33(1), 2010).
 

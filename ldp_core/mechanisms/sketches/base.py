@@ -157,9 +157,9 @@ class Candidates(FrequencyOracle):
         return self.sketch.epsilon
 
     @property
-    def memoised(self) -> bool:  # type: ignore[override]
+    def memoized(self) -> bool:  # type: ignore[override]
         """As the sketch is."""
-        return self.sketch.memoised
+        return self.sketch.memoized
 
     @property
     @override

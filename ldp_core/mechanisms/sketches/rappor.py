@@ -35,7 +35,7 @@ from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.plausibility import Part, Sums
 from ldp_core.exact import bloom
-from ldp_core.exact.composition import Bits, History, Spent, memoised, memoryless
+from ldp_core.exact.composition import Bits, History, Spent, memoized, memoryless
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Label
@@ -103,7 +103,7 @@ class Rappor(CountsOnes, FilterSketch):
 
     name: ClassVar[str] = "rappor"
     chunk: ClassVar[int] = 1 << 16  # filters with their noise, eight times as much, stay in the L2 cache
-    memoised: ClassVar[bool] = True
+    memoized: ClassVar[bool] = True
 
     domain: OpenDomain = converted(OpenDomain.of)
     bits: int = parameter(check_integer, low=2, high=lambda self: 256 if self.hashing == "md5" else 1 << 16)
@@ -203,7 +203,7 @@ class Rappor(CountsOnes, FilterSketch):
         """With f = 0 there is no permanent response: reports are independent, and spend as much each."""
         if not self._thresholds[0]:
             return memoryless(replace(history, keyed=False), self.epsilon)
-        return memoised(
+        return memoized(
             self.shared,
             history,
             one=self.epsilon,

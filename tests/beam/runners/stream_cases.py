@@ -208,7 +208,7 @@ def window_cases():
         yield Case(name, [15, [16, 3]], histogram, timed, expected, deviations=deviations)
     windows = beam.WindowInto(FixedWindows(10), trigger=LATE, accumulation_mode=ACC, allowed_lateness=60)
     yield Case(
-        "late-reports-survive-being-stabilised",
+        "late-reports-survive-being-stabilized",
         [0, [1], 20, [2]],
         windows | ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL})) | ldp_beam.Histogram("v", SURE_BOOL),
         timed,

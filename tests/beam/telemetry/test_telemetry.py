@@ -406,7 +406,7 @@ def keyed(tmp_path, monkeypatch) -> dict[str, tuple[str, str]]:
     """Options that name the secret, which is bytes 0 to 31."""
     (tmp_path / "secret").write_text(bytes(range(32)).hex() + "\n")
     monkeypatch.setenv(VARIABLE, bytes(range(32)).hex())
-    (tmp_path / "memoised.toml").write_text(MEMOISED.to_toml())
+    (tmp_path / "memoized.toml").write_text(MEMOISED.to_toml())
     return {"file": ("--secret-file", str(tmp_path / "secret")), "env": ("--secret-env", VARIABLE)}
 
 
@@ -420,7 +420,7 @@ def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys,
     ids = pa.array(np.arange(n) % 700)
     table = events(n).set_column(5, "user", ids.cast(pa.string()) if text_ids else ids)
     out = tmp_path / "out"
-    arguments = ["--plan", str(tmp_path / "memoised.toml"), "--input", write(table, tmp_path / f"events.{suffix}")]
+    arguments = ["--plan", str(tmp_path / "memoized.toml"), "--input", write(table, tmp_path / f"events.{suffix}")]
     assert telemetry(*arguments, "--output", str(out), "--reports", *keyed[where], "--id", "user") == 0
     batch = table.set_column(5, "user", ids.cast(pa.string())) if suffix == "csv" else table  # there ids are text
     batch = batch.combine_chunks().to_batches()[0]
@@ -444,7 +444,7 @@ def test_modes_without_ids_take_no_secret(keyed, capsys):
         assert {"--demo": "does not take", "--live": "unrecognized"}[mode] in capsys.readouterr().err
         if mode == "--live":
             pytest.importorskip("google.pubsub_v1")
-        assert main([mode, "--plan", str(Path(keyed["file"][1]).with_name("memoised.toml"))]) == 2
+        assert main([mode, "--plan", str(Path(keyed["file"][1]).with_name("memoized.toml"))]) == 2
         assert "secret" in capsys.readouterr().err
 
 
@@ -529,7 +529,7 @@ def test_keyed_noise_is_refused_before_anything_is_read(tmp_path, keyed, capsys)
         ("on the command line", [f"--key={SECRET}", "--id", "user"]),
     ]:
         source, out = write(events(30), tmp_path / "events.parquet"), tmp_path / "out"
-        arguments = ["--plan", str(tmp_path / "memoised.toml"), "--input", source, "--output", str(out), *options]
+        arguments = ["--plan", str(tmp_path / "memoized.toml"), "--input", source, "--output", str(out), *options]
         code = telemetry(*arguments)
         printed = capsys.readouterr()
         assert code == 2

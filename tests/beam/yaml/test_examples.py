@@ -145,9 +145,9 @@ def test_only_an_empty_unquoted_field_is_null_in_the_batch_example(tmp_path):
 def test_a_bad_plan_fails_before_anything_runs(where, tmp_path):
     (tmp_path / "events.csv").write_text("os,crashed,time\ns3cr3t,true,1\n")
     files = {"input": str(tmp_path / "events.csv"), "output": str(tmp_path / "out")}
-    succeeds, printed = run_main(where, "batch.yaml", plan=write_plan(tmp_path, os=OS, colour=OS), **files)
+    succeeds, printed = run_main(where, "batch.yaml", plan=write_plan(tmp_path, os=OS, color=OS), **files)
     assert not succeeds
-    assert "'colour'" in printed
+    assert "'color'" in printed
     assert "PlanError" in printed
     assert "Running pipeline" not in printed
     assert not (tmp_path / "out").exists()

@@ -160,12 +160,12 @@ def test_what_does_not_fit_the_rows_is_refused_before_anything_runs():
     rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(os="ios", n=1)])
     for i, (error, message, transform) in enumerate(
         [
-            (PlanError, "colour", LdpPerturb(plan={"columns": {"colour": OS}})),
+            (PlanError, "color", LdpPerturb(plan={"columns": {"color": OS}})),
             (PlanError, "hour", LdpPerturb(plan={**PLAN, "keep": ["hour"]})),
             (PlanError, "user", LdpPerturb(plan=PLAN, key={"env": "NAME"}, id="user")),
             (DtypeError, "'n'", LdpPerturb(plan={"columns": {"n": OS}})),
             (DtypeError, "'os'", LdpPerturb(plan={"columns": {"os": {**OS, "domain": [True, False]}}})),  # unquoted
-            (PlanError, "colour", LdpHistogram(column="colour", mechanism=OS)),
+            (PlanError, "color", LdpHistogram(column="color", mechanism=OS)),
             (PlanError, "'t'", LdpHistogram(column="os", mechanism=OS, window="1h", event_time="t")),
             (PlanError, "'c'", LdpPrivateHistogram(column="os", mechanism=OS, by=["c"])),
             (DtypeError, "'n'", LdpPrivateHistogram(column="n", mechanism=OS)),

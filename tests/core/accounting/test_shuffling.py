@@ -210,7 +210,7 @@ EPSILONS = np.array([0.0, 0.1, 0.3, 0.6, 0.9])
 
 def curves_of(m, n: int, at: float) -> list[float]:
     """Of either reduction; the larger one, if there are several kinds of pairs."""
-    kinds = [two_levels(m.realised_epsilon, pair) for pair in m.two_levels]
+    kinds = [two_levels(m.realized_epsilon, pair) for pair in m.two_levels]
     return [max(Curve(reduction, n, 1e-9)(at) for reduction in same) for same in zip(*kinds, strict=True)]
 
 

@@ -38,24 +38,24 @@ def test_mechanisms_are_not_broken_and_hardly_spend_less(name):
     # (So few trials: sketches have 4096 bits or reports, two given buckets are seldom both among dBitFlipPM's.)
     hard = name.startswith(("CMS", "HCMS", "dBit"))
     found = audit(m, trials=(3 if hard else 1) * TRIALS, name=name)
-    assert found.exact == m.realised_epsilon
-    assert found.lower_bound <= m.realised_epsilon
+    assert found.exact == m.realized_epsilon
+    assert found.lower_bound <= m.realized_epsilon
     least = 0.1 if hard else 0.5
-    assert found.lower_bound > least * m.realised_epsilon
+    assert found.lower_bound > least * m.realized_epsilon
     assert found.verdict == "not broken"
 
 
 def test_reports_of_heavy_hitters_are_read_by_whether_they_speak_for_a_value():
     m = HeavyHitters(Prefixes("ab", 8), epsilon=1.0, rows=4, width=64)
     found = audit(m, trials=TRIALS)
-    assert 0.5 < found.lower_bound < m.realised_epsilon
+    assert 0.5 < found.lower_bound < m.realized_epsilon
 
 
 def test_it_finds_what_is_there():
     """The bound is no more than some standard errors below the exact epsilon."""
     m = RandomizedResponse(epsilon=1.0)
     found = audit(m, trials=400_000, false_alarm=1e-6)
-    assert 0.95 < found.lower_bound < m.realised_epsilon
+    assert 0.95 < found.lower_bound < m.realized_epsilon
 
 
 def test_bounds_are_seldom_too_high():

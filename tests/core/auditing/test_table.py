@@ -6,7 +6,7 @@ import pytest
 
 from ldp_core import DBitFlip, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.auditing.table import run_audit, table
-from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.catalog import CATALOG
 
 PLAN = PrivacyPlan(
     {"crashed": RandomizedResponse(epsilon=1.0), "hour": DBitFlip(range(4), epsilon_infinity=2.0, bits=4)},
@@ -53,7 +53,7 @@ def test_without_a_plan_each_mechanism_is_audited(monkeypatch):
     asked = []
     monkeypatch.setattr("ldp_core.auditing.table.audit", lambda m, *, name, **_: asked.append((name, m)))
     run_audit()
-    assert {m for _, m in asked} == {m for entry in CATALOGUE for m in entry.examples().values()}
+    assert {m for _, m in asked} == {m for entry in CATALOG for m in entry.examples().values()}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The realised epsilon, in exact arithmetic, is never above the requested one and as close as 64 bits allow."""
+"""The realized epsilon, in exact arithmetic, is never above the requested one and as close as 64 bits allow."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_hashes_are_the_same_for_ever_and_either_way():
 
 
 def collisions_of_integers(functions) -> tuple[np.ndarray, np.ndarray]:
-    """Of 64 consecutive integers with the first: how many collide, and how many neighbours both do, a function."""
+    """Of 64 consecutive integers with the first: how many collide, and how many neighbors both do, a function."""
     hashes = functions.all(np.arange(65, dtype=np.uint64))
     same = hashes[1:] == hashes[0]
     return same.sum(axis=0), (same[::2] & same[1::2]).sum(axis=0)

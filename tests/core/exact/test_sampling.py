@@ -141,7 +141,7 @@ def test_uniform_below_is_uniform(d):
     draws = uniform_below(d, 4_000_000, Keystream())
     assert draws.dtype == (np.uint8 if d <= 256 else np.uint32)
     check_uniform(np.bincount(draws, minlength=d))
-    pairs = draws[::2].astype(np.int64) % 8 * 8 + draws[1::2] % 8  # neighbours are independent
+    pairs = draws[::2].astype(np.int64) % 8 * 8 + draws[1::2] % 8  # neighbors are independent
     marginal = np.bincount(np.arange(d) % 8, minlength=8) / d
     check_binomial(np.bincount(pairs, minlength=64), len(pairs), np.outer(marginal, marginal).reshape(-1))
 

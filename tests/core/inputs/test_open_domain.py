@@ -1,4 +1,4 @@
-"""Codes of values that nobody listed: integers, and texts that do not depend on their neighbours."""
+"""Codes of values that nobody listed: integers, and texts that do not depend on their neighbors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_integers_beyond_64_bits_with_a_sign_are_refused():
 
 
 @each("distinct", [3, 500, 10**9])
-def test_codes_of_texts_do_not_depend_on_their_neighbours(distinct):
+def test_codes_of_texts_do_not_depend_on_their_neighbors(distinct):
     texts = [f"v{k}" for k in np.random.default_rng(0).integers(0, distinct, 20_000)]
     whole = OpenDomain().encode(pa.array(texts))
     few = OpenDomain().encode(texts[:100])

@@ -399,8 +399,8 @@ def test_fingerprints_of_this_release(name):
     assert EVERY[name].fingerprint == FINGERPRINTS[name]
 
 
-@each("name", [name for name, m in ALONE.items() if m.memoised])
-def test_memoised_mechanisms_take_keyed_noise_only(name):
+@each("name", [name for name, m in ALONE.items() if m.memoized])
+def test_memoized_mechanisms_take_keyed_noise_only(name):
     """They took fresh noise if it was handed over as such, and drew each permanent answer anew."""
     m = ALONE[name]
     with pytest.raises(ParameterError, match="keyed noise"):

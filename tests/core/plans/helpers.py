@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ldp_core import Domain, FakeDataColumn, Keystream, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.exact import sampling
-from ldp_core.mechanisms import catalogue
-from ldp_core.mechanisms.catalogue import CHOICES
+from ldp_core.mechanisms import catalog
+from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.plans import recommend as module
 from ldp_core.plans import required
 
@@ -34,7 +34,7 @@ epsilons = st.floats(0.01, 10)
 def only(monkeypatch, *some):
     """Only these rows of the table, until the test ends."""
     table = {name: CHOICES[name] for name in some}
-    for user in (catalogue, module, required):
+    for user in (catalog, module, required):
         monkeypatch.setattr(user, "CHOICES", table)
 
 

@@ -44,9 +44,9 @@ def test_columns_add_up():
 
 
 def test_a_plan_has_one_key_for_all_columns():
-    """So that a memoised mechanism makes the noise of the others keyed, whatever is said."""
+    """So that a memoized mechanism makes the noise of the others keyed, whatever is said."""
     plan = PrivacyPlan({"p": L_GRR, "a": COIN})
-    assert plan.memoised
+    assert plan.memoized
     assert plan.epsilon_of(9) == pytest.approx(L_GRR.epsilon_of(9) + 1)
     assert plan.epsilon_of(2, changes=1) == math.inf
     batch = pa.record_batch({"p": [1, 1], "a": ["a", "a"], "id": [7, 7]})

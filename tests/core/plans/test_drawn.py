@@ -307,4 +307,4 @@ def test_columns_that_differ_differ():
         different.append(FakeDataColumn(oue(AB), columns=2, **options))
     assert len(set(different)) == len({m.fingerprint for m in different}) == len(different)
     for m in different:
-        assert m.realised_epsilon <= math.nextafter(m.epsilon, math.inf)
+        assert m.realized_epsilon <= math.nextafter(m.epsilon, math.inf)

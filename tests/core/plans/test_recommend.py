@@ -30,7 +30,7 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
-from ldp_core.mechanisms.catalogue import CHOICES, Choice
+from ldp_core.mechanisms.catalog import CHOICES, Choice
 from ldp_core.plans import recommend as module
 from ldp_core.plans import required
 

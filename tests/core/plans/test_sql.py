@@ -49,7 +49,7 @@ def drawn_from(m, n=3000):
 @each("name", COUNTED)
 def test_duckdb_makes_our_histogram(name, packed):
     m = ORACLES[name]
-    keyed = Keyed(Secret.from_seed(1), range(3000), column="x") if m.memoised else None
+    keyed = Keyed(Secret.from_seed(1), range(3000), column="x") if m.memoized else None
     made = m.perturb(drawn_from(m), packed=packed, randomness=keyed)
     stored = made.dictionary_decode() if pa.types.is_dictionary(made.type) else made
     answer = run(query(m, packed=packed), reports=pa.table({"x": stored}))

@@ -33,7 +33,7 @@ from .helpers import POPULATION, SMALL, population, small, words
 
 @each("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
 @each("width", [64, 4096, 1 << 14])
-def test_the_realised_epsilon_is_at_most_the_one_asked_for(epsilon, width):
+def test_the_realized_epsilon_is_at_most_the_one_asked_for(epsilon, width):
     m = small(epsilon, width=width)
     assert exact_exp(epsilon) * (1 - Fraction(1, 10**12)) < m.worst_ratio() <= exact_exp(epsilon)
     assert m.width / 4 <= m.points.buckets <= m.width

@@ -27,7 +27,7 @@ from ldp_core import (
 )
 from ldp_core.exact.composition import Bits, Permanent, SharedAnswer
 from ldp_core.exact.probability import power_below
-from ldp_core.mechanisms.catalogue import CATALOGUE
+from ldp_core.mechanisms.catalog import CATALOG
 
 from ....cases import each
 from ...checks import fails
@@ -295,7 +295,7 @@ def test_keyed_noise_promises_a_value_and_not_a_change():
 
 # ---- of every mechanism
 
-EVERY = {name: m for entry in CATALOGUE for name, m in entry.examples().items()}
+EVERY = {name: m for entry in CATALOG for name, m in entry.examples().items()}
 KNOWN = list(itertools.product((0, 1, 5, None), ("secret", "public"), (False, True)))
 
 
@@ -307,14 +307,14 @@ def test_every_mechanism(name):
         assert spent[0] == 0
         assert spent == sorted(spent)
         assert 0.9 * m.epsilon < spent[1] <= m.epsilon
-        if not keyed and not m.memoised:
+        if not keyed and not m.memoized:
             assert spent[4] == pytest.approx(7 * m.epsilon)
         if times == "public":
             secret = m.epsilon_of(7, changes=c, keyed=keyed)
             assert spent[4] <= secret
 
 
-def test_a_memoised_mechanism_that_says_nothing_has_no_bound():
+def test_a_memoized_mechanism_that_says_nothing_has_no_bound():
     class Mine(LongitudinalRandomizedResponse):
         name = "mine, of two rounds"
         spent_by = Mechanism.spent_by

@@ -53,7 +53,7 @@ def test_d_bit_flip_over_all_outcomes(b, d, unmatched):
     m = flip(b - (unmatched == "other"), d, unmatched=unmatched)
     tables = [distribution(m.perturb_codes, code, d) for code in codes_of(m)]
     assert worst_ratio(tables) == m.worst_ratio() == m.permanent_ratio() <= exact_exp(m.epsilon)
-    assert m.realised_epsilon == pytest.approx(2.0, rel=1e-12)
+    assert m.realized_epsilon == pytest.approx(2.0, rel=1e-12)
     p, q = m.expected_parts()
     for code, table in enumerate(tables):
         sets = defaultdict(Fraction)

@@ -68,7 +68,7 @@ def test_loloha_has_an_answer_a_bucket(monkeypatch, g):
 
 
 def test_loloha_that_answers_by_value_is_found(monkeypatch):
-    """Memoised by value, as in L-GRR after hashing: the loss would grow with the number of values."""
+    """Memoized by value, as in L-GRR after hashing: the loss would grow with the number of values."""
     monkeypatch.setattr(KeyedRows, "with_codes", lambda self, codes: self)
     monkeypatch.setattr(KeyedRows, "of_persons", zero_codes)
     with pytest.raises(AssertionError, match="two answers for one bucket"):

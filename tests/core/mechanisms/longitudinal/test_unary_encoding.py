@@ -25,8 +25,8 @@ def test_known_answers_of_osue(infinity, one, q1, p2, p, q, n_var):
     m = ue(16, "OSUE", infinity, one)
     found = m.permanent.p, m.permanent.q, m.instantaneous.p, m.instantaneous.q, m.p, m.q, m.variance(1)
     assert found == pytest.approx((0.5, q1, p2, 1 - p2, p, q, n_var), rel=1e-12)
-    assert m.realised_epsilon == pytest.approx(one, rel=1e-12)
-    assert m.realised_epsilon_infinity == pytest.approx(infinity, rel=1e-12)
+    assert m.realized_epsilon == pytest.approx(one, rel=1e-12)
+    assert m.realized_epsilon_infinity == pytest.approx(infinity, rel=1e-12)
     assert (m.epsilon, m.epsilon_1, m.epsilon_infinity, m.permanent_answers) == (one, one, infinity, 16)
 
 

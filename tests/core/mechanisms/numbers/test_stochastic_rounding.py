@@ -118,7 +118,7 @@ def test_the_mean_of_an_unbiased_distribution_is_the_mean():
         if name == "rounding, k-RR":
             assert total == pytest.approx(1)
         assert found.mean == pytest.approx(expected)
-        middles = (found.centres[1:] + found.centres[:-1]) / 2
+        middles = (found.centers[1:] + found.centers[:-1]) / 2
         np.testing.assert_allclose(found.edges, [-1, *middles, 1], atol=1e-12)
 
 

@@ -223,7 +223,7 @@ def runs_of(m: FrequencyOracle) -> np.ndarray:
     values = np.tile(of_run, RUNS)
     codes = values.astype(m.domain.code_dtype) if isinstance(m.inputs, Domain) else m.inputs.encode(labels)[values]
     noise = Keystream()
-    if m.memoised:  # each run is of other people
+    if m.memoized:  # each run is of other people
         noise = Keyed(Secret.generate(), np.arange(RUNS * N), column="x")
     reports = m.perturb_codes(codes, noise.bind(m.digest, codes))
     counts = m.count_reports(reports, np.repeat(np.arange(RUNS), N), RUNS)

@@ -163,7 +163,7 @@ def test_p_and_q(row):
         (UnaryEncoding(range(16), epsilon=epsilon, variant="symmetric"), row["SUE"]),
     ):
         assert (m.p, m.q) == (exactly(expected["p"]), exactly(expected["q"]))
-        assert m.realised_epsilon == exactly(epsilon)
+        assert m.realized_epsilon == exactly(epsilon)
         assert m.epsilon == epsilon
 
 
@@ -196,10 +196,10 @@ def test_accuracy_is_the_closed_form(m, n, beta):
 
 
 @given(epsilons, sizes)
-def test_realised_epsilon_is_the_least_float_above_the_exact_one(epsilon, d):
+def test_realized_epsilon_is_the_least_float_above_the_exact_one(epsilon, d):
     for m in (RandomizedResponse(domain(d), epsilon=epsilon), UnaryEncoding(domain(d), epsilon=epsilon)):
-        assert is_least_float_above(m.realised_epsilon, m.worst_ratio())
-        assert m.realised_epsilon <= math.nextafter(epsilon, math.inf)
+        assert is_least_float_above(m.realized_epsilon, m.worst_ratio())
+        assert m.realized_epsilon <= math.nextafter(epsilon, math.inf)
 
 
 def test_numbers_of_other_types_are_taken():

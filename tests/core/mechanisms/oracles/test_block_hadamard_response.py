@@ -52,7 +52,7 @@ def test_closed_forms(d, epsilon):
     m, e = BHR(range(d), epsilon=epsilon), math.exp(epsilon)
     t = (e - 1) / (e - 1 + 2 * m.blocks)
     assert (m.p, m.q) == (pytest.approx(t / 2, rel=1e-12), 0)
-    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert m.realized_epsilon == pytest.approx(epsilon, rel=1e-12)
     for blocks in {1, d, *(b for b in (2, 5, 10, 43, 64) if d % b == 0)}:
         m = BHR(range(d), epsilon=epsilon, blocks=blocks)
         n_var = (e - 1 + 2 * blocks) ** 2 / (blocks * (e - 1) ** 2) - 1 / d

@@ -122,5 +122,5 @@ def test_two_calls_draw_independent_noise(m):
     values = m.domain.decode(codes)
     a, b = (supported(m, m.perturb(values)) for _ in range(2))
     both = np.empty((2 * len(a), a.shape[1]), bool)
-    both[::2], both[1::2] = a, b  # neighbours are the two reports of one record
+    both[::2], both[1::2] = a, b  # neighbors are the two reports of one record
     check_rows_independent(both[:, 1:2], table_of(m)[1, 1:2])

@@ -26,7 +26,7 @@ KNOWN = [
 def test_known_answers(epsilon, p, q, n_var, d):
     m = HadamardResponse(range(d), epsilon=epsilon)
     assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-12) for x in (p, q, n_var))
-    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert m.realized_epsilon == pytest.approx(epsilon, rel=1e-12)
 
 
 # ---- every outcome, through the code

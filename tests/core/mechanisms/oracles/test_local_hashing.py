@@ -123,7 +123,7 @@ def columns(m, reports):
     return np.array([column.copy() for column in m.family._supported(reports, m.domain.size)]).T
 
 
-def test_functions_shared_by_neighbours_are_found(monkeypatch):
+def test_functions_shared_by_neighbors_are_found(monkeypatch):
     m = LocalHashing(range(20), epsilon=1.0)
     real = m.family.draw
     monkeypatch.setattr(m.family, "draw", lambda n, noise: np.repeat(real(-(-n // 2), noise), 2)[:n])

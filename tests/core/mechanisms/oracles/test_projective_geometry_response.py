@@ -33,7 +33,7 @@ def test_closed_forms(epsilon, field, d):
     p, q = e * s / ((e - 1) * s + points), (s + (e - 1) * c) / ((e - 1) * s + points)
     n_var = (1 + e * c / field ** (t - 2)) * (e - 1 + field) / (e - 1) ** 2
     assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-9) for x in (p, q, n_var))
-    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert m.realized_epsilon == pytest.approx(epsilon, rel=1e-12)
     assert m.variance(1) < (e - 1 + field) ** 2 / ((field - 1) * (e - 1) ** 2)  # of local hashing with g = F
 
 

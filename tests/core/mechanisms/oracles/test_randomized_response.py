@@ -70,7 +70,7 @@ def test_p_of_categorical_randomized_response(row):
 def test_two_coins(row):
     m = RandomizedResponse.from_coins(truth=1 - row["h1"], yes=row["h2"])
     assert m.epsilon == exactly(row["epsilon"])
-    assert m.realised_epsilon == exactly(row["epsilon"])
+    assert m.realized_epsilon == exactly(row["epsilon"])
     (_, yes_of_yes), (_, yes_of_no) = m.expected_parts()
     assert (float(yes_of_yes), float(yes_of_no)) == (exactly(row["p_yes_given_yes"]), exactly(row["p_yes_given_no"]))
     assert (m.p, m.q) == (float(yes_of_yes), float(yes_of_no))
@@ -125,12 +125,12 @@ def test_coins_must_be_strictly_inside(bad):
 
 
 @each(("start", "stop"), [(0, 1), (3, 6), (9, 17), (7, 8)])
-def test_a_slice_of_booleans_carries_nothing_of_its_neighbours(start, stop):
-    """At epsilon 44 noise is negligible: what lies in the buffer beside the slice is what the neighbours said."""
+def test_a_slice_of_booleans_carries_nothing_of_its_neighbors(start, stop):
+    """At epsilon 44 noise is negligible: what lies in the buffer beside the slice is what the neighbors said."""
     m = RandomizedResponse(epsilon=44)
     hidden = []
-    for neighbours in (False, True):
-        values = np.full(24, neighbours)
+    for neighbors in (False, True):
+        values = np.full(24, neighbors)
         values[start:stop] = True
         report = m.perturb(pa.array(values)[start:stop])
         assert report.to_pylist() == [True] * (stop - start)

@@ -45,7 +45,7 @@ def test_known_answers(epsilon, d, w, p, q, n_var):
     m = SubsetSelection(range(d), epsilon=epsilon)
     assert m.k == w
     assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-12) for x in (p, q, n_var))
-    assert m.realised_epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert m.realized_epsilon == pytest.approx(epsilon, rel=1e-12)
 
 
 def test_variance_of_a_frequent_value():
@@ -245,7 +245,7 @@ def test_sets_have_their_probabilities(listed, monkeypatch):
     check_binomial(found, 1_000_000, [float(expected.get(s, 0)) for s in range(64)])
 
 
-def test_draws_that_favour_a_position_are_found(monkeypatch, repairing):
+def test_draws_that_favor_a_position_are_found(monkeypatch, repairing):
     m = SubsetSelection(range(6), epsilon=1.0, k=3)
     expected = exact_counts(m, 2)
     real = Keystream.uniform_again

@@ -51,7 +51,7 @@ def test_known_variances(epsilon):
         m = SHE(range(4), epsilon=epsilon, unit=unit)
         a = math.exp(-epsilon / (2 * unit))
         assert m.variance(1) == pytest.approx(2 * a / (1 - a) ** 2 / unit**2, rel=1e-6)
-        assert m.realised_epsilon == pytest.approx(epsilon, abs=2e-8)
+        assert m.realized_epsilon == pytest.approx(epsilon, abs=2e-8)
         assert m.variance(1) < N_VAR[epsilon]
     assert m.variance(1) == pytest.approx(N_VAR[epsilon], rel=1e-3)
     assert SHE(range(4), epsilon=epsilon).variance(1) == pytest.approx(1 / (math.cosh(epsilon / 2) - 1), rel=1e-6)

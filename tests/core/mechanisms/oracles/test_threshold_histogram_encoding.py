@@ -55,8 +55,8 @@ def test_known_p_and_q(epsilon, theta, p, q):
     m = ThresholdHistogramEncoding(range(16), epsilon=epsilon, theta=theta)
     assert (m.p, m.q) == (pytest.approx(p, rel=1e-12), pytest.approx(q, rel=1e-12))
     spent = np.log(p * (1 - q) / ((1 - p) * q))  # what two bits reveal: less than was asked for
-    assert m.realised_epsilon == pytest.approx(spent, rel=1e-12)
-    assert m.realised_epsilon < 0.95 * epsilon
+    assert m.realized_epsilon == pytest.approx(spent, rel=1e-12)
+    assert m.realized_epsilon < 0.95 * epsilon
 
 
 @each("theta", [0.5, 0.75, 1.0])

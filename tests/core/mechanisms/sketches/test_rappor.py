@@ -55,7 +55,7 @@ def test_published_rows(bits, f, p, q, h, q_star, p_star, eps_infinity, eps_1):
 
 @each(("f", "effective"), [(0.3, 0.3046875), (0.01, 0.015625)])
 def test_f_is_not_rounded_to_a_multiple_of_one_in_128_as_in_googles_client(f, effective):
-    """acceptance.json, "f_quantised_to_1_over_128"."""
+    """acceptance.json, "f_quantized_to_1_over_128"."""
     assert sum(byte < 128 * f for byte in range(128)) / 128 == effective  # what `google_permanent` does
     m = Rappor(bits=16, hashes=2, cohorts=8, f=f, p=0.5, q=0.75)
     assert abs(2 * Fraction(m._thresholds[0], ONE) - Fraction(f)) <= Fraction(1, ONE) * 2

@@ -1,4 +1,4 @@
-"""Expectation maximisation for shares seen through a channel, with or without smoothing; how far it may be off.
+"""Expectation maximization for shares seen through a channel, with or without smoothing; how far it may be off.
 
 Z. Li, T. Wang, M. Lopuhaa-Zwakenberg, N. Li, B. Skoric, "Estimating Numerical Distributions under Local Differential
 Privacy", SIGMOD 2020, Algorithm 1. With P the channel, c the counts of cells and S the smoothing, a step is
@@ -96,16 +96,16 @@ def fit(
 
 
 def smoothed(shares: F64, weight: float = 0.25) -> F64:
-    """Along the first axis, each entry mixed with its neighbours, of the weight each; at the ends, of 4/3 the weight.
+    """Along the first axis, each entry mixed with its neighbors, of the weight each; at the ends, of 4/3 the weight.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0])).round(3).tolist()
     [0.0, 0.25, 0.5, 0.333]
     """
     out = (1 - 2 * weight) * shares
-    neighbours = weight * shares
-    out[1:-1] += neighbours[:-2] + neighbours[2:]
-    out[0] += 2 / 3 * neighbours[0] + 4 / 3 * neighbours[1]
-    out[-1] += 2 / 3 * neighbours[-1] + 4 / 3 * neighbours[-2]
+    neighbors = weight * shares
+    out[1:-1] += neighbors[:-2] + neighbors[2:]
+    out[0] += 2 / 3 * neighbors[0] + 4 / 3 * neighbors[1]
+    out[-1] += 2 / 3 * neighbors[-1] + 4 / 3 * neighbors[-2]
     return out
 
 

@@ -1,4 +1,4 @@
-"""Expectation maximisation against matrices, and its derivatives against differences."""
+"""Expectation maximization against matrices, and its derivatives against differences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ldp_core import SquareWave, Tally
-from ldp_core.estimates.expectation_maximisation import Fit, derivative, fit, smoothed
+from ldp_core.estimates.expectation_maximization import Fit, derivative, fit, smoothed
 
 from ...cases import each
 from .helpers import SIDE, counts_of, population
@@ -42,7 +42,7 @@ def dense_ems(m, counts, smooth):
 
 @each("method", ["ems", "em"])
 @each(("epsilon", "buckets"), [(0.5, 20), (1.0, 64), (3.0, 33)])
-def test_expectation_maximisation_is_that_with_matrices(method, epsilon, buckets):
+def test_expectation_maximization_is_that_with_matrices(method, epsilon, buckets):
     m = SquareWave(SIDE, epsilon=epsilon, buckets=buckets)
     counts = counts_of(m, np.diff(stats.beta(5, 2).cdf(np.arange(buckets + 1) / buckets)), 20_000)
     found = m.distribution(Tally(20_000, counts, m.fingerprint), method=method)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 
 from ldp_core import Domain
-from ldp_core.mechanisms.catalogue import CHOICES, Choice
+from ldp_core.mechanisms.catalog import CHOICES, Choice
 
 from ...cases import each
 from ..checks import fails

@@ -1,4 +1,4 @@
-"""The catalogue of mechanisms: one entry each, from which tests, planning, README and the API page follow.
+"""The catalog of mechanisms: one entry each, from which tests, planning, README and the API page follow.
 
 A mechanism that can be chosen before any data exist has `Choice`s: its two probabilities as a pure protocol (Wang,
 Blocki, Li, Jha, USENIX Security 2017, Section 4, and the paper that its own file names), bytes and operations in closed
@@ -207,7 +207,7 @@ def _rappor(epsilon: float) -> Rappor:
     return Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=1 - p)
 
 
-CATALOGUE: tuple[Entry, ...] = (
+CATALOG: tuple[Entry, ...] = (
     Entry(
         RandomizedResponse,
         "oracles",
@@ -452,7 +452,7 @@ CATALOGUE: tuple[Entry, ...] = (
     ),
 )
 
-CHOICES: dict[str, Choice] = {choice.key: choice for entry in CATALOGUE for choice in entry.choices}
+CHOICES: dict[str, Choice] = {choice.key: choice for entry in CATALOG for choice in entry.choices}
 """What `ldp_core.recommend` knows, by name."""
 
 
