@@ -1,4 +1,4 @@
-"""Every mechanism that a peer has, against the peer: clients and servers, one value or one report a call, as made.
+"""Every mechanism that a peer has, against the peer: clients and servers, one value or one report per call, as made.
 
 Client: n values to n reports. Server: n reports to the estimates of all d values. Ours are calls of ``ldp_core`` on
 whole columns. The peers' n are smaller; their costs that do not depend on n are shared by thousands of reports.

@@ -33,7 +33,7 @@ from ldp_core.engine import UnaryEncodingVariant as Variant
 
 
 class Perturb(RecordsTransform, EndsValues):
-    """One private report a record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
+    """One private report per record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
     in its schema's metadata: the fast way), dictionaries (dictionaries come out), or ``beam.Row`` or

@@ -21,7 +21,7 @@ from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
-from ldp_core.estimates.plausibility import listening
+from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.registry import Ask, question_names, questions_of, view_of
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
@@ -116,6 +116,7 @@ __all__ = [
     "check_same_mechanism",
     "check_top",
     "chosen",
+    "collecting",
     "count_numbers",
     "describe",
     "described_once",
@@ -130,7 +131,6 @@ __all__ = [
     "id_words",
     "is_cut_chart",
     "kernels",
-    "listening",
     "need",
     "not_a_mechanism",
     "open_parquet",

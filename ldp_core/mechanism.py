@@ -19,8 +19,8 @@ from ldp_core.inputs import inputs_from_dict
 from ldp_core.limits import check_nesting
 from ldp_core.parameters import restored
 from ldp_core.randomizer.crafted import Crafted
+from ldp_core.randomizer.expected_error import ExpectedError
 from ldp_core.randomizer.made_by import check_same, maker_of
-from ldp_core.randomizer.outlook import Outlook
 from ldp_core.randomizer.simulating import Simulating
 from ldp_core.randomizer.spending import Spending
 
@@ -49,9 +49,9 @@ class Mechanism(Spending, Simulating, Crafted):
         if made_by is not None:
             check_same(made_by, self, column, "their dtype")
 
-    def explain(self, n: int) -> Outlook:
+    def explain(self, n: int) -> ExpectedError:
         """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""
-        return Outlook()
+        return ExpectedError()
 
     @staticmethod
     @no_warning_of_epsilon()

@@ -41,7 +41,7 @@ def by_code(codes: Codes, people: I64, size: int) -> I64:
     return out
 
 
-def dealt(people: I64, weights: int | F64, generator: Generator) -> I64:
+def multinomials(people: I64, weights: int | F64, generator: Generator) -> I64:
     """Deal people out at random: multinomial numbers.
 
     Args:
@@ -52,7 +52,7 @@ def dealt(people: I64, weights: int | F64, generator: Generator) -> I64:
     Returns:
         int64[..., k]: how many take each choice.
 
-    >>> dealt(np.array([3, 10**9]), 5, np.random.default_rng(1)).sum(axis=-1).tolist()
+    >>> multinomials(np.array([3, 10**9]), 5, np.random.default_rng(1)).sum(axis=-1).tolist()
     [3, 1000000000]
     """
     w = np.ones(weights) if isinstance(weights, int) else weights
@@ -74,7 +74,7 @@ def spread(people: I64, choices: int, cell: Callable[[I64, I64], Codes], out: I6
     step = max(_BLOCK // choices, 1)
     for start in range(0, len(many), step):
         kinds = many[start : start + step]
-        times = dealt(people[kinds], choices, generator)
+        times = multinomials(people[kinds], choices, generator)
         np.add.at(out, cell(np.repeat(kinds, choices), np.tile(every, len(kinds))), times.reshape(-1))
     few = np.flatnonzero((people > 0) & (people < _FEW * choices))  # one by one is cheaper
     step = max(_BLOCK // (_FEW * choices), 1)
@@ -206,7 +206,7 @@ def _split(parts: I64, left: I64, right: I64, generator: Generator) -> tuple[I64
         weights, step = _hypergeometric(a, b, int(j.max()))[:, : len(i)], max(_BLOCK // len(i), 1)
         for start in range(0, len(at), step):
             p, k = at[start : start + step], j[start : start + step]
-            drawn = dealt(parts[p, k], weights[k], generator)
+            drawn = multinomials(parts[p, k], weights[k], generator)
             row, to = np.nonzero(drawn)
             np.add.at(one, (p[row], to), drawn[row, to])
             np.add.at(other, (p[row], k[row] - to), drawn[row, to])

@@ -112,7 +112,7 @@ def windows(
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
-    """Estimates over time: a line a value, or one of means, with a band of the intervals.
+    """Estimates over time: a line per value, or one of means, with a band of the intervals.
 
     Args:
         data: a frame or an Arrow table of histograms or means with ``window_start``, as

@@ -23,7 +23,7 @@ def suspicious(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, false
         false_alarm: the most that the probability may be that an honest report is suspicious, in (0, 1).
 
     Returns:
-        Boolean, one a report.
+        Boolean, one per report.
 
     Raises:
         ParameterError: false_alarm outside (0, 1); or nothing of the kind is known of such reports.

@@ -26,7 +26,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, check_open, listening
+from ldp_core.engine import Ask, check_open, collecting
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
 from ldp_polars.tallying import counts, is_tally, tally_for
@@ -99,7 +99,7 @@ def histogram(
 
     Returns:
         A ``List(Struct{value, count, standard_error, low, high, frequency, frequency_standard_error, frequency_low,
-        frequency_high, n})`` a group, one entry a value of the domain: ``.explode(name).unnest(name)`` makes it a
+        frequency_high, n})`` a group, one entry per value of the domain: ``.explode(name).unnest(name)`` makes it a
         table. ``value`` is of the domain's own type. ``standard_error``, ``low`` and ``high`` are in records, as
         ``count`` is. ``frequency`` is the share of the group's ``n`` reports, ``count / n``, with an error bar of its
         own; nan without reports. n is known, and all reports are in it, whatever their value was. The error bars are
@@ -255,10 +255,10 @@ class _EstimateTallies:
         """Tallies -> estimates, row by row but all at once; null -> null."""
         [tallies] = inputs
         tallier = self.question.tallier(self.mechanism)
-        with listening() as doubts:
+        with collecting() as implausible:
             table, lengths = self.question.rows(self.mechanism, *counts(tallies.drop_nulls(), tallier))
-        if doubts:  # once a call
-            warnings.warn(f"column {tallies.name!r}: {doubts[0]}", LdpWarning, 2)
+        if implausible:  # once a call
+            warnings.warn(f"column {tallies.name!r}: {implausible[0]}", LdpWarning, 2)
         rows = table.to_struct_array().combine_chunks()
         if not self.question.single:
             offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))

@@ -27,7 +27,7 @@ def bound(
     """At most so many records of each person, others are dropped: before `perturb_frame`, never after it.
 
     A record's epsilon becomes a promise for a person, ``plan.epsilon_of(records)`` for each ``per``. With
-    ``records=1`` there is one report a person.
+    ``records=1`` there is one report per person.
 
     Args:
         frame: of raw records, eager or lazy. Of a lazy one all ids are held in memory at once.

@@ -52,11 +52,11 @@ def perturb(
     typed: bool = True,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
-    """One private report a row; under fresh noise, if nothing else is said.
+    """One private report per row; under fresh noise, if nothing else is said.
 
     Args:
         expr: the values (or a column's name): Boolean, integer, String, Enum or Categorical, as the
-            mechanism's domain has them, one a row. Literals and several columns at once work; each row
+            mechanism's domain has them, one per row. Literals and several columns at once work; each row
             and each column gets noise of its own.
         mechanism: any mechanism.
         packed: bit vectors as 64-bit words, ``Array(UInt64, ceil(d / 64))``: what to store when d is large.
@@ -169,7 +169,7 @@ def unary_encode(
     typed: bool = True,
     **noise: Unpack[NoiseOptions],
 ) -> pl.Expr:
-    """Unary encoding: one bit a value of the domain, each perturbed.
+    """Unary encoding: one bit per value of the domain, each perturbed.
 
     Args:
         expr: the values, or a column's name.
@@ -310,7 +310,7 @@ class Perturb:
     """Fresh noise if None."""
 
     def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
-        """(values, row index[, ids][, no frame]) -> one report a row, of physical ``return_dtype``."""
+        """(values, row index[, ids][, no frame]) -> one report per row, of physical ``return_dtype``."""
         values, index, *others = inputs
         if self.constant and len(others.pop()) > len(index):
             index = pl.Series([0], dtype=index.dtype)

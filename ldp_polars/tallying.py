@@ -123,7 +123,7 @@ def _series(name: str, tally: Tally) -> pl.Series:
 
 
 def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
-    """N, int64[k], and the counters, int64[k, counters], of k tallies.
+    """``n``, int64[k], and the counters, int64[k, counters], of k tallies.
 
     Raises:
         MechanismMismatchError: they are not this mechanism's.

@@ -44,7 +44,7 @@ class IdHash:
             raise ParameterError("key must be a Secret, or a function that gets one")
 
     def of(self, part: AnyBatch) -> U64:
-        """uint64[n], one a record.
+        """uint64[n], one per record.
 
         Raises:
             DtypeError: ids that are not integers, text or binary.

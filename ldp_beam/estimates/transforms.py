@@ -43,7 +43,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, Consistency, listening, seconds
+from ldp_core.engine import Ask, Consistency, collecting, seconds
 
 _LOG = logging.getLogger(__name__)
 
@@ -311,7 +311,7 @@ class _RowsOf(beam.DoFn):
         self._mechanism = mechanism
         self._question = question
         self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
-        self._told = False
+        self._warned = False
 
     @override
     def setup(self) -> None:
@@ -343,13 +343,13 @@ class _RowsOf(beam.DoFn):
         )
         tail = (tally.n, *self._tail)
         self._tallier.check_tally(tally)
-        with listening() as doubts:
+        with collecting() as implausible:
             table, _ = self._question.rows(self._mechanism, np.array([tally.n]), tally.counters[np.newaxis])
-        if doubts:
+        if implausible:
             self._implausible.inc()
-            if not self._told:
-                _LOG.warning("column %r: %s", self._column, doubts[0])
-            self._told = True
+            if not self._warned:
+                _LOG.warning("column %r: %s", self._column, implausible[0])
+            self._warned = True
         for answer in zip(*(_python(table[name]) for name in self._names), strict=True):
             yield self._row._make((*head, *answer, *tail))
 

@@ -50,7 +50,7 @@ class Seen(NamedTuple):
         """Let the first ``limit`` records of each hash through, those of earlier calls included.
 
         Args:
-            hashes: uint64[n], one a record, in order of arrival.
+            hashes: uint64[n], one per record, in order of arrival.
             limit: at least 1.
 
         Returns:

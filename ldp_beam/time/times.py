@@ -62,7 +62,7 @@ class OddTimes:
     def __init__(self, time: EventTime) -> None:
         self._time = time
         self._odd = Metrics.counter("ldp", "odd_times")
-        self._told = False
+        self._warned = False
 
     def look(self, times: I64) -> None:
         """Look at n times, int64[n] microseconds."""
@@ -70,7 +70,7 @@ class OddTimes:
             return
         odd = int(np.count_nonzero((times < _FIRST) | (times >= _LAST)))
         self._odd.inc(odd)
-        if not self._told:
+        if not self._warned:
             where = (
                 "timestamps of elements: a source that knows no times gives none that mean anything; name the column "
                 "with event_time="
@@ -79,4 +79,4 @@ class OddTimes:
                 "so if they are in another unit"
             )
             _LOG.warning("%d of %d times are before 1990 or after 2100, of the %s", odd, len(times), where)
-        self._told = True
+        self._warned = True

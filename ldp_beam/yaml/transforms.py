@@ -35,7 +35,7 @@ PROVIDERS = Path(__file__).with_name("providers.yaml")
 
 
 class LdpPerturb(LdpTransform, makes=Perturb):
-    """One private report a row: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
+    """One private report per row: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Reports are rows with a schema: the type of the labels, or for bit vectors a list: of Booleans, or, ``packed``,
     of 64-bit words (signed, since Beam's schemas have no other: bit 63 is the sign); numbers of symbols and counters

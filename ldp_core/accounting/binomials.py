@@ -52,7 +52,7 @@ def _middle(x: F64, m: F64, p: float, q: float) -> F64:
 
 
 def _log(p: float, q: float) -> tuple[float, float]:
-    """Ln p and ln q, each from the smaller one of both."""
+    """``ln p`` and ``ln q``, each from the smaller one of both."""
     return (math.log(p), math.log1p(-p)) if p < q else (math.log1p(-q), math.log(q))
 
 
@@ -104,7 +104,7 @@ _NEAR, _TERMS = 0.05, 15  # what is left out is below 0.05^16 / 17 of the rest
 
 
 def _deviance(x: F64, mean: F64) -> F64:
-    """X ln(x / mean) + mean - x, for x > 0."""
+    """``x ln(x / mean) + mean - x``, for x > 0."""
     difference = x - mean
     v = difference / (x + mean)
     square = v * v

@@ -69,7 +69,7 @@ FINEST = 1e-300
 
 
 class Reduction(NamedTuple):
-    """W, r, and with them (p1 - p2) / w, (p1 + p2) / (2 w), p3 / r; see the module."""
+    """``w``, ``r``, and with them (p1 - p2) / w, (p1 + p2) / (2 w), p3 / r; see the module."""
 
     pair: float
     rest: float

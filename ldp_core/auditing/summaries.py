@@ -20,7 +20,7 @@ from typing_extensions import override
 from ldp_core.auditing.columns import Column, Part
 
 Keys: TypeAlias = npt.NDArray[Any]
-"""Non-negative integers, one a report."""
+"""Non-negative integers, one per report."""
 
 MOST_KEYS = 1 << 16
 ENOUGH = 64  # reports a key: then whole reports are known so well that nothing else is needed
@@ -67,7 +67,7 @@ class Summary(ABC):
 
     @abstractmethod
     def keys(self, rows: Rows) -> Keys:
-        """One a report."""
+        """One per report."""
 
 
 # ---- single places
@@ -198,7 +198,7 @@ _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
 def _hashed(columns: Part) -> npt.NDArray[np.uint64]:
-    """A word a report; that two reports share one would make them one event, which does no harm."""
+    """A word per report; that two reports share one would make them one event, which does no harm."""
     words = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         words ^= column.astype(np.float64 if column.dtype.kind == "f" else np.int64).view(np.uint64)

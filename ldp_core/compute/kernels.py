@@ -256,7 +256,7 @@ def less(words: U64, column: int, threshold: Any, out: U8) -> bool:
 
 @Kernel
 def kept_or_drawn_by_words(words: U64, keep: Any, codes: Codes, d: Any, out: Codes) -> bool:
-    """`kept_or_drawn` of two words a record; False if one must be drawn again."""
+    """`kept_or_drawn` of two words per record; False if one must be drawn again."""
     biased, fine = (_ONE << _U(32)) % d, True
     for i in range(codes.size):
         wide = (words[_U(2 * i + 1)] & _LOW_32) * d

@@ -241,7 +241,7 @@ class Result(ABC):
         about: dict[str, Any] = {"n": self.n, "confidence": self.confidence, "least": getattr(self, "threshold", None)}
         return draw(self.to_arrow().to_pylist(), self.view, **about, **options)
 
-    def _told(self, table: pa.Table) -> pa.Table:
+    def _with_metadata(self, table: pa.Table) -> pa.Table:
         """The table, with how it was made in the metadata of its schema, as `estimates_metadata`."""
         if self.mechanism is None:
             return table

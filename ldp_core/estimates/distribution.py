@@ -133,11 +133,11 @@ class Distribution(Result):
         return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
 
     def to_arrow(self) -> pa.Table:
-        """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row a bucket."""
+        """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row per bucket."""
         numbers = (self.frequencies, self.standard_errors, self.low, self.high)
         n = np.full(len(self), self.n)
         columns = (self.edges[:-1], self.edges[1:], *numbers, n)
-        return self._told(pa.table([pa.array(column) for column in columns], _SCHEMA))
+        return self._with_metadata(pa.table([pa.array(column) for column in columns], _SCHEMA))
 
     def _head(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"

@@ -67,7 +67,7 @@ class Found(Counted):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the same columns as of a `Histogram`, one row a value that was found."""
+        """Table of the same columns as of a `Histogram`, one row per value that was found."""
         text = not self.values or isinstance(self.values[0], str)
         return self._entries(pa.array(self.values, pa.string() if text else pa.int64()))
 

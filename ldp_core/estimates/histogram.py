@@ -58,7 +58,7 @@ class Counted(Result):
 
     def _entries(self, values: pa.Array) -> pa.Table:
         """`to_arrow`, given the values."""
-        return self._told(entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high)))
+        return self._with_metadata(entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high)))
 
     @abstractmethod
     def _head(self) -> str:
@@ -150,7 +150,7 @@ class Histogram(Counted):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the columns in `ENTRY`, one row a value; the values are of their own type.
+        """Table of the columns in `ENTRY`, one row per value; the values are of their own type.
 
         The schema's metadata say how it was made, see `estimates_metadata`: a Parquet file of it has them, CSV has not.
         """

@@ -55,7 +55,9 @@ class Mean(Result):
     @override
     def to_arrow(self) -> pa.Table:
         """Table of columns mean, standard_error, low, high, n; one row. Its metadata are as of `Histogram`."""
-        return self._told(pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA))
+        return self._with_metadata(
+            pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA)
+        )
 
 
 _SCHEMA = pa.schema([*((name, pa.float64()) for name in ("mean", "standard_error", "low", "high")), ("n", pa.int64())])

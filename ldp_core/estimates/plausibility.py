@@ -186,33 +186,33 @@ def watch(mechanism: Bounded, n: Any, counters: I64, counts: F64 | None = None) 
     )
 
 
-# ---- who hears it
+# ---- who gets it
 
-_heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
+def collecting() -> Iterator[list[str]]:
     """What `watch` says inside is not shown but put into the list, for those who say it in another way.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(epsilon=1.0)
-    >>> with listening() as doubts:
+    >>> with collecting() as implausible:
     ...     _ = m.estimate(m.tally([True] * 1000))  # not perturbed
-    >>> len(doubts)
+    >>> len(implausible)
     1
     """
-    doubts: list[str] = []
-    token = _heard.set(doubts)
+    implausible: list[str] = []
+    token = _collected.set(implausible)
     try:
-        yield doubts
+        yield implausible
     finally:
-        _heard.reset(token)
+        _collected.reset(token)
 
 
 def _say(doubt: str) -> None:
-    heard = _heard.get()
-    if heard is not None:
-        heard.append(doubt)
+    collected = _collected.get()
+    if collected is not None:
+        collected.append(doubt)
         return
     warn_user(doubt)

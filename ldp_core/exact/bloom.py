@@ -1,4 +1,4 @@
-"""Bloom filters of cohorts: which of k bits a value sets, by a fast public hash or by MD5, as Google's clients do.
+"""Bloom filters of cohorts: which of k bits per value sets, by a fast public hash or by MD5, as Google's clients do.
 
 B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 13(7), 1970. Each cohort has hash
 functions of its own, so that two values that share a bit in one cohort are apart in most others (U. Erlingsson,
@@ -33,7 +33,7 @@ def positions(codes: Codes, cohorts: npt.NDArray[Any], bits: int, hashes: int) -
 
     Args:
         codes: of the values, unsigned integers of up to 64 bits, [n].
-        cohorts: one a value, integers below 2^32, [n].
+        cohorts: one per value, integers below 2^32, [n].
         bits: k, of a filter.
         hashes: h, bits that a value sets; some of them may coincide.
 

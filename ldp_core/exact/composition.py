@@ -416,7 +416,7 @@ class Symbols(SharedAnswer):
 
     @cached_property
     def _gain(self) -> float:
-        """Ln l."""
+        """``ln l``."""
         return _gain(self.q2 / self.p2)
 
     def ratio(self, reports: int | None) -> Fraction:

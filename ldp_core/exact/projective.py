@@ -192,7 +192,7 @@ class PointsAndZero:
         self._of_point = self._report[vectors % field * self.buckets + vectors // field]
 
     def draw(self, buckets: npt.NDArray[Any], agree: U8, tail: U16) -> U16:
-        """One report a bucket: with <report, (1, bucket)> = 0 where ``agree`` is 1, else not 0.
+        """One report per bucket: with <report, (1, bucket)> = 0 where ``agree`` is 1, else not 0.
 
         All the multiples of a point are one report, and exactly one of those of a point that is not orthogonal has
         the product 1: uniform among these, with a ``tail`` that is uniform below F^m.

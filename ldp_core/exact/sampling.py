@@ -10,7 +10,7 @@ U < T for a uniform 64-bit integer U. Two facts make this cheap:
   independent U's, so that one AND or OR of two arrays advances eight decisions a
   byte, and the answers come out packed, as they travel.
 
-The bytes of W words of decisions: eight planes of W words, one a bit of U, the most significant first; then words for
+The bytes of W words of decisions: eight planes of W words, one per bit of U, the most significant first; then words for
 ties, in order, of which the high 56 bits are used: as many as are enough but for once in 10^14. If there are more
 ties, their words come next.
 """

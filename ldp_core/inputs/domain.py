@@ -140,7 +140,7 @@ class Domain(Declared, Inputs):
 
     @property
     def listed(self) -> int:
-        """D, and one more if values may be none of these."""
+        """``d``, and one more if values may be none of these."""
         return self.size + (self.unmatched == "none")
 
     @property

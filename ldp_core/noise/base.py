@@ -25,15 +25,15 @@ class Noise(Protocol):
         return None
 
     def bernoulli(self, threshold: int, n: int, lane: int) -> npt.NDArray[np.uint8]:
-        """``n`` packed bits (little-endian), one a record, each 1 with probability ``threshold / 2**64``."""
+        """``n`` packed bits (little-endian), one per record, each 1 with probability ``threshold / 2**64``."""
         ...
 
     def words(self, n: int, lane: int) -> npt.NDArray[np.uint64]:
-        """``n`` uniform 64-bit words, one a record: for decisions of which each has a threshold of its own."""
+        """``n`` uniform 64-bit words, one per record: for decisions of which each has a threshold of its own."""
         ...
 
     def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
-        """uint16[n, width]: the leading 16 bits of ``width`` uniform 64-bit words a record.
+        """uint16[n, width]: the leading 16 bits of ``width`` uniform 64-bit words per record.
 
         In an array that the next call may overwrite.
         """
@@ -44,19 +44,19 @@ class Noise(Protocol):
         ...
 
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
-        """uint8[n, width]: ``8 * width`` packed bits a record, each 1 with probability ``q / 2**64``.
+        """uint8[n, width]: ``8 * width`` packed bits per record, each 1 with probability ``q / 2**64``.
 
-        The one at ``position`` (unsigned integers, one a record), if the row has it, is 1 with probability
+        The one at ``position`` (unsigned integers, one per record), if the row has it, is 1 with probability
         ``p / 2**64`` instead.
         """
         ...
 
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
-        """``n`` unsigned integers, one a record, uniform over ``range(d)``."""
+        """``n`` unsigned integers, one per record, uniform over ``range(d)``."""
         ...
 
     def kept_or_drawn(self, keep: int, codes: npt.NDArray[Any], d: int, lane: int) -> npt.NDArray[Any]:
-        """Each of the codes, one a record, with probability ``keep / 2**64``; else one uniform over ``range(d)``.
+        """Each of the codes, one per record, with probability ``keep / 2**64``; else one uniform over ``range(d)``.
 
         From this lane, which is even, and the next one.
         """
@@ -78,7 +78,7 @@ class Noise(Protocol):
         ...
 
     def with_codes(self, codes: npt.NDArray[Any]) -> Noise:
-        """Noise that depends on these codes, unsigned integers, one a record, instead of the values.
+        """Noise that depends on these codes, unsigned integers, one per record, instead of the values.
 
         For mechanisms whose permanent answer is to something coarser than the value.
         """
@@ -109,7 +109,7 @@ class Randomness(Protocol):
 
 
 def coins(noise: Noise, threshold: int, n: int, lane: int) -> U8:
-    """``n`` bytes 0 or 1, one a record, each 1 with probability ``threshold / 2**64``."""
+    """``n`` bytes 0 or 1, one per record, each 1 with probability ``threshold / 2**64``."""
     return np.unpackbits(noise.bernoulli(threshold, n, lane), count=n, bitorder="little")
 
 

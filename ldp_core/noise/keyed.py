@@ -62,12 +62,12 @@ class Keyed(Randomness):
 
     Args:
         secret: see `Secret`.
-        ids: of the persons (or devices, or sessions), one a record: integers, text or binary. Equal integers are one
+        ids: of the persons (or devices, or sessions), one per record: integers, text or binary. Equal integers are one
             id, whatever their width (-1 and 2**64 - 1 are two); so are text and binary of the same bytes. The integer
             17 and the text "17" are two ids, and so are two Unicode forms of one name: normalize before.
         column: names the noise: columns of different names share nothing.
         tag: names it further: with a tag all noise is another one.
-        records: what tells the records apart, as ids do the persons, one a record. It changes nothing but the second
+        records: what tells the records apart, as ids do the persons, one per record. It changes nothing but the second
             round of a mechanism that remembers, which is fresh otherwise: that round becomes a function of the record
             too, so that a record which is perturbed again gives the same report.
 
@@ -108,7 +108,7 @@ class Keyed(Randomness):
         return len(self._high)
 
     def bind(self, digest: str, codes: npt.NDArray[Any]) -> KeyedRows:
-        """The noise of these codes (one a record, see `Randomness.bind`) under the mechanism with this digest."""
+        """The noise of these codes (one per record, see `Randomness.bind`) under the mechanism with this digest."""
         if len(codes) != len(self):
             raise ParameterError(f"{len(self)} ids for {len(codes)} records")
         noise, value = (self._secret.derive(purpose, digest, *self._name) for purpose in ("noise", "value"))
@@ -224,7 +224,7 @@ class KeyedRows(Noise):
         return self._seeds
 
     def _words(self, lane: int) -> U64:
-        """A 64-bit word a record."""
+        """A 64-bit word per record."""
         return self._pairs(lane)[:, lane & 1]
 
     def _pairs(self, lane: int) -> U64:

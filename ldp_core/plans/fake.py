@@ -57,7 +57,7 @@ from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_epsilon, check_integer, shown
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.reports import Native
-from ldp_core.simulated_counts import Generator, dealt
+from ldp_core.simulated_counts import Generator, multinomials
 
 Fake = Literal["uniform", "none"]
 
@@ -162,7 +162,7 @@ class FakeDataColumn(DrawnColumn):
             fakes[d] = others
         else:
             ends = np.array([0, *map(int, self._ends), ONE] if self.prior is not None else range(d + 1), float)
-            fakes[:d] = dealt(others, np.diff(ends), generator)
+            fakes[:d] = multinomials(others, np.diff(ends), generator)
         drawn = np.append(codes.astype(np.int64), np.flatnonzero(fakes))
         return self.inner.simulate_counters(drawn, np.append(answers, fakes[fakes > 0]), generator)
 
@@ -171,7 +171,7 @@ class FakeDataColumn(DrawnColumn):
     @cached_property
     def fake_support(self) -> list[Fraction]:
         """Phi, exact: Pr[a fake report supports v] for each value v."""
-        p, q = self.inner.expected_parts()
+        p, q = self.inner.support_probabilities()
         d = self.domain.size
         shares = [Fraction(self.fake == "uniform", d)] * d
         if self.prior is not None:
@@ -186,9 +186,9 @@ class FakeDataColumn(DrawnColumn):
         return self.inner.supported
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """(p*, q*)."""
-        p, q = self.inner.expected_parts()
+        p, q = self.inner.support_probabilities()
         fakes = [phi * (self.columns - 1) for phi in self.fake_support]
         starred = [[(s + phi) / self.columns for s, phi in zip(side, fakes, strict=True)] for side in (p, q)]
         return starred[0], starred[1]

@@ -181,7 +181,7 @@ class PrivacyPlan(PlanChecks):
         id: Any = None,  # noqa: A002 (its name everywhere)
         records: Any = None,
     ) -> Any:
-        """One report a record: planned columns perturbed, `keep` passed on, all else dropped.
+        """One report per record: planned columns perturbed, `keep` passed on, all else dropped.
 
         Args:
             batch: the records: an Arrow batch or table, or a frame of Polars or pandas.
@@ -368,7 +368,7 @@ class PrivacyPlan(PlanChecks):
     ) -> str:
         """A query that makes a histogram of a column of reports in a database which knows nothing of this package.
 
-        Of randomized response and of mechanisms whose reports are a bit a value. Columns of the answer: those of
+        Of randomized response and of mechanisms whose reports are a bit per value. Columns of the answer: those of
         ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them.
 
         Args:

@@ -354,7 +354,7 @@ class Error(NamedTuple):
         return _check_frequency(frequency, self.together)
 
     def needed(self, beta: float, bound: Bound, f: float) -> float:
-        """N margin^2."""
+        """``n margin^2``, which does not depend on n."""
         if bound == "hoeffding":
             return self.hoeffding(beta) ** 2
         if bound == "normal":
@@ -435,7 +435,7 @@ def _hoeffding(beta: float) -> float:
 
 
 def _n_variance(p: float, q: float, f: float) -> float:
-    """N times the variance of an estimated frequency."""
+    """``n`` times the variance of an estimated frequency."""
     return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2
 
 

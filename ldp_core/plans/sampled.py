@@ -108,9 +108,9 @@ class SampledColumn(DrawnColumn):
         answers = counters[..., 0]
         return (answers >= 0) & (answers <= n) & super().is_possible(answers, counters[..., 1:])
 
-    def expected_parts(self) -> tuple[list[Any], list[Any]]:
+    def support_probabilities(self) -> tuple[list[Any], list[Any]]:
         """Of an answer: the inner mechanism's."""
-        return self.inner.expected_parts()
+        return self.inner.support_probabilities()
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` records of which one in D answers; see `FrequencyOracle`."""
@@ -126,7 +126,7 @@ class SampledColumn(DrawnColumn):
 
     @override
     def extremes(self) -> list[F64]:
-        """D times the inner mechanism's, of values that few hold, where one record in D answers."""
+        """``d`` times the inner mechanism's, for values that few people hold: one record in d answers."""
         return [self.columns * moves for moves in self.inner.extremes()]
 
     @override

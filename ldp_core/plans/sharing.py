@@ -1,6 +1,6 @@
 """One epsilon for several columns: the mechanisms of plans that split it, or draw the column that spends it.
 
-With D columns and a budget of epsilon a record,
+With D columns and a budget of epsilon per record,
 
 | | a column's epsilon | who answers it | n times the variance of a frequency, V(e) being the mechanism's own |
 | --- | --- | --- | --- |

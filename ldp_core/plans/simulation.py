@@ -1,4 +1,4 @@
-"""What a plan's estimates would look like, without reports: one simulated tally a column, and what it says."""
+"""What a plan's estimates would look like, without reports: one simulated tally per column, and what it says."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _people(name: str, m: Mechanism, column: Any, n: int | None) -> tuple[pa.Arr
 
 
 def apportioned(name: str, weights: Any, n: int) -> I64:
-    """N people in these proportions, as near as whole numbers can be (largest remainders)."""
+    """``n`` people in these proportions, as near as whole numbers can be (largest remainders)."""
     check_integer("n", n, 0)
     shares = np.asarray(weights, float)
     if shares.ndim != 1 or not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or not shares.sum():

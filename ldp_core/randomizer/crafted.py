@@ -61,7 +61,7 @@ class Crafted(DeclaredMechanism):
             column: what to call the reports in an error message.
 
         Returns:
-            Boolean array, one a report.
+            Boolean array, one per report.
 
         Raises:
             ReportError: see `tally`.

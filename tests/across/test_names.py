@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from ldp_beam.telemetry.means import MEAN_SCHEMA
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
@@ -15,7 +16,6 @@ from ldp_beam import HistogramRow
 from ldp_beam.elements.rows import DistributionRow, MeanRow
 from ldp_beam.estimates.transforms import Estimate
 from ldp_beam.io import estimate_schema
-from ldp_beam.telemetry.means import MEAN_SCHEMA
 from ldp_core import (
     HeavyHitters,
     Hybrid,

@@ -56,7 +56,7 @@ class Mode(Result):
 
     def to_arrow(self):
         names = ("value", "count", "low", "high", "n")
-        return self._told(pa.Table.from_pylist([{name: getattr(self, name) for name in names}], SCHEMA))
+        return self._with_metadata(pa.Table.from_pylist([{name: getattr(self, name) for name in names}], SCHEMA))
 
 
 SCHEMA = pa.schema(

@@ -275,7 +275,7 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
             errors = [(what, e) for what, e in (("pipeline", place.error), ("fleet", fleet.error)) if e is not None]
             place.cancel()
             for what, error in errors:
-                print(f"error: the {what} failed: {_told(error)}", file=sys.stderr)
+                print(f"error: the {what} failed: {_with_metadata(error)}", file=sys.stderr)
             holds = view.totals(sent)
             if shown is not None:
                 shown.end()
@@ -474,7 +474,7 @@ def _clock(micros: int) -> str:
     return f"{dt.datetime.fromtimestamp(micros / 1e6).astimezone():%H:%M:%S}"
 
 
-def _told(error: BaseException) -> str:
+def _with_metadata(error: BaseException) -> str:
     """What can be said of an error: those of others than this library may quote what they failed on."""
     return str(error) if isinstance(error, LdpError) else type(error).__name__
 

@@ -230,7 +230,7 @@ class Branching:
 # ---- what is asked of the tables
 
 
-def codes_of(m: FrequencyOracle) -> range:
+def n_codes(m: FrequencyOracle) -> range:
     """All codes that may be perturbed, that of no value too."""
     return range(m.domain.size + (m.domain.unmatched == "none"))
 
@@ -269,9 +269,9 @@ def check_oracle(m: FrequencyOracle, *, seen: int = 0, reports: int | None = Non
         seen: see `Every`.
         reports: how many there are.
     """
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     tables = []
-    for code in codes_of(m):
+    for code in n_codes(m):
         every = Every(m.perturb_codes, code, dtype=m.domain.code_dtype, seen=seen)
         supported = m.count_reports(every.reports, np.arange(every.n), every.n).astype(bool)
         for v in range(m.domain.size):

@@ -430,7 +430,7 @@ def exact_chances(m):
         p, bits, kinds = Fraction(m._keep, 1 << 64), m.bits, (0, 1) if m.bits < m.domain.size else (1,)
         q = 1 - p
     else:
-        p, q = (parts[0] for parts in m.expected_parts())
+        p, q = (parts[0] for parts in m.support_probabilities())
         bits, kinds = m.domain.size, (0, 1) if m.domain.unmatched == "none" else (1,)
     return [poisson_binomial([p] * k + [q] * (bits - k)) for k in kinds]
 

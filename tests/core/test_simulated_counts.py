@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ldp_core import simulated_counts as simulation
-from ldp_core.simulated_counts import dealt, inner_products, spread, subset_sums
+from ldp_core.simulated_counts import inner_products, multinomials, spread, subset_sums
 
 from ..cases import each
 from .checks import check_binomial, fails
@@ -18,14 +18,14 @@ def generator():
 @each("weights", [1, 2, 5, 64, np.array([1.0, 0.0, 3.0, 4.0, 1e-30])])
 def test_each_choice_has_its_share(weights):
     people = np.array([0, 10, 10**9])
-    counts = dealt(people, weights, generator())
+    counts = multinomials(people, weights, generator())
     shares = np.ones(weights) if isinstance(weights, int) else weights
     assert (counts.sum(axis=-1) == people).all()
     check_binomial(counts, people[:, None], shares / shares.sum())
 
 
 def test_weights_of_each_row():
-    counts = dealt(np.array([[1000], [2000]]), np.array([[[0.0, 1, 0]], [[1, 0, 1]]]), generator())
+    counts = multinomials(np.array([[1000], [2000]]), np.array([[[0.0, 1, 0]], [[1, 0, 1]]]), generator())
     assert counts[0].tolist() == [[0, 1000, 0]]
     check_binomial(counts[1, 0], 2000, [0.5, 0, 0.5])
 
@@ -68,5 +68,5 @@ def test_inner_products(f, m):
 
 def test_a_share_that_is_off_is_seen(monkeypatch):
     binomial = np.random.default_rng(1).binomial
-    monkeypatch.setattr(simulation, "dealt", lambda n, k, _: binomial(n[..., None] // k, 0.999, (*n.shape, k)))
+    monkeypatch.setattr(simulation, "multinomials", lambda n, k, _: binomial(n[..., None] // k, 0.999, (*n.shape, k)))
     fails(test_spread_as_one_by_one, [10**9, 5, 1])

@@ -247,6 +247,6 @@ def test_functions_in_place_of_the_family_s_are_seen(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")
 def test_a_keep_that_is_off_by_a_thousandth_is_seen(monkeypatch):
-    right = IndependentBits.expected_parts
+    right = IndependentBits.support_probabilities
     monkeypatch.setattr(UnaryEncoding, "p", property(lambda m: float(right(m)[0][0]) * 1.001))
     fails(test_a_billion_people_are_estimated_within_the_mechanism_s_error, "OUE")

@@ -46,7 +46,7 @@ def test_the_recipes_run(names, capsys):
             for value, (low, high) in bounds.items():
                 assert abs((low + high) / 2 - truth[value]) < 6 * (high - low) / 3.92
     mine, same = names["mine"], RandomizedResponse(["ios", "android", "web"], epsilon=3.0)
-    assert mine.expected_parts() == same.expected_parts()  # it is k-ary randomized response
+    assert mine.support_probabilities() == same.support_probabilities()  # it is k-ary randomized response
     assert mine.worst_ratio() == same.worst_ratio()
     plan = PrivacyPlan({"os": mine})
     assert (pickle.loads(pickle.dumps(mine)), PrivacyPlan.from_toml(plan.to_toml())["os"]) == (mine, mine)

@@ -31,12 +31,12 @@ AGGREGATIONS = {
 
 def debiased(counts, n, mechanism):
     """(C - n q) / (p - q)."""
-    p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
     return (counts - n * q) / (p - q)
 
 
 def check_histogram(entries, n, counts, mechanism):
-    p, q = (np.array([float(x) for x in side]) for side in mechanism.expected_parts())
+    p, q = (np.array([float(x) for x in side]) for side in mechanism.support_probabilities())
     estimate = debiased(counts, n, mechanism)
     columns = {key: np.array([row[key] for row in entries]) for key in entries[0]}
     values = list(mechanism.domain.values)

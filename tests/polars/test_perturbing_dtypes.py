@@ -146,7 +146,7 @@ NULL_MECHANISMS = {
 
 
 def marginals(mechanism, code):
-    p, q = (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
+    p, q = (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
     return np.where(np.arange(mechanism.domain.size) == code, p, q)
 
 

@@ -71,7 +71,7 @@ def data(domain, dtype, n=N):
 
 
 def fractions(mechanism):
-    return (np.array([float(f) for f in side]) for side in mechanism.expected_parts())
+    return (np.array([float(f) for f in side]) for side in mechanism.support_probabilities())
 
 
 def too_far(estimates, counts, mechanism, n=N):
@@ -131,7 +131,7 @@ def test_neighboring_rows_are_uncorrelated(run, unlikely):
             supported = (reports.cast(pl.String) == domain.texts[0]).to_numpy()
         repeated = supported.copy()
         repeated[1::40] = repeated[0::40]  # the fault: one draw in twenty repeated
-        p = mechanism.expected_parts()[0][0]
+        p = mechanism.support_probabilities()[0][0]
         agree = float(p * p + (1 - p) * (1 - p))
         for seen, fault in ((supported, False), (repeated, True)):
             k = [(seen[0::2] == seen[1::2]).sum(), (seen[1:-1:2] == seen[2::2]).sum()]

@@ -134,7 +134,7 @@ class HeavyHitters(Mechanism):
 
     @cached_property
     def _agree(self) -> int:
-        """P as an integer over 2^64, rounded down."""
+        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.g)
 
     @property
@@ -149,7 +149,7 @@ class HeavyHitters(Mechanism):
 
     @cached_property
     def difference(self) -> float:
-        """P - q, rounded once: it may be far smaller than either."""
+        """``p - q``, rounded once: it may be far smaller than either."""
         return float(fraction(self._agree) - Fraction(1, self.g))
 
     @override

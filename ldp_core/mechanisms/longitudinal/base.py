@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from ldp_core.exact.composition import History, SharedAnswer, Spent, memoized
 from ldp_core.exact.probability import log_above
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
 from ldp_core.reports import Native, ReportFormat
 
 
@@ -63,7 +63,7 @@ class Longitudinal(FrequencyOracle):
     @property
     def permanent_answers(self) -> int:
         """How many permanent answers a person can come to give, if the value changes and changes again."""
-        return codes_of(self.domain)
+        return n_codes(self.domain)
 
 
 class TwoRounds(Longitudinal):
@@ -105,9 +105,9 @@ class Chain(TwoRounds):
         """The second round."""
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """The chain's p and q."""
-        first, second = self.permanent.expected_parts(), self.instantaneous.expected_parts()
+        first, second = self.permanent.support_probabilities(), self.instantaneous.support_probabilities()
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
 

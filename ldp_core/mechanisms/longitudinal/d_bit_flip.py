@@ -36,7 +36,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.longitudinal.base import Longitudinal
-from ldp_core.mechanisms.oracles.base import codes_of
+from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.poisoning import CountsOnes, chances_of_ones
@@ -114,11 +114,11 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @property
     def _rate(self) -> Fraction:
-        """D / b: how likely a person's bits are to include a given bucket's."""
+        """``d / b``: how likely a person's bits are to include a given bucket's."""
         return Fraction(self.bits, self.domain.size)
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """A report supports the buckets of which it says 1."""
         b, p = self.domain.size, fraction(self._keep)
         return [self._rate * p] * b, [self._rate * (1 - p)] * b
@@ -137,7 +137,7 @@ class DBitFlip(CountsOnes, Longitudinal):
     @override
     def spent_by(self, history: History) -> Spent:
         """As keyed noise on a mechanism of one round, where different values have different answers."""
-        apart = codes_of(self.domain) - self.bits <= 1
+        apart = n_codes(self.domain) - self.bits <= 1
         known = history if apart else replace(history, change_times="secret")
         return memoryless(replace(known, keyed=True), self.epsilon_infinity)
 
@@ -164,7 +164,7 @@ class DBitFlip(CountsOnes, Longitudinal):
     def rates(self) -> Rates:
         size, p = self.domain.size, fraction(self._keep)
         per_report = p * (1 - p) / (2 * p - 1) ** 2 / self._rate
-        yes, no = self.expected_parts()
+        yes, no = self.support_probabilities()
         return Rates(
             np.array(no, float),
             np.full(size, float(per_report)),

@@ -33,7 +33,7 @@ from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.base import TwoRounds, below_infinity
 from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
-from ldp_core.mechanisms.oracles.base import codes_of
+from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
     MOST_BUCKETS,
@@ -106,7 +106,7 @@ class Loloha(TwoRounds):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1, g=g)
-        if codes_of(self.domain) > PRIME:
+        if n_codes(self.domain) > PRIME:
             raise ParameterError(f"local hashing takes at most {PRIME} values")
         _ = self._rounds.instantaneous  # which refuses what is too small
 
@@ -118,7 +118,7 @@ class Loloha(TwoRounds):
     @cached_property
     def family(self) -> HashFamily:
         """The hash functions."""
-        return LinearFamily(self.g, codes_of(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
+        return LinearFamily(self.g, n_codes(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
     @no_warning_of_epsilon()
@@ -131,7 +131,7 @@ class Loloha(TwoRounds):
     @property
     @override
     def permanent_answers(self) -> int:
-        """One a bucket."""
+        """One per bucket."""
         return min(self.g, super().permanent_answers)
 
     @property
@@ -147,10 +147,10 @@ class Loloha(TwoRounds):
         return False
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Over the random function, two values collide with the family's exact probability."""
         d, c = self.domain.size, self.family.collision
-        own, other = (rates[0] for rates in self._rounds.expected_parts())
+        own, other = (rates[0] for rates in self._rounds.support_probabilities())
         return [own] * d, [own * c + other * (1 - c)] * d
 
     @property
@@ -183,6 +183,6 @@ class Loloha(TwoRounds):
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """See `LocalHashing.simulate_counters`: the two rounds are one randomized response over the buckets."""
-        own, other = (rates[0] for rates in self._rounds.expected_parts())
-        have = by_code(codes, people, codes_of(self.domain))
+        own, other = (rates[0] for rates in self._rounds.support_probabilities())
+        have = by_code(codes, people, n_codes(self.domain))
         return self.family.simulate(have, float(own - other), self.domain.size, generator)

@@ -83,7 +83,7 @@ class LongitudinalRandomizedResponse(Chain):
     def instantaneous(self) -> RandomizedResponse:
         """The second round: the least noise with which a report spends no more than epsilon_1."""
         d, e = self.domain.size, exp_below(self.epsilon_1)
-        p1, q1 = self.permanent.expected_parts()
+        p1, q1 = self.permanent.support_probabilities()
         keep = min((e - 1) / (e - 1 + d) / (p1[0] - q1[0]), 1 - _STEP)
         # Below ln(1 + d keep / (1 - keep)), whose exp `exp_below` takes to be less by more than `log_above` added.
         return RandomizedResponse(self.domain, epsilon=math.nextafter(log_above(1 + d * keep / (1 - keep)), 0))
@@ -91,14 +91,14 @@ class LongitudinalRandomizedResponse(Chain):
     @cached_property
     def shared(self) -> Symbols:
         """Two rounds over the values."""
-        (p1, *_), (q1, *_) = self.permanent.expected_parts()
-        (p2, *_), (q2, *_) = self.instantaneous.expected_parts()
+        (p1, *_), (q1, *_) = self.permanent.support_probabilities()
+        (p2, *_), (q2, *_) = self.instantaneous.support_probabilities()
         return Symbols(self.domain.size, p1, q1, p2, q2)
 
     @override
     def worst_ratio(self) -> Fraction:
-        """P / q, as of the randomized response that the chain is."""
-        p, q = self.expected_parts()
+        """``p / q``, as of the randomized response that the chain is."""
+        p, q = self.support_probabilities()
         return p[0] / q[0]
 
     @override

@@ -114,21 +114,21 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
         return (1 - q2 if self.variant in ("OSUE", "SUE") else Fraction(1, 2)), q2
 
     def _ratio_with(self, p2: Fraction, q2: Fraction) -> Fraction:
-        p1, q1 = (rates[0] for rates in self.permanent.expected_parts())
+        p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
         p, q = chained(p1, p2, q2), chained(q1, p2, q2)
         return p * (1 - q) / ((1 - p) * q)
 
     @cached_property
     def shared(self) -> Bits:
         """Two rounds of each bit; a value has one, no value none."""
-        (p1, *_), (q1, *_) = self.permanent.expected_parts()
-        (p2, *_), (q2, *_) = self.instantaneous.expected_parts()
+        (p1, *_), (q1, *_) = self.permanent.support_probabilities()
+        (p2, *_), (q2, *_) = self.instantaneous.support_probabilities()
         return Bits(self.domain.size, int(self.exhaustive), 1, p1, q1, p2, q2)
 
     @override
     def worst_ratio(self) -> Fraction:
         """Inputs that differ in two bits."""
-        p2, q2 = (rates[0] for rates in self.instantaneous.expected_parts())
+        p2, q2 = (rates[0] for rates in self.instantaneous.support_probabilities())
         return self._ratio_with(p2, q2)
 
     @override

@@ -36,9 +36,9 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
-from ldp_core.randomizer.outlook import Outlook
+from ldp_core.randomizer.expected_error import ExpectedError
 from ldp_core.reports import Native, Number, Symbol
-from ldp_core.simulated_counts import Generator, by_code, dealt
+from ldp_core.simulated_counts import Generator, by_code, multinomials
 from ldp_core.tally import Tally
 
 LANE_ROUND, LANE_FIRST = 15, 14
@@ -61,7 +61,7 @@ class Numeric(Mechanism):
     @property
     @abstractmethod
     def points(self) -> int:
-        """K, the number of points to which codes are rounded, at least 2."""
+        """``k``, the number of points to which codes are rounded, at least 2."""
 
     @abstractmethod
     def point_variances(self) -> F64:
@@ -173,10 +173,10 @@ class Numeric(Mechanism):
         return float(np.min(self.point_variances()))
 
     @override
-    def explain(self, n: int) -> Outlook:
+    def explain(self, n: int) -> ExpectedError:
         """The standard error of the mean in the worst case, in the numbers' own unit and as a share of the interval."""
         if n < 1:
-            return Outlook(math.inf, "mean", math.inf)
+            return ExpectedError(math.inf, "mean", math.inf)
         share = math.sqrt(self.most_noise / n)
         advice = None
         if share > _COARSE:
@@ -186,7 +186,7 @@ class Numeric(Mechanism):
                 "a larger epsilon, or a narrower interval"
             )
         error = share * (self.domain.high - self.domain.low)
-        return Outlook(error, "mean", share, advice)
+        return ExpectedError(error, "mean", share, advice)
 
 
 @dataclass(frozen=True, init=False)
@@ -270,7 +270,7 @@ class Symbols(Numeric):
         """How many numbers become each point, and how many of these each symbol."""
         rounded = simulate_points(codes, people, self.points, generator)
         channel = np.array([self.channel(point) for point in range(self.points)], float)
-        counters: I64 = dealt(rounded, channel, generator).sum(axis=0)
+        counters: I64 = multinomials(rounded, channel, generator).sum(axis=0)
         return counters
 
     @override

@@ -75,7 +75,7 @@ class Hybrid(Symbols):
 
     @cached_property
     def coin(self) -> int:
-        """Alpha as an integer over 2^64, rounded; neither privacy nor bias depends on it."""
+        """``alpha`` as an integer over 2^64, rounded; neither privacy nor bias depends on it."""
         return floor_threshold(1 - 1 / exp_below(Fraction(self.epsilon) / 2)) if self.piecewise else 0
 
     @property
@@ -86,7 +86,7 @@ class Hybrid(Symbols):
     @property
     @override
     def symbols(self) -> int:
-        """M + 2, M being the piecewise mechanism's cells."""
+        """``m + 2``, where m is the number of the piecewise mechanism's cells."""
         return self._cells + 2
 
     @cached_property

@@ -26,7 +26,7 @@ from ldp_core.exact.probability import check_resolved, exp_below, floor_threshol
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.numbers.base import LANE_FIRST, Symbols, round_to_points, simulate_points
 from ldp_core.noise.base import Noise, coins
-from ldp_core.simulated_counts import Generator, dealt, spread
+from ldp_core.simulated_counts import Generator, multinomials, spread
 
 
 class Window(Symbols):
@@ -50,7 +50,7 @@ class Window(Symbols):
     @property
     @override
     def points(self) -> int:
-        """M - W + 1: where the window can begin."""
+        """``m - w + 1``: where the window can begin."""
         m, w = self.cells
         return m - w + 1
 
@@ -136,7 +136,7 @@ class Window(Symbols):
         m, w = self.cells
         begun = self.simulate_beginnings(codes, people, generator)
         kept = generator.binomial(begun, self.keep / ONE)
-        counters = dealt((begun - kept).sum(), m, generator).copy()
+        counters = multinomials((begun - kept).sum(), m, generator).copy()
         spread(kept, w, np.add, counters, generator)
         return counters
 

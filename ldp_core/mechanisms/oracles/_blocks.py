@@ -109,12 +109,12 @@ class BlockReports(FrequencyOracle):
 
     @property
     def counters(self) -> int:
-        """D + h."""
+        """``d + h``."""
         return self.domain.size + self.blocks
 
     @cached_property
     def _less(self) -> Fraction:
-        """C / s, what of the reports in a block is taken off."""
+        """``c / s``, what of the reports in a block is taken off."""
         return Fraction(self.block.intersection) / self.block.support
 
     @cached_property
@@ -134,7 +134,7 @@ class BlockReports(FrequencyOracle):
         mean = supports + low * in_block
         return _Chances(supports, in_block, mean, supports * high**2 + (in_block - supports) * low**2 - mean**2)
 
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: the expected part in X of a report if the value is true, if another one is."""
         d, (own, same, _) = self.domain.size, self._chances
         return [own.mean] * d, [same.mean] * d

@@ -34,7 +34,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open
 from ldp_core.poisoning import Influence, gain_of, influence_of
-from ldp_core.randomizer.outlook import Outlook
+from ldp_core.randomizer.expected_error import ExpectedError
 from ldp_core.tally import Tally
 
 
@@ -54,7 +54,7 @@ class FrequencyOracle(Mechanism):
 
     @property
     def counters(self) -> int:
-        """D: one a value."""
+        """``d``: one counter per value."""
         return self.domain.size
 
     @override
@@ -66,7 +66,7 @@ class FrequencyOracle(Mechanism):
         return possible
 
     @abstractmethod
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: what a report adds on average to the number that is debiased.
 
         First if the value is the true one, then if another one is. In a pure protocol these are the probabilities that
@@ -76,16 +76,16 @@ class FrequencyOracle(Mechanism):
     @property
     def p(self) -> float:
         """Pr[a report supports its own true value]."""
-        return float(self.expected_parts()[0][-1])
+        return float(self.support_probabilities()[0][-1])
 
     @property
     def q(self) -> float:
         """Pr[a report supports some other given value]."""
-        return float(self.expected_parts()[1][-1])
+        return float(self.support_probabilities()[1][-1])
 
     def _levels_of_support(self) -> Sequence[Levels]:
         """`two_levels` where a report is the likelier under a value that it supports: p - q, and p."""
-        (p, *_), (q, *_) = self.expected_parts()
+        (p, *_), (q, *_) = self.support_probabilities()
         return (Levels(p - q, p),)
 
     @property
@@ -176,7 +176,7 @@ class FrequencyOracle(Mechanism):
     @cached_property
     def rates(self) -> Rates:
         """Of estimated counts. The difference is rounded once: it may be far smaller than p and q."""
-        exact_p, exact_q = self.expected_parts()
+        exact_p, exact_q = self.support_probabilities()
         d, difference = len(exact_q), float(exact_p[-1] - exact_q[-1])
         if (exact_p, exact_q) == (exact_p[:1] * d, exact_q[:1] * d):  # the same for all: one exact number will do
             exact_p, exact_q = exact_p[:1], exact_q[:1]
@@ -195,7 +195,7 @@ class FrequencyOracle(Mechanism):
             raise ParameterError(f"n must be at least 1, got {n}")
         return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n)) / self.rates.difference
 
-    def explain(self, n: int) -> Outlook:
+    def explain(self, n: int) -> ExpectedError:
         """The standard error of a value that one record in d holds."""
         d = self.domain.size
         error = math.sqrt(self.variance(n, n / d))
@@ -207,7 +207,7 @@ class FrequencyOracle(Mechanism):
                 f"the error exceeds the share of a typical value, {1 / d:.2%}: "
                 f"take more than {enough:,} reports, a larger epsilon, or fewer values"
             )
-        return Outlook(error, "records", share, advice)
+        return ExpectedError(error, "records", share, advice)
 
     def estimate(
         self,
@@ -280,6 +280,6 @@ def check_reported(name: str, value: Any, what: str) -> Domain:
     return made
 
 
-def codes_of(domain: Domain) -> int:
+def n_codes(domain: Domain) -> int:
     """Number of codes that a mechanism tells apart: the values, and one more for none of them."""
     return domain.size + (domain.unmatched == "none")

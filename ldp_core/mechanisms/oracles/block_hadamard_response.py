@@ -40,7 +40,7 @@ from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native
-from ldp_core.simulated_counts import Generator, by_code, dealt, inner_products
+from ldp_core.simulated_counts import Generator, by_code, inner_products, multinomials
 
 
 @dataclass(frozen=True, init=False)
@@ -111,7 +111,7 @@ class BlockHadamardResponse(BlockReports):
 
     @cached_property
     def _force(self) -> int:
-        """T as an integer over 2^64, rounded down."""
+        """``t`` as an integer over 2^64, rounded down."""
         return keeping(self.epsilon, 2 * self.blocks)
 
     @property
@@ -168,7 +168,7 @@ class BlockHadamardResponse(BlockReports):
         rows = np.zeros((self.blocks, self.columns, 2), np.int64)
         of = np.arange(d)
         rows[of % self.blocks, of // self.blocks + 1, 0] = forced
-        anywhere = dealt(people.sum() - forced.sum(), self.points, generator).copy()
+        anywhere = multinomials(people.sum() - forced.sum(), self.points, generator).copy()
         anywhere += inner_products(rows, generator, zero=True)[..., 0].reshape(-1)
         counters: I64 = self._supporters(anywhere[None])[0]
         return counters
@@ -178,7 +178,7 @@ _FORCE, _COLUMN = 0, 1  # lanes of noise
 
 
 def best_blocks(values: int, epsilon: float) -> int:
-    """The number of blocks, at most one a value, of least 4 B + (e^eps - 1)^2 / B, and so of least variance.
+    """The number of blocks, at most one per value, of least 4 B + (e^eps - 1)^2 / B, and so of least variance.
 
     It is the first B that B + 1 does not improve on, 4 B (B + 1) >= (e^eps - 1)^2. (The paper's power of two,
     2^(ceil(log2 min(e^eps, 2 d)) - 1), is up to twice as many: 18, 1, 7, 1 and 8 % more variance at epsilon 1 to 5.)

@@ -74,16 +74,16 @@ class HadamardResponse(FrequencyOracle):
 
     @cached_property
     def columns(self) -> int:
-        """K, the least power of two above d."""
+        """``k``, the least power of two above d."""
         return 1 << self.domain.size.bit_length()
 
     @cached_property
     def _agree(self) -> int:
-        """P as an integer over 2^64, rounded down."""
+        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon)
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Two rows agree in half of the columns, in those that support one as in those that do not."""
         d = self.domain.size
         return [fraction(self._agree)] * d, [Fraction(1, 2)] * d

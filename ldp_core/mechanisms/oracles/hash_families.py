@@ -21,7 +21,7 @@ from ldp_core.exact.primes import primes_to
 from ldp_core.noise.base import Noise
 from ldp_core.reports import Word
 from ldp_core.reports.bits import row_bytes
-from ldp_core.simulated_counts import Generator, dealt, inner_products
+from ldp_core.simulated_counts import Generator, inner_products, multinomials
 
 BUCKET_SHIFT = np.uint64(48)
 """A report is bucket << 48 | function."""
@@ -216,7 +216,7 @@ class LinearFamily(HashFamily):
         values = np.zeros((self.size, self.g), np.int64)
         values[: len(people), 0] = generator.binomial(people, keep)
         cells = inner_products(values, generator)
-        cells += dealt(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
+        cells += multinomials(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
         return self._transform(cells[None])[0, :d]
 
     def _transform(self, counts: I64) -> I64:

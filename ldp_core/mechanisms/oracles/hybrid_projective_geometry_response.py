@@ -28,7 +28,7 @@ from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.base import codes_of
+from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
     check_field,
     projective_space,
@@ -36,7 +36,7 @@ from ldp_core.mechanisms.oracles.projective_geometry_response import (
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native
-from ldp_core.simulated_counts import Generator, by_code, dealt, spread
+from ldp_core.simulated_counts import Generator, by_code, multinomials, spread
 
 
 @dataclass(frozen=True, init=False)
@@ -71,7 +71,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
     field: int = parameter(check_field)
-    blocks: int = parameter(check_integer, low=1, high=lambda self: codes_of(self.domain))
+    blocks: int = parameter(check_integer, low=1, high=lambda self: n_codes(self.domain))
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, field=field)
         if blocks is None:
-            blocks = min(ceil((exp_below(self.epsilon) + 1) / field), codes_of(self.domain))
+            blocks = min(ceil((exp_below(self.epsilon) + 1) / field), n_codes(self.domain))
         self._declare(blocks=blocks)
         if self.points >= 1 << 31:
             raise ParameterError(f"a field of {field} elements and {blocks} blocks make 2**31 points or more")
@@ -99,7 +99,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     @cached_property
     def _in_block(self) -> int:
         """How many values are dealt to a block; the next ones are the next block's."""
-        return -(-codes_of(self.domain) // self.blocks)
+        return -(-n_codes(self.domain) // self.blocks)
 
     @property
     @override
@@ -161,9 +161,9 @@ class HybridProjectiveGeometryResponse(BlockReports):
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """A mixture: a uniform point of those that support the value, or of all."""
         space, share = self.space, Fraction(self.space.support, self.points)
-        have = by_code(codes, people, codes_of(self.domain))
+        have = by_code(codes, people, n_codes(self.domain))
         chosen = generator.binomial(have, float((self.own - share) / (1 - share)))
-        points = dealt((have - chosen).sum(), self.points, generator).copy()
+        points = multinomials((have - chosen).sum(), self.points, generator).copy()
 
         def cell(values: I64, inside: I64) -> I64:
             block, code = np.divmod(values, self._in_block)

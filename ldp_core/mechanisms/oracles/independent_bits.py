@@ -36,7 +36,7 @@ class BitVectors(CountsOnes, FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Two binomial numbers a value: of those who have it, and of all others."""
+        """Two binomial numbers per value: of those who have it, and of all others."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]  # the last ones have no value
         counters: I64 = generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
         return counters
@@ -63,7 +63,7 @@ class IndependentBits(BitVectors):
         """(p, q) as integers over 2^64: p rounded down, q up."""
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """A report supports the values whose bits are 1."""
         p, q = (fraction(t) for t in self.thresholds)
         return [p] * self.domain.size, [q] * self.domain.size

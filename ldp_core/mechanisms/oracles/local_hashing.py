@@ -29,7 +29,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
 from ldp_core.mechanisms.oracles.hash_families import (
     BUCKET_SHIFT,
     MOST_BUCKETS,
@@ -87,7 +87,7 @@ class LocalHashing(FrequencyOracle):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(variant=variant, domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        if codes_of(self.domain) > PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
+        if n_codes(self.domain) > PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
             raise ParameterError(
                 f"local hashing takes at most {PRIME} values, and fast at most {_MOST_LISTED} functions"
             )
@@ -110,11 +110,11 @@ class LocalHashing(FrequencyOracle):
     @cached_property
     def family(self) -> HashFamily:
         """The hash functions."""
-        return LinearFamily(self.g, codes_of(self.domain)) if self.variant == "fast" else AffineFamily(self.g)
+        return LinearFamily(self.g, n_codes(self.domain)) if self.variant == "fast" else AffineFamily(self.g)
 
     @cached_property
     def functions(self) -> int:
-        """K, how many hash functions there are."""
+        """``k``, how many hash functions there are."""
         return self.family.size
 
     @cached_property
@@ -129,7 +129,7 @@ class LocalHashing(FrequencyOracle):
         return keep + (1 - keep) / self.g, (1 - keep) / self.g
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Over the random function, two values collide with the family's exact probability."""
         d = self.domain.size
         own, other = self._pair
@@ -170,7 +170,7 @@ class LocalHashing(FrequencyOracle):
 
         (See `AffineFamily.simulate`: sums of estimates, as of a group of values, vary more or less than here.)
         """
-        have = by_code(codes, people, codes_of(self.domain))
+        have = by_code(codes, people, n_codes(self.domain))
         return self.family.simulate(have, self._keep / ONE, self.domain.size, generator)
 
 

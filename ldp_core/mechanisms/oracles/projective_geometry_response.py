@@ -32,11 +32,11 @@ from ldp_core.exact.probability import agreement, check_resolved, exp_below, fra
 from ldp_core.exact.projective import ProjectiveSpace
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, codes_of
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, converted, parameter, shown
 from ldp_core.reports import Native, Word
-from ldp_core.simulated_counts import Generator, by_code, dealt, spread
+from ldp_core.simulated_counts import Generator, by_code, multinomials, spread
 
 _MOST_ELEMENTS = 1 << 15
 
@@ -87,7 +87,7 @@ class ProjectiveGeometryResponse(FrequencyOracle):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        self._declare(field=best_field(codes_of(self.domain), self.epsilon) if field is None else field)
+        self._declare(field=best_field(n_codes(self.domain), self.epsilon) if field is None else field)
         check_resolved(*self._pair, " * field")
 
     @property
@@ -98,11 +98,11 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     @cached_property
     def space(self) -> ProjectiveSpace:
         """The points, and which support which."""
-        return projective_space(self.field, codes_of(self.domain))
+        return projective_space(self.field, n_codes(self.domain))
 
     @cached_property
     def _agree(self) -> int:
-        """P as an integer over 2^64, rounded down."""
+        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.space.points, self.space.support)
 
     @cached_property
@@ -113,7 +113,7 @@ class ProjectiveGeometryResponse(FrequencyOracle):
         return p, p * Fraction(both, space.support) + (1 - p) * Fraction(other, space.points - space.support)
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         p, q = self._pair
         return [p] * self.domain.size, [q] * self.domain.size
 
@@ -153,9 +153,9 @@ class ProjectiveGeometryResponse(FrequencyOracle):
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """A mixture: a uniform point of those that support the value, or of all."""
         space = self.space
-        have, share = by_code(codes, people, codes_of(self.domain)), Fraction(space.support, space.points)
+        have, share = by_code(codes, people, n_codes(self.domain)), Fraction(space.support, space.points)
         chosen = generator.binomial(have, float((fraction(self._agree) - share) / (1 - share)))
-        points = dealt((have - chosen).sum(), space.points, generator).copy()
+        points = multinomials((have - chosen).sum(), space.points, generator).copy()
         spread(chosen, space.support, lambda v, i: space.draw(v, v >= 0, i, np.zeros_like(i)), points, generator)
         counters: I64 = space.supporters(points[None], self.domain.size)[0]
         return counters

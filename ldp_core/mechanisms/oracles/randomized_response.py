@@ -37,7 +37,7 @@ from ldp_core.noise.base import Noise, Randomness, coins
 from ldp_core.noise.keyed import KeyedRows
 from ldp_core.parameters import check_epsilon, check_probability, parameter
 from ldp_core.reports import Native, Value
-from ldp_core.simulated_counts import Generator, by_code, dealt
+from ldp_core.simulated_counts import Generator, by_code, multinomials
 
 
 @dataclass(frozen=True, init=False)
@@ -129,7 +129,7 @@ class RandomizedResponse(FrequencyOracle):
         return floor_threshold(t + (1 - t) * y), ceil_threshold((1 - t) * y)
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """With unequal coins the two values differ; p - q is the same for both."""
         if self.coins is not None:
             p1, p0 = (fraction(t) for t in self._yes)
@@ -146,7 +146,7 @@ class RandomizedResponse(FrequencyOracle):
     @override
     def worst_ratio(self) -> Fraction:
         """Over both answers of the coins, else p / q."""
-        p, q = self.expected_parts()
+        p, q = self.support_probabilities()
         return max(a / b for a, b in zip(p[:2], q[:2], strict=True))
 
     @property
@@ -202,14 +202,14 @@ class RandomizedResponse(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Who keeps the value, and of the others a multinomial number a value; of two values, who says the second."""
+        """Who keeps the value, and of the others a multinomial number per value; of two values, who says the second."""
         d = self.domain.size
         have = by_code(codes, people, d)
         if d == 2:
             yes = generator.binomial(have, [t / ONE for t in reversed(self._yes)]).sum()
             return np.array([have.sum() - yes, yes])
         kept = generator.binomial(have, self._keep / ONE)
-        return kept + dealt((have - kept).sum(), d, generator)
+        return kept + multinomials((have - kept).sum(), d, generator)
 
     knows_sums: ClassVar[bool] = True
 

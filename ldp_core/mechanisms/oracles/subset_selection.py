@@ -81,7 +81,7 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _include(self) -> int:
-        """P as an integer over 2^64, rounded down."""
+        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.domain.size, self.k)
 
     @cached_property
@@ -97,7 +97,7 @@ class SubsetSelection(FrequencyOracle):
         return min(max(int(rate * (1 << 16)), 0), (1 << 16) - 1) << 48 or 1  # 16 bits: no machine's rounding shows
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Of the k values one is the true one with probability p; the others are any of d - 1."""
         d = self.domain.size
         p = fraction(self._include)
@@ -105,14 +105,14 @@ class SubsetSelection(FrequencyOracle):
 
     @override
     def worst_ratio(self) -> Fraction:
-        """P / C(d - 1, k - 1) for a set that holds the value, (1 - p) / C(d - 1, k) for another."""
+        """``p / C(d - 1, k - 1)`` for a set that holds the value, ``(1 - p) / C(d - 1, k)`` for another."""
         p = fraction(self._include)
         return p * (self.domain.size - self.k) / ((1 - p) * self.k)
 
     @property
     @override
     def supported(self) -> tuple[int, int]:
-        """K, which is checked when reports are read."""
+        """``k``, the number of values in a report: it is checked when reports are read."""
         return self.k, self.k
 
     @property

@@ -48,7 +48,7 @@ from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.reports import Native, Row
-from ldp_core.simulated_counts import Generator, by_code, dealt
+from ldp_core.simulated_counts import Generator, by_code, multinomials
 from ldp_core.tally import Tally
 
 
@@ -102,7 +102,7 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @property
     def _step(self) -> float | Fraction:
-        """Epsilon of a step of the grid, less 2^-28 in all: weights of 2^30 and more are rounded by less than 1."""
+        """The epsilon of a step of the grid, less 2^-28 in all: weights of 2^30 and more are rounded by less than 1."""
         half = Fraction(min(self.epsilon, _SATURATED)) / 2
         return (half - Fraction(1, 1 << 28)) / self.unit
 
@@ -159,7 +159,7 @@ class SummationHistogramEncoding(FrequencyOracle):
         mean = Fraction(sum(k * w for k, w in enumerate(weights, low)), ONE)
         return mean, Fraction(sum(k * k * w for k, w in enumerate(weights, low)), ONE) - mean**2
 
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """Exact (p, q) of each value: the expected entry of the value if it is true, if another one is."""
         d, mean = self.domain.size, self._moments[0]
         return [self.unit - mean] * d, [mean] * d
@@ -177,7 +177,7 @@ class SummationHistogramEncoding(FrequencyOracle):
     @cached_property
     @override
     def rates(self) -> Rates:
-        p, q = self.expected_parts()
+        p, q = self.support_probabilities()
         d, difference = self.domain.size, float(p[0] - q[0])
         variance = float(self._moments[1]) / difference**2
         return Rates(np.full(d, float(q[0])), np.full(d, variance), np.zeros(d), difference)
@@ -265,7 +265,7 @@ class SummationHistogramEncoding(FrequencyOracle):
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """How many of the people with and without a value draw each entry, and the sum of these."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]
-        drawn = dealt(np.array([have, people.sum() - have]), np.array(self._weights[1], float), generator)
+        drawn = multinomials(np.array([have, people.sum() - have]), np.array(self._weights[1], float), generator)
         true, others = drawn @ np.arange(self.entries[0], self.entries[1] + 1)
         counters: I64 = self.unit * have - true + others
         return counters
@@ -277,7 +277,7 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
-        """N entries each."""
+        """``n`` entries for each value."""
         low, high = self.entries
         possible: Bools = (n * low <= counters.min(axis=-1)) & (counters.max(axis=-1) <= n * high)
         return possible

@@ -1,4 +1,4 @@
-"""Unary (one-hot) encoding: a bit a value, kept with p where it is 1, set with q where it is 0.
+"""Unary (one-hot) encoding: a bit per value, kept with p where it is 1, set with q where it is 0.
 
 Ulfar Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014 (the symmetric variant, "basic one-time
 RAPPOR"); Wang et al. 2017, section 4.3: symmetric (SUE) p = e^(eps/2) / (e^(eps/2) + 1), q = 1 - p;

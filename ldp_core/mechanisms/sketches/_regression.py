@@ -92,7 +92,7 @@ class Design:
 
     @property
     def contrast(self) -> float:
-        """(q* - p*) root of k d (1 - d) (1 - c / (m k)): how much of a report's bits a value moves."""
+        """(q* - p*) root of k d (1 - d) (1 - c / (m k)): how much of a report's bits per value moves."""
         d, c = self._even, self.positions.shape[1]
         room = max(1 - c / (self.cohorts * self.bits), 1 - _FULL)  # (beyond that candidates are selected)
         return (self.q_star - self.p_star) * math.sqrt(self.bits * d * (1 - d) * room)

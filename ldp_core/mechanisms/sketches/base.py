@@ -194,7 +194,7 @@ class Candidates(FrequencyOracle):
         return self.sketch.inputs.encode(self.domain.arrow_values)
 
     @override
-    def expected_parts(self) -> tuple[list[Fraction], list[Fraction]]:
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         p, q = self.sketch.support_probability()
         return [p] * self.domain.size, [q] * self.domain.size
 

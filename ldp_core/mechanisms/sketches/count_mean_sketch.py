@@ -44,7 +44,7 @@ from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.poisoning import CountsOnes, chances_of_ones
-from ldp_core.randomizer.outlook import Outlook
+from ldp_core.randomizer.expected_error import ExpectedError
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
 from ldp_core.simulated_counts import Generator, spread
@@ -163,12 +163,12 @@ class CountMean(Sketch):
         return level / 3 + math.sqrt((level / 3) ** 2 + 2 * level / (self.width - 1))
 
     @override
-    def explain(self, n: int) -> Outlook:
+    def explain(self, n: int) -> ExpectedError:
         """The standard error of a value that nobody holds, without the collisions, which depend on the others."""
         p, q = self.support_probability()
         error = math.sqrt(n * float(q * (1 - q))) / float(p - q)
         share = error / n if n else math.inf
-        return Outlook(error, "records", share)
+        return ExpectedError(error, "records", share)
 
 
 @dataclass(frozen=True, init=False)

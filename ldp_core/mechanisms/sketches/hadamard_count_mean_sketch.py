@@ -84,7 +84,7 @@ class HadamardCountMeanSketch(CountMean):
 
     @cached_property
     def _agree(self) -> int:
-        """P as an integer over 2^64, rounded down."""
+        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon)
 
     @property

@@ -299,7 +299,7 @@ class Rappor(CountsOnes, FilterSketch):
     @property
     @override
     def counters(self) -> int:
-        """M (1 + k): a row of ``n, bits`` a cohort, as in the counts files of google/rappor."""
+        """``m (1 + k)``: each of the m cohorts has a row of ``n, bits``, as in the counts files of google/rappor."""
         return self.cohorts * (1 + self.bits)
 
     def _by_cohort(self, counters: I64) -> I64:

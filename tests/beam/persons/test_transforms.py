@@ -59,7 +59,7 @@ def test_what_a_person_spends():
     worst = (m.worst_ratio() * other.worst_ratio()) ** 5
     assert worst <= exp_below(bound.epsilon(plan)) < worst * (1 + Fraction(1, 10**15))
     # and by exhaustion for one column and 2 records
-    (p_no, p_yes), (q_no, q_yes) = m.expected_parts()
+    (p_no, p_yes), (q_no, q_yes) = m.support_probabilities()
     yes = {True: p_yes, False: q_yes}  # Pr[report yes | value]
     assert (p_no, q_no) == (p_yes, q_yes)
 

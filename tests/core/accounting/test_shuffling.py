@@ -30,7 +30,7 @@ from ldp_core.accounting.shuffling import Curve, Levels, Reduction, amplified, c
 
 from ...cases import each
 from ..checks import fails, slow
-from ..enumeration import Every, check_levels, codes_of
+from ..enumeration import Every, check_levels, n_codes
 
 VECTORS = {1.0: (0.0101, 0.0155), 2.0: (0.0247, 0.0452), 4.0: (0.0847, 0.1725)}
 """Local epsilon to what n = 10^5 shuffled reports spend at delta 10^-6: at least, and at most for any mechanism."""
@@ -80,7 +80,7 @@ def cloned(epsilon: float, n: int, at: float) -> float:
 def laws(m) -> list[dict]:
     """Of each code, the probability of each report, from the code that perturbs."""
     seen = m.domain.size if isinstance(m, UnaryEncoding) else 0
-    return [Every(m.perturb_codes, code, dtype=m.domain.code_dtype, seen=seen).table for code in codes_of(m)]
+    return [Every(m.perturb_codes, code, dtype=m.domain.code_dtype, seen=seen).table for code in n_codes(m)]
 
 
 def pile(tables) -> dict:

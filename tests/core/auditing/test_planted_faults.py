@@ -151,7 +151,7 @@ class LowHalf:
 
     def __call__(self, *rounds):
         """Bits are compared with a word that follows from the person and the code's low bits, for this batch alone."""
-        (p,), (q,) = ({float(x) for x in parts} for parts in self.m.expected_parts())
+        (p,), (q,) = ({float(x) for x in parts} for parts in self.m.support_probabilities())
         salt = np.random.default_rng(self.calls).integers(0, 1 << 63, 16, np.uint64)
         self.calls += 1
         reports = []

@@ -66,7 +66,7 @@ def all_supports(m, n):
 
 def check_shares(table, m, n, share):
     """The error and the interval of the second value's share, by enumeration of all tallies; its share is ``share``."""
-    p, q = (float(side[1]) for side in m.expected_parts())
+    p, q = (float(side[1]) for side in m.support_probabilities())
     people = round(n * share)
     yes, no = (stats.binom.pmf(range(k + 1), k, of) for k, of in ((people, p), (n - people, q)))
     chance = np.convolve(yes, no)

@@ -32,7 +32,7 @@ from ldp_core.estimates.distribution import Distributing, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
 from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
-from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, distances, listening
+from ldp_core.estimates.plausibility import FALSE_ALARMS, Part, Sums, collecting, distances
 
 from ...cases import each
 from ..examples import ALONE, DRAWN, EVERY, keyed, noise_for, some_values
@@ -54,7 +54,7 @@ def doubts(m, tally):
     """What is said of each kind of estimate of a tally."""
     said = []
     for estimate in estimates_of(m):
-        with listening() as heard:
+        with collecting() as heard:
             estimate.result(m, tally)
         assert len(heard) <= 1
         said += heard
@@ -82,7 +82,7 @@ def test_honest_reports_of_every_mechanism_are_plausible(name):
     for n in (0, 1, 3000):
         for alike in (True, False):
             tally = m.tally(reports_of(name, m, n, alike=alike))
-            with listening() as heard:
+            with collecting() as heard:
                 if isinstance(m, Searching):
                     plausibility.watch(m, tally.n, tally.counters)
                 for estimate in estimates_of(m):

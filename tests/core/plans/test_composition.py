@@ -81,7 +81,7 @@ def answered(reports, values):
     """Of the column that a person answers: an answer is permanent, and so the same if the value is."""
     if "-" in reports:
         return 0
-    p = COIN.expected_parts()[0][0]
+    p = COIN.support_probabilities()[0][0]
     chances = [p if r == v else 1 - p for r, v in zip(reports, values, strict=True)]
     return math.prod(chances) if values[0] != values[1] else chances[0] * (reports[0] == reports[1])
 

@@ -56,7 +56,7 @@ def test_expected_parts_are_those_of_the_reports(name):
     plan = PLANS[name]
     table = table_of(name, records_of(plan)[0])
     for at, m in enumerate(plan.columns.values()):
-        p, q = m.expected_parts()
+        p, q = m.support_probabilities()
         share = sum(weight for reports, weight in table.items() if not reports[at].strip("[").startswith("None"))
         assert share == (Fraction(1, m.columns) if isinstance(m, SampledColumn) else 1)
         for v, label in enumerate(m.domain.values):
@@ -177,7 +177,7 @@ def test_estimates_are_unbiased_and_vary_as_they_say(simulated, column):
 
 def variances(m) -> np.ndarray:
     """Of each value's estimated count, from exact p and q."""
-    p, q = (np.array([float(x) for x in side]) for side in m.expected_parts())
+    p, q = (np.array([float(x) for x in side]) for side in m.support_probabilities())
     noise = (TRUTH * p * (1 - p) + (EACH - TRUTH) * q * (1 - q)) / (p - q) ** 2
     if not isinstance(m, SampledColumn):
         return noise
@@ -276,7 +276,7 @@ def test_the_draw_is_the_persons_own_and_independent_of_the_columns_noise():
     others.append(
         m.inner.perturb_codes(np.zeros(60_000, np.uint8), keyed.named("x").bind(m.digest, np.zeros(60_000, np.uint8)))
     )
-    p, _ = m.expected_parts()
+    p, _ = m.support_probabilities()
     for other, share in zip(others, (0.5, 0.5, 1 - float(p[0])), strict=True):
         check_binomial(np.sum((draw == 1) & (other == 1)), 60_000, share / 2)
 

@@ -78,11 +78,11 @@ def test_fake_variance_is_the_published_one_less_the_sampling_of_the_population(
 
 def test_fakes_of_a_prior():
     m = FakeDataColumn(grr(ABC), columns=3, prior=[1, 0, 3])
-    p, q = grr(ABC).expected_parts()
+    p, q = grr(ABC).support_probabilities()
     for v, share in enumerate((Fraction(1, 4), Fraction(0), Fraction(3, 4))):
         assert m.fake_support[v] == pytest.approx(share * (p[0] - q[0]) + q[0], abs=1e-18)
-        assert m.expected_parts()[0][v] == (p[0] + 2 * m.fake_support[v]) / 3
-        assert m.expected_parts()[1][v] == (q[0] + 2 * m.fake_support[v]) / 3
+        assert m.support_probabilities()[0][v] == (p[0] + 2 * m.fake_support[v]) / 3
+        assert m.support_probabilities()[1][v] == (q[0] + 2 * m.fake_support[v]) / 3
     assert FakeDataColumn(grr(ABC), columns=3, prior=[2, 2, 2]).p == pytest.approx(
         FakeDataColumn(grr(ABC), columns=3).p
     )

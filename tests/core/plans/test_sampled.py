@@ -31,7 +31,7 @@ def test_sampled_variance_by_counting_all_samples_and_reports():
     """n = 4 records, m of them answer: mean and variance of the estimate over everything that can happen, exactly."""
     p, q, n, truth = Fraction(3, 4), Fraction(1, 4), 4, (1, 1, 1, 0)
     m = SampledColumn(UnaryEncoding.from_probabilities(AB, p=0.75, q=0.25), columns=2)
-    assert m.expected_parts() == ([p, p], [q, q])
+    assert m.support_probabilities() == ([p, p], [q, q])
     for answers in (1, 2, 3, 4):
         mean = square = Fraction(0)
         samples = list(itertools.combinations(truth, answers))

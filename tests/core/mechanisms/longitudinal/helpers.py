@@ -13,7 +13,7 @@ from ldp_core.exact import bits
 from ldp_core.noise.keyed import KeyedRows
 
 from ...checks import check_binomial
-from ...enumeration import Branching, Table, codes_of
+from ...enumeration import Branching, Table, n_codes
 
 VARIANTS = ("OSUE", "SUE", "OUE", "SOUE")
 
@@ -168,6 +168,6 @@ def supported(m, reports) -> np.ndarray:
 
 
 def expected_support(m) -> np.ndarray:
-    table = np.full((len(codes_of(m)), m.domain.size), m.q)
+    table = np.full((len(n_codes(m)), m.domain.size), m.q)
     np.fill_diagonal(table, m.p)
     return table

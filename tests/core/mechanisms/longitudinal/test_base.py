@@ -27,7 +27,7 @@ from ldp_core import (
 
 from ....cases import each
 from ...checks import check_marginals, exact_exp, exact_ln
-from ...enumeration import Branching, codes_of, worst_ratio
+from ...enumeration import Branching, n_codes, worst_ratio
 from ..oracles.helpers import check_runs, runs_of
 from .helpers import (
     MANY,
@@ -60,11 +60,11 @@ CHAINS = {
 def test_both_rounds_over_all_outcomes(name):
     m = CHAINS[name]
     seen = m.domain.size
-    reports = [distribution(m.perturb_codes, code, seen) for code in codes_of(m)]
-    permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
+    reports = [distribution(m.perturb_codes, code, seen) for code in n_codes(m)]
+    permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in n_codes(m)]
     assert worst_ratio(reports) == m.worst_ratio() <= exact_exp(m.epsilon_1)
     assert worst_ratio(permanent) == m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     for code, table in enumerate(reports):
         for v in range(m.domain.size):
             supports = [v == r[0] if name.startswith("grr") else bool(r[0] >> v & 1) for r in table]
@@ -76,7 +76,7 @@ def test_any_number_of_reports_spends_at_most_epsilon_infinity(name):
     """Joint probabilities of several reports of one value: ratios grow with them, up to the permanent answer's."""
     m = CHAINS[name]
     seen = m.domain.size
-    permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
+    permanent = [distribution(m.permanent.perturb_codes, code, seen) for code in n_codes(m)]
     answers = sorted(permanent[0])
     channel = {answer: second_round(m, answer, Branching(seen)) for answer in answers}
     found = []
@@ -156,7 +156,7 @@ def test_guesses_after_any_number_of_reports_are_no_better_than_epsilon_infinity
 @each("name", SAMPLED)
 def test_marginals(name):
     m, n = SAMPLED[name], 40_000
-    codes = np.random.default_rng(1).permutation(n) % len(codes_of(m))
+    codes = np.random.default_rng(1).permutation(n) % len(n_codes(m))
     noise = Keyed(Secret.generate(), np.arange(n), column="c")
     reports = m.perturb_codes(codes.astype(np.uint8), noise.bind(m.digest, codes.astype(np.uint8)))
     check_marginals(codes, supported(m, reports), expected_support(m))
@@ -169,7 +169,9 @@ def test_estimates_are_unbiased_and_have_the_variance_of_the_formula(name):
 
 def test_a_wrong_estimator_or_variance_is_found(monkeypatch):
     with monkeypatch.context() as patch:  # debiased for the second round only
-        patch.setattr(LongitudinalUnaryEncoding, "expected_parts", lambda m: m.instantaneous.expected_parts())
+        patch.setattr(
+            LongitudinalUnaryEncoding, "support_probabilities", lambda m: m.instantaneous.support_probabilities()
+        )
         with pytest.raises(AssertionError, match="mean"):
             check_runs(ue(10), runs_of(ue(10)))
     monkeypatch.setattr(DBitFlip, "variance", pure_variance)

@@ -31,7 +31,7 @@ from ldp_core.mechanisms.catalog import CATALOG
 
 from ....cases import each
 from ...checks import fails
-from ...enumeration import Branching, codes_of
+from ...enumeration import Branching, n_codes
 from .helpers import distribution, flip, grr, loloha, second_round, ue
 
 # The losses of one unchanged value that were found by enumeration, to the digits that were published.
@@ -67,7 +67,7 @@ def rounds(name):
     """Pr[permanent answer | code] and Pr[report | permanent answer], from the code that draws, as exact tables."""
     m = SMALL[name]
     seen = m.domain.size
-    first = [distribution(m.permanent.perturb_codes, code, seen) for code in codes_of(m)]
+    first = [distribution(m.permanent.perturb_codes, code, seen) for code in n_codes(m)]
     answers = sorted(first[0])
     if isinstance(m, LongitudinalUnaryEncoding):
         second = [second_round(m, answer, Branching(seen)) for answer in answers]

@@ -19,7 +19,7 @@ from ldp_core.noise.keyed import KeyedRows
 
 from ....cases import each
 from ...checks import check_uniform, exact_exp, exact_ln
-from ...enumeration import codes_of, worst_ratio
+from ...enumeration import n_codes, worst_ratio
 from .helpers import VALUES, collected, distinct, distribution, flip, histories, zero_codes
 
 
@@ -51,10 +51,10 @@ def quarter(b, d):
 @each(("b", "d", "unmatched"), [(2, 1, "error"), (4, 2, "error"), (4, 1, "none"), (3, 3, "none"), (4, 3, "other")])
 def test_d_bit_flip_over_all_outcomes(b, d, unmatched):
     m = flip(b - (unmatched == "other"), d, unmatched=unmatched)
-    tables = [distribution(m.perturb_codes, code, d) for code in codes_of(m)]
+    tables = [distribution(m.perturb_codes, code, d) for code in n_codes(m)]
     assert worst_ratio(tables) == m.worst_ratio() == m.permanent_ratio() <= exact_exp(m.epsilon)
     assert m.realized_epsilon == pytest.approx(2.0, rel=1e-12)
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     for code, table in enumerate(tables):
         sets = defaultdict(Fraction)
         for report, weight in table.items():

@@ -13,7 +13,7 @@ from ldp_core.noise.keyed import KeyedRows
 
 from ....cases import each
 from ...checks import check_binomial, exact_exp
-from ...enumeration import codes_of, worst_ratio
+from ...enumeration import n_codes, worst_ratio
 from .helpers import VALUES, distinct, distribution, histories, loloha, zero_codes
 
 
@@ -30,10 +30,10 @@ def test_loloha_has_the_variance_of_optimized_unary_encoding_with_epsilon_1():
 @each(("d", "g", "unmatched"), [(3, 2, "error"), (3, 3, "error"), (2, 2, "none"), (4, 3, "other")])
 def test_loloha_over_all_outcomes(d, g, unmatched):
     m = loloha(d - (unmatched == "other"), g, unmatched=unmatched)
-    tables = [distribution(m.perturb_codes, code) for code in codes_of(m)]
+    tables = [distribution(m.perturb_codes, code) for code in n_codes(m)]
     assert worst_ratio(tables) == m.worst_ratio() <= exact_exp(m.epsilon_1)
     assert m.permanent_ratio() <= exact_exp(m.epsilon_infinity)
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     for code, table in enumerate(tables):
         reports = np.array(list(table), np.uint64)[:, 0]
         supported = m.count_reports(reports, np.arange(len(reports)), len(reports))

@@ -30,7 +30,7 @@ from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
 def law_of_bits(oracle, x, bits) -> Fraction:
     """Exact probability that exactly these values are supported by a report of x; small k only."""
     k = len(bits)
-    p, q = (Fraction(a[0]) for a in oracle.expected_parts())
+    p, q = (Fraction(a[0]) for a in oracle.support_probabilities())
     if isinstance(oracle, RandomizedResponse):
         return Fraction(0) if sum(bits) != 1 else p if bits[x] else q
     if isinstance(oracle, SubsetSelection):
@@ -48,7 +48,7 @@ def supports_by_report(oracle):
     """Each set of supported values that there may be, and its exact probability given each value."""
     k = oracle.domain.size
     if isinstance(oracle, HadamardResponse):
-        p = Fraction(oracle.expected_parts()[0][0])
+        p = Fraction(oracle.support_probabilities()[0][0])
         for y in range(oracle.columns):
             bits = [((v + 1) & y).bit_count() % 2 == 0 for v in range(k)]
             yield np.array(bits), [2 * (p if bits[x] else 1 - p) / oracle.columns for x in range(k)]

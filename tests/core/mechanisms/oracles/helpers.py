@@ -40,7 +40,7 @@ KINDS = {
 
 def table_of(m) -> np.ndarray:
     """Pr[report supports v | code x], one more row for "none"."""
-    p, q = (np.array(x, float) for x in m.expected_parts())
+    p, q = (np.array(x, float) for x in m.support_probabilities())
     d = m.domain.size
     table = np.where(np.eye(d, dtype=bool), p, q)
     return np.vstack([table, q]) if m.domain.unmatched == "none" else table

@@ -56,7 +56,7 @@ SIZES = (1000, 10_000)
 
 
 def exact_coverage(m, n: int, f: float, value: int) -> float:
-    p, q = (float(x[value]) for x in m.expected_parts())
+    p, q = (float(x[value]) for x in m.support_probabilities())
     true = round(f * n)
     probability = signal.fftconvolve(
         stats.binom.pmf(np.arange(true + 1), true, p), stats.binom.pmf(np.arange(n - true + 1), n - true, q)

@@ -17,7 +17,7 @@ from ldp_core.mechanisms.oracles.block_hadamard_response import best_blocks
 
 from ....cases import each
 from ...checks import check_marginals, check_moments
-from ...enumeration import Every, check_ratio, codes_of
+from ...enumeration import Every, check_ratio, n_codes
 from ...keyed_reference import SECRET, block
 from .helpers import domain, estimates_of, some_codes, values_for
 
@@ -64,7 +64,7 @@ def test_closed_forms(d, epsilon):
 def test_one_block_is_hadamard_response(d, epsilon):
     m, one = BHR(range(d), epsilon=epsilon, blocks=1), HadamardResponse(range(d), epsilon=epsilon)
     assert m.points == one.columns
-    assert abs(one.expected_parts()[0][0] - m.own) <= Fraction(1, ONE)
+    assert abs(one.support_probabilities()[0][0] - m.own) <= Fraction(1, ONE)
     for count in (0, 30, 100):
         assert m.variance(100, count) == pytest.approx(one.variance(100, count), rel=1e-12)
     reports = m.perturb(np.arange(3000) % d)
@@ -112,8 +112,8 @@ CASES = [
 @each("epsilon", [1e-6, 1.0, 40.0])
 def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon):
     m = BHR(domain(d, policy), epsilon=epsilon, blocks=blocks)
-    table, (p, q), (own, same, other) = scores(m), m.expected_parts(), m._chances
-    tables = [channel(m, code) for code in codes_of(m)]
+    table, (p, q), (own, same, other) = scores(m), m.support_probabilities(), m._chances
+    tables = [channel(m, code) for code in n_codes(m)]
     for code, shares in enumerate(tables[:d]):
         supporting = {x for x, s in zip(shares, table[code], strict=True) if s == 1}
         others = {x for x, s in zip(shares, table[code], strict=True) if s != 1}

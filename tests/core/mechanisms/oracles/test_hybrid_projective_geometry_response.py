@@ -9,7 +9,7 @@ import numpy as np
 
 from ....cases import each
 from ...checks import check_moments
-from ...enumeration import check_ratio, codes_of
+from ...enumeration import check_ratio, n_codes
 from ...exact.helpers import incidence
 from .helpers import domain, estimates_of
 from .projective_helpers import HPGR, MECHANISMS, channel
@@ -31,9 +31,9 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
     m = HPGR(domain(d, policy), epsilon=epsilon, field=field, blocks=blocks)
     supports, b = incidence(field, m.space.dimension), m.space.points
     less, in_block = Fraction(m.space.intersection, m.space.support), -(-(d + (policy == "none")) // blocks)
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     own, same, other = m._chances
-    tables = [channel(m, code) for code in codes_of(m)]
+    tables = [channel(m, code) for code in n_codes(m)]
     for code, table in enumerate(tables):
         for v in range(d):
             k, w = divmod(v, in_block)

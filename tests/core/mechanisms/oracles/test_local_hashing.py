@@ -89,8 +89,8 @@ def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
     every = Every(m.perturb_codes, 1)
     supported = m.count_reports(every.reports, np.arange(every.n), every.n)[:, 2]
     there = every.outcomes[2] > 0  # what lane 2 draws is the number of a function, or a
-    assert every.mean(supported) == m.expected_parts()[1][2]
-    assert every.mean(supported * there) / every.mean(there) != m.expected_parts()[1][2]
+    assert every.mean(supported) == m.support_probabilities()[1][2]
+    assert every.mean(supported * there) / every.mean(there) != m.support_probabilities()[1][2]
 
 
 # ---- counting

@@ -18,7 +18,7 @@ def reports(m, n=400_000):
 
 
 def expected(m):
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     d = m.domain.size
     return np.where(np.eye(d, dtype=bool), np.array(p, float), np.array(q, float))
 

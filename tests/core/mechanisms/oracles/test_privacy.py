@@ -88,7 +88,7 @@ def test_every_report_of_every_value(monkeypatch, name):
 
 
 def check_support(m, tables) -> None:
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     for value, table in zip(inputs_of(m), tables, strict=True):
         for v, label in enumerate(m.domain.values):
             if isinstance(m, BIT_VECTORS):

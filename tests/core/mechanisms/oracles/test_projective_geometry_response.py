@@ -77,7 +77,7 @@ CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 
 def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
     m = PGR(domain(d, policy), epsilon=epsilon, field=field)
     check_oracle(m, reports=m.space.points)
-    supports, p = incidence(field, m.space.dimension), m.expected_parts()[0][0]
+    supports, p = incidence(field, m.space.dimension), m.support_probabilities()[0][0]
     assert sum(channel(m, 0)[y] for y in np.flatnonzero(supports[0])) == p
 
 

@@ -71,7 +71,7 @@ def test_two_coins(row):
     m = RandomizedResponse.from_coins(truth=1 - row["h1"], yes=row["h2"])
     assert m.epsilon == exactly(row["epsilon"])
     assert m.realized_epsilon == exactly(row["epsilon"])
-    (_, yes_of_yes), (_, yes_of_no) = m.expected_parts()
+    (_, yes_of_yes), (_, yes_of_no) = m.support_probabilities()
     assert (float(yes_of_yes), float(yes_of_no)) == (exactly(row["p_yes_given_yes"]), exactly(row["p_yes_given_no"]))
     assert (m.p, m.q) == (float(yes_of_yes), float(yes_of_no))
 
@@ -83,7 +83,7 @@ def test_two_coins(row):
 @example(50.0, 2, "error")
 def test_grr(epsilon, d, policy):
     m = RandomizedResponse(domain(d, policy), epsilon=epsilon)
-    (p, *more_p), (q, *more_q) = m.expected_parts()
+    (p, *more_p), (q, *more_q) = m.support_probabilities()
     assert set(more_p) == {p}
     assert set(more_q) == {q}
     assert p + (d - 1) * q == 1
@@ -106,7 +106,7 @@ def test_from_coins(truth, yes):
     p1, p0 = t + (1 - t) * y, (1 - t) * y
     assume(math.floor(p1 * ONE) > math.ceil(p0 * ONE))
     m = RandomizedResponse.from_coins(truth=truth, yes=yes)
-    (no_of_no, yes_of_yes), (no_of_yes, yes_of_no) = m.expected_parts()
+    (no_of_no, yes_of_yes), (no_of_yes, yes_of_no) = m.support_probabilities()
     assert no_of_no + yes_of_no == yes_of_yes + no_of_yes == 1
     assert yes_of_yes * ONE == math.floor(p1 * ONE)
     assert yes_of_no * ONE == math.ceil(p0 * ONE)

@@ -84,7 +84,7 @@ def test_a_listed_set_in_the_wrong_place_is_found(monkeypatch):
 def check_distributions(m, tables: list[dict[int, Fraction]]) -> None:
     """Of each code, the exact distribution of the sets is that of the paper; and every ratio is within epsilon."""
     d, k = m.domain.size, m.k
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     sets = {s for s in range(1 << d) if s.bit_count() == k}
     for code, table in enumerate(tables):
         assert set(table) == sets
@@ -205,7 +205,7 @@ def test_a_repair_that_may_take_the_true_bit_is_found(monkeypatch, repairing):
     real = SubsetSelection._repair
     monkeypatch.setattr(SubsetSelection, "_repair", lambda self, rows, codes, noise: real(self, rows, codes + 8, noise))
     table = distribution(m, 3)
-    assert sum(w for s, w in table.items() if s >> 3 & 1) != m.expected_parts()[0][3]
+    assert sum(w for s, w in table.items() if s >> 3 & 1) != m.support_probabilities()[0][3]
 
 
 @given(
@@ -217,7 +217,7 @@ def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, data):
     k = data.draw(st.one_of(st.none(), st.integers(1, d - 1)))
     m = SubsetSelection(range(d), epsilon=epsilon, k=k)
     assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     assert p[0] + (d - 1) * q[0] == m.k
     assert 0 < m._start < ONE
 

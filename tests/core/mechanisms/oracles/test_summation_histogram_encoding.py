@@ -70,7 +70,7 @@ def test_the_law_is_discrete_laplace(epsilon, unit):
         assert abs(probability / exact - 1) < (abs(k) - 1 / x) / unit / 2**28 + Fraction(1, 2**29)
         assert probability >= Fraction(1, 2**34)
     mean = sum(k * p for k, p in law(m).items())
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     assert (p, q) == ([unit - mean] * 4, [mean] * 4)
     assert m.variance(7, 3) * (m.p - m.q) ** 2 / 7 == pytest.approx(
         float(sum(k**2 * p for k, p in law(m).items()) - mean**2), rel=1e-12
@@ -123,7 +123,7 @@ def test_the_ratio_over_all_vectors(epsilon, unit, policy):
         tables.append({tuple(row): chance for row, chance in zip(reports.tolist(), chances, strict=True)})
         for v in range(2):
             mean = sum(row[v] * chance for row, chance in tables[-1].items())
-            assert mean == m.expected_parts()[v != code][v]
+            assert mean == m.support_probabilities()[v != code][v]
     check_ratio(m, tables)
 
 

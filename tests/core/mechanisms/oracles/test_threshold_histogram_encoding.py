@@ -95,7 +95,7 @@ def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
 def test_epsilon_is_never_above_the_one_asked_for(epsilon, theta):
     m = ThresholdHistogramEncoding(range(3), epsilon=epsilon, theta=theta)
     assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.expected_parts()
+    p, q = m.support_probabilities()
     half, share = Fraction(epsilon) / 2, Fraction(m.theta)
     if epsilon < 80:  # above, p and q are what 64 bits resolve
         exact_p, exact_q = 1 - exact_exp(half * (share - 1)) / 2, exact_exp(-half * share) / 2

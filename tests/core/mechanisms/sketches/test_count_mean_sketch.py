@@ -155,7 +155,7 @@ def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     assert cms.variance(1) == pytest.approx(4 * math.exp(epsilon) / (math.exp(epsilon) - 1) ** 2, rel=1e-4)
     sue = CountMeanSketch("int", epsilon=epsilon, variant="symmetric", **wide)
     assert sue.bucket_probability == tuple(
-        x[0] for x in UnaryEncoding([0, 1], epsilon=epsilon, variant="symmetric").expected_parts()
+        x[0] for x in UnaryEncoding([0, 1], epsilon=epsilon, variant="symmetric").support_probabilities()
     )
 
 

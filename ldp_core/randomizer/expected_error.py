@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 
-class Outlook(NamedTuple):
+class ExpectedError(NamedTuple):
     """What to expect of an estimate.
 
     Attributes:
@@ -26,7 +26,7 @@ class Outlook(NamedTuple):
     def margin(self) -> str:
         """Half of a 95 % interval, in words.
 
-        >>> Outlook(104.0, "records", 0.00052).margin
+        >>> ExpectedError(104.0, "records", 0.00052).margin
         '± 0.102 % of the records'
         """
         if math.isnan(self.error):
