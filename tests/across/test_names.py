@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from ldp_beam.telemetry.means import MEAN_SCHEMA
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
@@ -95,7 +94,7 @@ def test_no_name_is_a_reserved_word_of_sql(reports):
     names |= set(reports.ldp.histograms(PLAN, by="day").columns)
     for row in (ldp_beam.HistogramRow, MeanRow, DistributionRow, ldp_beam.DeadLetter):
         names |= set(row._fields)
-    names |= {*estimate_schema(HistogramRow).names, *MEAN_SCHEMA.names}
+    names |= {*estimate_schema(HistogramRow).names, *estimate_schema(MeanRow).names}
     assert {"column_name", "window_start", "window_end", "bucket_start"} <= names
     assert not {name.lower() for name in names} & RESERVED
 
