@@ -95,7 +95,7 @@ def test_threads_and_morsels_draw_independently(fault, draws, plant):
 MORSELS = """
 import polars as pl, numpy as np, ldp_polars
 from ldp_core import Keystream, UnaryEncoding
-from ldp_core import mechanism as core
+from ldp_core.randomizer import perturbing as core
 from ldp_polars import columns, perturbing
 if sys.argv[1] == "True":
     core.Keystream = lambda: Keystream(bytes(32))
