@@ -32,7 +32,8 @@ def test_files_exist():
 
 
 def test_dotted_names_exist():
-    for name in {name for text in PAGES.values() for name in re.findall(DOTTED, text)}:
+    pages = [re.sub(r"`[^`\n]+` -> ", "", text) for text in PAGES.values()]  # a changelog has old names
+    for name in {name for text in pages for name in re.findall(DOTTED, text)}:
         pkgutil.resolve_name(name)
 
 
