@@ -11,9 +11,16 @@ events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 p
 events  | PrivacyLedger(plan, id="user", budget=10)       -> events, no more than a person's budget pays for
 
 Sources and sinks are in `ldp_beam.io`. The names are listed in `__init__.pyi`, and each is imported when it is first
-used.
+used. So the options of the telemetry job are there without Beam. Where Beam is there already, its coders of batches are
+registered now: a user's ``beam.Create(batches)`` may stand before the first of our names.
 """
+
+import sys
+from importlib import import_module
 
 from ldp_core.engine import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
+
+if "apache_beam" in sys.modules:
+    import_module("ldp_beam.elements.coders")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from ldp_core import (
     ParameterError,
     PlanError,
     PrivacyPlan,
+    Question,
     Secret,
     Sketch,
     estimates_metadata,
@@ -229,9 +231,7 @@ def estimate(
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
     wanted = _wanted(made, column, candidates)
-    told = dict(named(pair, example="age=mean") for pair in ask or ())
-    top_of = {name: HeavyHittersEstimate(top, confidence) for name, m in wanted.items() if isinstance(m, HeavyHitters)}
-    questions = questions_of(wanted, {**top_of, **told}, confidence)
+    questions = _questions(wanted, ask or (), confidence, top)
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
     with working("counting the reports"), files.polars_work("estimate"):
         found = ldp_polars.estimates(reports, asked, by=by or (), window=window, event_time=event_time, ask=questions)
@@ -254,6 +254,20 @@ def estimate(
             _show(name, frame, view, max(_SCREEN // len(frames), 10) if window or by else None)
         out().print()
         show([], notes=[view.words(made, frames)])
+
+
+def _questions(
+    wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int
+) -> dict[str, Question[Any]]:
+    """What is asked of each column."""
+    pairs = [named(pair, example="age=mean") for pair in ask]
+    if len(dict(pairs)) < len(pairs):
+        raise typer.BadParameter("--ask names a column twice")
+    found = {name: HeavyHittersEstimate(top, confidence) for name, m in wanted.items() if isinstance(m, HeavyHitters)}
+    questions = questions_of(wanted, {**found, **dict(pairs)}, confidence)
+    if any(question.confidence != confidence for question in questions.values()):
+        raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
+    return questions
 
 
 def _chosen(

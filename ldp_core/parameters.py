@@ -137,6 +137,17 @@ def check_integer(name: str, value: int, low: int, high: int | None = None) -> i
     return int(value)
 
 
+def check_flag(name: str, value: bool) -> bool:
+    """Return ``value``.
+
+    Raises:
+        ParameterError: unless it is true or false; a text is neither.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be true or false, got {shown(value)}")
+    return bool(value)
+
+
 def check_open(name: str, value: float) -> float:
     """Return ``value`` as a float.
 

@@ -7,7 +7,6 @@ in Polars mo, q, y too. A window is a length, and perhaps how much later windows
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,9 @@ from ldp_core.parameters import shown
 
 _MICROS = {"ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6, "d": 86400e6, "w": 7 * 86400e6}
 _MONTHS = {"mo": 1, "q": 3, "y": 12}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|mo|[smhdwqy])")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|mo|[smhdwqy])")
+_MOST_MONTHS, _MOST_SECONDS = 12_000, 1000 * 366 * 86400
+"""A thousand years: times that are later than this after 1970 have no room in 64 bits of nanoseconds."""
 _MONDAY = 4 * 86400 * 10**6
 """Microseconds from the beginning of 1970, a Thursday, to its first Monday."""
 
@@ -52,7 +53,8 @@ class Window:
         offset = micros_of(later, "what comes after + in window") if plus else 0
         parts = _parts(text) if isinstance(text, str) else []
         months = [float(number) * _MONTHS[unit] for number, unit in parts if unit in _MONTHS]
-        if months and len(months) == len(parts) and sum(months) == int(sum(months)) > 0:
+        whole = months and len(months) == len(parts) and 0 < sum(months) <= _MOST_MONTHS
+        if whole and sum(months) == int(sum(months)):
             return cls(0, int(sum(months)), offset)
         micros = micros_of(text, "window")
         if not micros:
@@ -80,8 +82,8 @@ def seconds(length: Any, name: str = "window") -> float:
         length = sum(float(number) * _MICROS[unit] for number, unit in parts) / 1e6
     if hasattr(length, "micros"):
         length = length.micros / 1e6
-    if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length <= sys.float_info.max:
-        raise ParameterError(f"{name} must be a finite number of seconds, at least 0, got {length!r}")
+    if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length <= _MOST_SECONDS:
+        raise ParameterError(f"{name} must be a number of seconds in [0, {_MOST_SECONDS}], got {length!r}")
     return float(length)
 
 

@@ -1,4 +1,4 @@
-"""ReplaySafe wire formats: Arrow IPC for batches, `Tally.to_bytes` for tallies."""
+"""Stable wire formats: Arrow IPC for batches, `Tally.to_bytes` for tallies."""
 
 from __future__ import annotations
 

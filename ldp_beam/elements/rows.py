@@ -186,7 +186,7 @@ def row_type(schema: pa.Schema) -> Any:
     ('key', 'mode', 'n')
     """
     columns = tuple((field.name, python_type(field.type)) for field in schema if field.name not in _TAIL)
-    taken = sorted(_HEAD.keys() & set(schema.names))
+    taken = sorted((_HEAD.keys() | _TAIL.keys() - {"n"}) & set(schema.names))
     if taken:
         raise ParameterError(f"an answer cannot have columns {taken}: all rows of Beam have them")
     if columns not in _MADE:

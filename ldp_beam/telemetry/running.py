@@ -90,8 +90,8 @@ def _asked(pairs: Iterable[str]) -> dict[str, str]:
     asked = {}
     for pair in pairs:
         name, equals, question = pair.partition("=")
-        if not (name and equals and question):
-            raise ParameterError(f"--ask is NAME=QUESTION, as age=mean, got {pair!r}")
+        if not (name and equals and question) or name in asked:
+            raise ParameterError(f"--ask is NAME=QUESTION, as age=mean, once for a column, got {pair!r}")
         asked[name] = question
     return asked
 

@@ -17,7 +17,7 @@ from ldp_core.estimates.consistency import Consistency, Noisy, check_method, con
 from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_open, parameter
+from ldp_core.parameters import check_flag, check_open, parameter
 from ldp_core.tables import View, aligned, html
 from ldp_core.tally import Tally
 
@@ -203,7 +203,7 @@ class HistogramEstimate(Question[Histogram]):
     view: ClassVar[View] = Histogram.view
 
     confidence: float = parameter(check_open)
-    simultaneous: bool = parameter()
+    simultaneous: bool = parameter(check_flag)
     consistency: Consistency | None = parameter()
 
     def __init__(

@@ -107,6 +107,9 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     if isinstance(asked, str):
         name, _, options = asked.partition(":")
         pairs = [option.partition("=") for option in options.split(",") if option]
+        named = [key.strip() for key, _, _ in pairs]
+        if len({"question", *named}) <= len(named) or not all(equals for _, equals, _ in pairs):
+            raise ParameterError("options of a question are OPTION=VALUE, each of them once, as heavy_hitters:k=5")
         asked = {"question": name.strip(), **{key.strip(): _value(text.strip()) for key, _, text in pairs}}
     if isinstance(asked, Mechanism):
         raise ParameterError("expected a question, got a mechanism: name it, as estimate(mechanism=m)")
@@ -127,7 +130,7 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -21,6 +21,8 @@ METADATA_KEY = "ldp.plan"
 
 
 _COMPACT = (",", ":")
+_COLUMNS = 256
+"""A mechanism costs far more time than the few bytes that it takes in a compressed plan."""
 
 
 class PlanForms(PlanContents):
@@ -91,7 +93,11 @@ class PlanForms(PlanContents):
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
-        return cls.from_dict(from_text(text, "the plan", PlanError, limits))
+        data = from_text(text, "the plan", PlanError, limits)
+        columns = data.get("columns") if isinstance(data, Mapping) else None
+        if isinstance(columns, Mapping) and len(columns) > _COLUMNS and not text.startswith(b'{"keep"'):
+            raise PlanError(f"a compressed plan has at most {_COLUMNS:,} columns, got {len(columns):,}")
+        return cls.from_dict(data)
 
     @cached_property
     def metadata(self) -> dict[str, str]:

@@ -105,8 +105,9 @@ def expected(column: pl.Series) -> Mode:
 def test_it_is_written_as_text_and_as_a_mapping():
     assert question_of("mode:confidence=0.9") == ModeEstimate(0.9) == question_of({"question": "mode"}, confidence=0.9)
     assert question_of(ModeEstimate(0.8).to_dict()) == ModeEstimate(0.8)
-    for wrong in ("mood", "mode:k=2", {"question": "mode", "width": 1}, {}, 7):
-        with pytest.raises(ParameterError, match=r"question|option"):
+    texts = ("mood", "mode:k=2", "mode:question=mean", "mode:confidence", "histogram:simultaneous=no")
+    for wrong in (*texts, {"question": "mode", "width": 1}, {}, 7):
+        with pytest.raises(ParameterError, match=r"question|option|true or false"):
             question_of(wrong)
 
 
@@ -143,7 +144,7 @@ def test_simulation_and_pictures(reports):
 def test_the_command_and_the_report(reports, tmp_path):
     file, folder = tmp_path / "reports.parquet", tmp_path / "out"
     reports.ldp.sink_parquet(file, PLAN)
-    ask = ["estimate", str(file), "--ask", "os=mode:confidence=0.9", "--by", "country"]
+    ask = ["estimate", str(file), "--ask", "os=mode", "--by", "country", "--confidence", "0.9"]
     shown = CliRunner().invoke(app, ask, catch_exceptions=False).output
     assert [name for name in OSES if name in shown] == ["ios", "web"]
     told = json.loads(CliRunner().invoke(app, [*ask, "--json"], catch_exceptions=False).output)
