@@ -22,5 +22,5 @@ from ldp_core.engine import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
 
-if "apache_beam" in sys.modules:
+if sys.modules.get("apache_beam") is not None:
     import_module("ldp_beam.elements.coders")
