@@ -102,7 +102,8 @@ class PlanForms(PlanContents):
     @cached_property
     def metadata(self) -> dict[str, str]:
         """What files and messages of its reports have in their metadata; `from_metadata` reads it."""
-        return {METADATA_KEY: to_text(self.to_dict(), separators=_COMPACT)}
+        many = len(self.columns) > _COLUMNS  # (which nobody would read compressed)
+        return {METADATA_KEY: self.to_json() if many else to_text(self.to_dict(), separators=_COMPACT)}
 
     def check_readable(self) -> None:
         """Raise `PlanError` if the plan is beyond this process's limits: files of it could not be read back."""

@@ -105,3 +105,15 @@ def test_labels_that_say_the_same_over_and_over_stay_plain():
     alike = {"domain": ["long" * 1000 + f"{i}" for i in range(1000)]}
     assert to_text(alike) == json.dumps(alike)
     assert from_text(to_text(alike), "it", PlanError) == alike
+
+
+def test_plans_of_many_columns_are_plain_and_those_of_others_bounded():
+    """Each column costs time to make, and hardly a byte where it is compressed."""
+    labels = [f"label number {k} of many" for k in range(40)]
+    plan = PrivacyPlan({f"c{k}": RandomizedResponse(labels, epsilon=1.0) for k in range(300)})
+    metadata = {key.encode(): text.encode() for key, text in plan.metadata.items()}
+    assert PrivacyPlan.from_metadata(metadata) == plan
+    few = {"keep": [], "columns": {f"{k}": {"mechanism": "randomized_response", "epsilon": 1} for k in range(2000)}}
+    packed = base64.b64encode(pa.Codec("zstd").compress(json.dumps(few).encode(), asbytes=True)).decode()
+    with pytest.raises(PlanError, match="at most 256 columns"):
+        PrivacyPlan.from_metadata({b"ldp.plan": json.dumps({"zstd": packed}).encode()})
