@@ -39,7 +39,7 @@ def error(
         against: ``"epsilon"`` or ``"people"``: what the horizontal axis is.
         confidence: of the intervals.
         group: the share of the people who are in the group that is asked about.
-        title, theme: see `histogram`.
+        title, theme: see `estimate`.
 
     Raises:
         ParameterError: an argument outside its interval, see `ldp_core.expected_error`.
@@ -147,7 +147,7 @@ def mechanisms(
         d: number of values; or an interval (low, high), of the mean of numbers.
         n: number of people.
         epsilons: of one report.
-        title, theme: see `histogram`.
+        title, theme: see `estimate`.
 
     Raises:
         ParameterError: an argument outside its interval.

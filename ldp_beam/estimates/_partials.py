@@ -114,7 +114,7 @@ class PartialTallies(RecordsDoFn):
             return number, [()]
         columns = [part.texts(name) for name in self._by]
         for codes, texts in columns:
-            number, _ = _renumber(number * len(texts) + codes)
+            number = _renumber(number * len(texts) + codes)
         _, first = np.unique(number, return_index=True)
         rows = zip(*([texts[i] for i in codes[first].tolist()] for codes, texts in columns), strict=True)
         return number, list(rows)
@@ -215,10 +215,10 @@ class PerturbAndTally(PartialTallies):
         super().find_faults(part, faults)
 
 
-def _renumber(numbers: I64) -> tuple[I64, I64]:
-    """Numbers as 0 to k - 1 in order, and the k numbers."""
-    occurring, codes = np.unique(numbers, return_inverse=True)
-    return codes, occurring
+def _renumber(numbers: I64) -> I64:
+    """Numbers as 0 to k - 1, in order."""
+    codes: I64 = np.unique(numbers, return_inverse=True)[1]
+    return codes
 
 
 def _seconds(micros: int) -> Timestamp:
