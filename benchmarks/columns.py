@@ -73,55 +73,46 @@ def rows(scale: float) -> Iterator[Row]:
     n = int(4e6 * scale)
     frame, codes = enum_frame(16, n)
     k = RandomizedResponse(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
-    yield compare(
-        "k-ary RR d=16, Enum column, .ldp.randomized_response",
-        "plain numpy",
-        lambda: frame.select(pl.col("x").ldp.randomized_response(k)),
-        lambda: plain_k_ary(codes, 16, k.p),
-        n=n,
-        bar=5,
-    )
     binary = RandomizedResponse(epsilon=EPSILON)
-    values = codes % 3 == 0
+    values, ids = codes % 3 == 0, np.arange(n)
     booleans = pl.DataFrame({"x": values})
-    column, ids = booleans["x"].to_arrow(), np.arange(n)
-    yield compare(
-        "binary RR, Arrow Boolean array, RandomizedResponse.perturb",
-        "plain numpy",
-        lambda: binary.perturb(column),
-        lambda: plain_binary(values, binary.p),
-        n=n,
-        bar=12,
-    )
-    yield compare(
-        "binary RR, Boolean column, .ldp.randomized_response",
-        "plain numpy",
-        lambda: booleans.select(pl.col("x").ldp.randomized_response(binary)),
-        lambda: plain_binary(values, binary.p),
-        n=n,
-        bar=12,
-    )
-    for d in (16, 128):
-        frame, codes = enum_frame(d, int(2e6 * scale) * 16 // d)
-        m = UnaryEncoding(frame["x"].dtype.categories.to_list(), epsilon=EPSILON)
-        people = frame.with_columns(user=pl.int_range(pl.len()))
+    column = booleans["x"].to_arrow()
+    for job, ours, theirs, bar in (
+        (
+            "k-ary RR d=16, Enum column, .ldp.randomized_response",
+            lambda: frame.select(pl.col("x").ldp.randomized_response(k)),
+            lambda: plain_k_ary(codes, 16, k.p),
+            5,
+        ),
+        (
+            "binary RR, Arrow Boolean array, RandomizedResponse.perturb",
+            lambda: binary.perturb(column),
+            lambda: plain_binary(values, binary.p),
+            12,
+        ),
+        (
+            "binary RR, Boolean column, .ldp.randomized_response",
+            lambda: booleans.select(pl.col("x").ldp.randomized_response(binary)),
+            lambda: plain_binary(values, binary.p),
+            12,
+        ),
+    ):
+        yield compare(job, "plain numpy", ours, theirs, n=n, bar=bar)
+    for label, kind, d, count in (
+        ("OUE d=16", UnaryEncoding, 16, int(2e6 * scale)),
+        ("OUE d=128", UnaryEncoding, 128, int(2e6 * scale) // 8),
+        ("k-ary RR d=16", RandomizedResponse, 16, n),
+    ):
+        people = enum_frame(d, count)[0].with_columns(user=pl.int_range(pl.len()))
+        m = kind(people["x"].dtype.categories.to_list(), epsilon=EPSILON)
         yield compare(
-            f"OUE d={d} with keyed noise, integer ids",
+            f"{label} with keyed noise, integer ids",
             "the same with fresh noise",
-            lambda: people.select(pl.col("x").ldp.unary_encode(m, key=KEY, id="user")),
-            lambda: people.select(pl.col("x").ldp.unary_encode(m)),
-            n=len(codes),
+            lambda: people.select(pl.col("x").ldp.perturb(m, key=KEY, id="user")),
+            lambda: people.select(pl.col("x").ldp.perturb(m)),
+            n=count,
             bar=0.4,
         )
-    people = enum_frame(16, n)[0].with_columns(user=pl.int_range(pl.len()))
-    yield compare(
-        "k-ary RR d=16 with keyed noise, integer ids",
-        "the same with fresh noise",
-        lambda: people.select(pl.col("x").ldp.randomized_response(k, key=KEY, id="user")),
-        lambda: people.select(pl.col("x").ldp.randomized_response(k)),
-        n=n,
-        bar=0.4,
-    )
     yield compare(
         "binary RR with keyed noise, integer ids",
         "the same with fresh noise",

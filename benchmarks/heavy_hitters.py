@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,70 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.peers import apple_cms, installed
-from benchmarks.timing import Row, compare
 from ldp_core import HeavyHitters, LocalHashing, Prefixes
-from ldp_core.mechanisms.oracles.hash_families import FUNCTION, PRIME
+from ldp_core.mechanisms.oracles.local_hashing import FUNCTION, PRIME
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 STRINGS = 1_000_000
 TOPS = (10, 20, 50)
 K, M = 256, 1024  # rows and width of pure-ldp's sketch
-
-
-def rows(scale: float) -> Iterator[Row]:
-    n = int(1e6 * scale)
-    people = population(n, ALPHABET, 4)
-    for epsilon in (1.0, 4.0):
-        m = HeavyHitters(Prefixes(ALPHABET, 4), epsilon=epsilon)
-        reports = m.perturb(people.values)
-        if installed("pure_ldp"):
-            client, server, *_ = pem(epsilon, bits=20)
-            texts = people.binary(20)[:20_000]
-            theirs = [client.privatise(text) for text in texts]
-            against = "pure-ldp 1.2.0, PEM with HCMS"
-            yield compare(
-                f"heavy hitters eps={epsilon:g}, text to reports",
-                against,
-                lambda: m.perturb(people.values),
-                lambda: [client.privatise(text) for text in texts],
-                n=n,
-                their_n=len(texts),
-                repeats=3,
-            )
-            yield compare(
-                f"heavy hitters eps={epsilon:g}, reports to tally",
-                against,
-                lambda: m.tally(reports),
-                lambda: [server.aggregate(report) for report in theirs],
-                n=n,
-                their_n=len(texts),
-                repeats=3,
-            )
-        else:
-            start = time.perf_counter()
-            m.perturb(people.values)
-            cost = 1e9 * (time.perf_counter() - start) / n
-            yield Row(f"heavy hitters eps={epsilon:g}, text to reports", "", "ns/row", cost, None, "", None)
-        found = m.find(m.tally(reports), 20, threshold=0).values
-        share = 100 * recall(people.top(20), found)
-        yield Row(f"heavy hitters eps={epsilon:g}, n={n:,}: recall of the top 20", "", "%", share, None, "", None)
-    people = population(int(2e4 * scale), "01234567", 4)
-    ours = measure_ours(people, HeavyHitters(Prefixes("01234567", 4), epsilon=4.0))
-    for against, measure in others(4.0):
-        theirs = measure(people)
-        job = (
-            f"heavy hitters eps=4, all of it; recall of the top 20: {ours.recall[1]:.0%}, theirs {theirs.recall[1]:.0%}"
-        )
-        yield Row(job, against, "ns/row", *(1e9 * each.seconds / each.n for each in (ours, theirs)), "", None)
-
-
-def others(epsilon: float) -> Iterator[tuple[str, Callable[[Population], Measured]]]:
-    """Protocols for 2^12 strings of 4 out of 8 characters."""
-    yield "PEM over OLH, levels 2, 4", partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 4))
-    if installed("pure_ldp"):
-        yield "pure-ldp 1.2.0, SFP", partial(measure_peer, made=sfp(epsilon))
-        yield "pure-ldp 1.2.0, TreeHist", partial(measure_peer, made=tree_histogram(epsilon))
 
 
 # ---- the population
@@ -242,10 +186,6 @@ class Measured(NamedTuple):
     search: float
     tally: float
 
-    @property
-    def seconds(self) -> float:
-        return self.n * (self.client + self.server) + self.search
-
 
 def measured(people: Population, ranked: Sequence[str], *costs: float, sure: Sequence[str] | None = None) -> Measured:
     """``sure``: what is above a threshold, where there is one."""
@@ -322,8 +262,10 @@ def million_strings(n: int, runs: int) -> None:
         olh = partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 3, 4))
         show("PEM over OLH, levels 2, 3, 4", epsilon, people, olh)
         if installed("pure_ldp"):
-            hcms = lambda some: measure_peer(some, pem(epsilon, bits=20))  # noqa: E731
-            show("pure-ldp PEM, HCMS, 3 levels", epsilon, people[:2], hcms)
+            of_two = people[:2]
+            show(
+                "pure-ldp PEM, HCMS, 3 levels", epsilon, of_two, lambda some: measure_peer(some, pem(epsilon, bits=20))
+            )
 
 
 def letters(n: int, runs: int) -> None:
@@ -333,12 +275,17 @@ def letters(n: int, runs: int) -> None:
 
 
 def few_strings(n: int, runs: int) -> None:
+    """2^12 strings of 4 out of 8 characters."""
     people = [population(n, "01234567", 4, seed) for seed in range(runs)]
     for epsilon in (1.0, 2.0, 4.0):
         show_ours(epsilon, people)
         show_ours(epsilon, people, (2, 4))
-        for name in dict(others(epsilon)):
-            show(name, epsilon, people, lambda some: dict(others(epsilon))[name](some))
+        show(
+            "PEM over OLH, levels 2, 4", epsilon, people, partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 4))
+        )
+        if installed("pure_ldp"):
+            show("pure-ldp 1.2.0, SFP", epsilon, people, lambda some: measure_peer(some, sfp(epsilon)))
+            show("pure-ldp 1.2.0, TreeHist", epsilon, people, lambda some: measure_peer(some, tree_histogram(epsilon)))
 
 
 TABLES = {

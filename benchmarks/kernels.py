@@ -10,6 +10,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +31,11 @@ from ldp_core.exact import aes
 
 def rows(scale: float) -> Iterator[Row]:
     yield from _modes(scale)
-    before = os.environ.get("LDP_KERNELS")
-    try:
-        yield from _against_the_floor(scale)
-        if importlib.util.find_spec("numba") is not None:
-            yield from _against_numpy(scale)
-    finally:
-        _choose(before)
+    yield from _against_the_floor(scale)
+    if importlib.util.find_spec("numba") is not None:
+        rng, n = np.random.default_rng(0), int(1e6 * scale)
+        for label, job, count in _jobs(rng, n):
+            yield compare(f"{label}: compiled", "numpy", _by("numba", job), _by("numpy", job), n=count)
 
 
 def _modes(scale: float) -> Iterator[Row]:
@@ -61,12 +60,11 @@ def _modes(scale: float) -> Iterator[Row]:
 def _against_the_floor(scale: float) -> Iterator[Row]:
     """What the randomness alone costs, and a second core."""
     mode = "numpy" if os.environ.get("LDP_KERNELS") == "numpy" else "numba"
-    _choose(mode)
     rng = np.random.default_rng(0)
     for d, bar in ((16, 1 / 3.5), (128, 1 / 2.5)):
         n = max(int(2e7 * scale) // d, 1)
         m, codes = UnaryEncoding(range(d), epsilon=EPSILON), rng.integers(0, d, n).astype(np.uint8)
-        ours = _perturbed(m, codes)
+        ours = _by(mode, _perturbed(m, codes))
         step = m.block_size
 
         def floor() -> None:
@@ -77,11 +75,11 @@ def _against_the_floor(scale: float) -> Iterator[Row]:
         yield compare(f"OUE d={d}, codes to rows of bits", "its keystream alone", ours, floor, n=n, bar=round(bar, 3))
         for rows in (100_000, m.block_size):
             some = np.resize(codes, rows)
-            share = 100 * _share_of_the_lock(_perturbed(m, some))
+            share = 100 * _share_of_the_lock(_by(mode, _perturbed(m, some)))
             speed = [100 / (share + (100 - share) / cores) for cores in (8, 32)]
             said = f"holds Python's lock; by Amdahl's law {speed[0]:.2g}x on 8 cores, {speed[1]:.2g}x on 32"
             yield Row(f"the same, {rows:,} rows: share of the time that", said, "%", share, None, "", None)
-        large = _perturbed(m, np.tile(codes, 8))
+        large = _by(mode, _perturbed(m, np.tile(codes, 8)))
         yield compare("the same, on two cores", "on one", _on(2, large), _on(1, large), n=8 * n, bar=1.75)
     n = int(1e6 * scale)
     ids, cipher, blocks = np.arange(n), aes.aes(bytes(32)), np.zeros((1 << 15, 2), np.uint64)
@@ -91,18 +89,12 @@ def _against_the_floor(scale: float) -> Iterator[Row]:
             yield compare(
                 f"{label} RR with keyed noise, codes to codes, {words}",
                 "one block of AES a record, one core",
-                _on(cores, _keyed(m, codes, ids)),
+                _on(cores, _by(mode, _keyed(m, codes, ids))),
                 lambda: [aes.encrypt(cipher, blocks) for _ in range(max(n >> 15, 1))],
                 n=n,
                 their_n=max(n >> 15, 1) << 15,
                 bar=0.5,
             )
-
-
-def _against_numpy(scale: float) -> Iterator[Row]:
-    rng, n = np.random.default_rng(0), int(1e6 * scale)
-    for label, job, count in _jobs(rng, n):
-        yield compare(f"{label}: compiled", "numpy", _by("numba", job), _by("numpy", job), n=count)
 
 
 def _jobs(rng: np.random.Generator, n: int) -> Iterator[tuple[str, Job, int]]:
@@ -133,20 +125,28 @@ def _keyed(m: RandomizedResponse, codes: np.ndarray, ids: np.ndarray) -> Job:
     return lambda: m.perturb_codes(codes, noise.bind(m.digest, codes))
 
 
-def _by(mode: str, job: Callable[[], object]) -> Job:
+def _by(mode: str, job: Job) -> Job:
+    return _where("LDP_KERNELS", mode, compiled._mode, job)
+
+
+def _on(cores: int, job: Job) -> Job:
+    return _where("LDP_THREADS", str(cores), threads._cores, job)
+
+
+def _where(variable: str, value: str, known: Any, job: Job) -> Job:
+    """The job while an environment variable, of which a cached function ``known`` depends, has a value."""
+
     def run() -> object:
-        _choose(mode)
-        return job()
+        before = os.environ.get(variable)
+        os.environ[variable] = value
+        known.cache_clear()
+        try:
+            return job()
+        finally:
+            os.environ.pop(variable) if before is None else os.environ.update({variable: before})
+            known.cache_clear()
 
     return run
-
-
-def _choose(mode: str | None) -> None:
-    if mode is None:
-        os.environ.pop("LDP_KERNELS", None)
-    else:
-        os.environ["LDP_KERNELS"] = mode
-    compiled._mode.cache_clear()
 
 
 def _share_of_the_lock(job: Job) -> float:
@@ -172,16 +172,3 @@ def _share_of_the_lock(job: Job) -> float:
     finally:
         aes.Segments.into, compiled.Kernel.__call__ = before  # type: ignore[method-assign]
     return statistics.median(turns)
-
-
-def _on(cores: int, job: Callable[[], object]) -> Job:
-    def run() -> object:
-        os.environ["LDP_THREADS"] = str(cores)
-        threads._cores.cache_clear()
-        try:
-            return job()
-        finally:
-            del os.environ["LDP_THREADS"]
-            threads._cores.cache_clear()
-
-    return run

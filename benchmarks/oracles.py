@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.columns import EPSILON
 from benchmarks.peers import Peer, apple_cms, installed, k_ary, multi, pure, unary
-from benchmarks.timing import Row, compare, seconds
+from benchmarks.timing import Row, absolute, compare
 from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
@@ -58,32 +58,62 @@ def rows(scale: float) -> Iterator[Row]:
         for label, mechanism in _independent_of_d(d):
             codes = pa.array(np.random.default_rng(1).integers(0, d, int(OURS * scale)))
             reports = mechanism.perturb(codes)
-            cost = seconds(partial(_estimate, mechanism, reports))
-            cost = min(cost, seconds(partial(_estimate, mechanism, reports)))
             job = f"{label} d={d}: server, {OURS * scale:.0e} reports"
-            yield Row(job, "", "ns/report", 1e9 * cost / len(reports), None, "", None)
+            yield absolute(job, partial(_estimate, mechanism, reports), n=len(reports), unit="ns/report", repeats=2)
 
 
 def _cases(d: int) -> Iterator[tuple[str, FrequencyOracle, list[Peer]]]:
+    """Names, our mechanisms, and those of the peers that have the same."""
     domain, one, both = range(d), {"epsilon": EPSILON}, {"epsilon_infinity": INFINITY, "epsilon_1": EPSILON}
+    of_d, few = (EPSILON, d), {"n": 2_000}
     yield "k-ary RR", RandomizedResponse(domain, **one), k_ary(d)
     yield "OUE", UnaryEncoding(domain, **one), unary(d)
-    yield "SS", SubsetSelection(domain, **one), _subset(d)
-    yield "SHE", SummationHistogramEncoding(domain, **one), _histogram(d, threshold=False)
-    yield "THE", ThresholdHistogramEncoding(domain, **one), _histogram(d)
-    yield "OLH", LocalHashing(domain, **one), _hashing(d)
-    yield "FLH", LocalHashing(domain, **one, variant="fast"), _fast_hashing(d)
-    yield "HR", HadamardResponse(domain, **one), _hadamard(d)
+    yield "SS", SubsetSelection(domain, **one), multi("pure_frequency_oracles.SS", (d, EPSILON), (d, EPSILON))
+    for label, kind, threshold in (
+        ("SHE", SummationHistogramEncoding, False),
+        ("THE", ThresholdHistogramEncoding, True),
+    ):
+        theirs = pure("histogram_encoding", "HE", d, of_d, lambda _: of_d, use_the=threshold, copied=threshold)
+        peers = multi("pure_frequency_oracles.HE", (d, EPSILON), (d, EPSILON, threshold)) + theirs
+        yield label, kind(domain, **one), peers
+    theirs = pure("local_hashing", "LH", d, of_d, lambda _: of_d, use_olh=True, **few)
+    peers = multi("pure_frequency_oracles.LH", (d, EPSILON), (d, EPSILON), **few) + theirs
+    yield "OLH", LocalHashing(domain, **one), peers
+    shape = (EPSILON, d, 500)  # the peer's own examples take 500 hash functions
+    peers = pure("local_hashing", "FastLH", d, shape, lambda _: shape, use_olh=True)
+    yield "FLH", LocalHashing(domain, **one, variant="fast"), peers
+    yield "HR", HadamardResponse(domain, **one), _hadamard(d, EPSILON)
     yield "BHR, epsilon 2, 4 blocks", BlockHadamardResponse(domain, epsilon=2.0, blocks=4), _hadamard(d, 2.0)
-    yield "CMS 256 x 256", CountMeanSketch("int", **one, hashes=256, width=256).over(domain), _sketch(d, False)
-    yield "HCMS 256 x 256", HadamardCountMeanSketch("int", **one, hashes=256, width=256).over(domain), _sketch(d, True)
+    if installed("pure_ldp"):
+        apple_cms()
+    size = {"hashes": 256, "width": 256}
+    for label, sketch, hadamard in (
+        ("CMS 256 x 256", CountMeanSketch("int", **one, **size), False),
+        ("HCMS 256 x 256", HadamardCountMeanSketch("int", **one, **size), True),
+    ):
+        client = lambda server: (EPSILON, server.get_hash_funcs(), 256)  # noqa: E731
+        peers = pure("apple_cms", "CMS", d, (EPSILON, 256, 256), client, is_hadamard=hadamard, n=5_000)
+        yield label, sketch.over(domain), peers
     rappor = Rappor("int", bits=64, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
-    yield "RAPPOR k=64, 8 cohorts (theirs without the second round)", rappor.over(domain), _rappor(d)
-    yield "L-GRR", LongitudinalRandomizedResponse(domain, **both), _longitudinal(d, "GRR")
+    client = lambda server: (0.5, 64, server.get_hash_funcs())  # noqa: E731
+    peers = pure("rappor", "RAPPOR", d, (0.5, 64, 2, d), client, num_of_cohorts=8, reg_const=0.05, n=5_000)
+    yield "RAPPOR k=64, 8 cohorts (theirs without the second round)", rappor.over(domain), peers
+    rounds = (INFINITY, EPSILON)
+    peers = multi("long_freq_est.L_GRR", (d, *rounds), (d, *rounds))
+    yield "L-GRR", LongitudinalRandomizedResponse(domain, **both), peers
     for variant in ("SUE", "OUE", "SOUE", "OSUE"):
-        yield f"L-{variant}", LongitudinalUnaryEncoding(domain, **both, variant=variant), _longitudinal(d, variant)
-    yield "LOLOHA (theirs L-OLH)", Loloha(domain, **both), _longitudinal(d, "LH")
-    yield "dBitFlipPM, 4 bits", DBitFlip(domain, epsilon_infinity=INFINITY, bits=4), _d_bit_flip(d)
+        peers = multi(f"long_freq_est.L_{variant}", (d, *rounds), rounds)
+        yield f"L-{variant}", LongitudinalUnaryEncoding(domain, **both, variant=variant), peers
+    peers = multi("long_freq_est.L_LH", (d, *rounds), (d, *rounds), **few)
+    yield "LOLOHA (theirs L-OLH)", Loloha(domain, **both), peers
+    peers = multi("long_freq_est.dBitFlipPM", (d, d, 4, INFINITY), (d, 4, INFINITY))
+    yield "dBitFlipPM, 4 bits", DBitFlip(domain, epsilon_infinity=INFINITY, bits=4), peers
+
+
+def _hadamard(d: int, epsilon: float) -> list[Peer]:
+    """Theirs is that of one block up to epsilon 1, and from there on that of blocks."""
+    client = lambda server: (epsilon, d, server.get_hash_funcs())  # noqa: E731
+    return pure("hadamard_response", "HadamardResponse", d, (epsilon, d), client)
 
 
 def _independent_of_d(d: int) -> Iterator[tuple[str, FrequencyOracle]]:
@@ -129,95 +159,9 @@ def _both_sides(
 ) -> Iterator[Row]:
     theirs = values[: peer.n]
     reports, their_reports = client(), [peer.client(v) for v in theirs]
-    jobs = {
-        "client": (client, lambda: [peer.client(v) for v in theirs]),
-        "server": (lambda: server(reports), lambda: peer.server(their_reports)),
-    }
-    for side, (ours, other) in jobs.items():
-        sizes = {"n": len(values), "their_n": len(theirs)}
-        yield compare(f"{label}: {side}", peer.name, ours, other, **sizes, bar=BAR, repeats=3)
-
-
-def _subset(d: int) -> list[Peer]:
-    return multi("pure_frequency_oracles.SS", (d, EPSILON), (d, EPSILON))
-
-
-def _histogram(d: int, *, threshold: bool = True) -> list[Peer]:
-    return [
-        *multi("pure_frequency_oracles.HE", (d, EPSILON), (d, EPSILON, threshold)),
-        *pure(
-            "histogram_encoding",
-            "HE",
-            d,
-            (EPSILON, d),
-            lambda _: (EPSILON, d),
-            use_the=threshold,
-            copied=threshold,
-        ),
-    ]
-
-
-def _hashing(d: int) -> list[Peer]:
-    return [
-        *multi("pure_frequency_oracles.LH", (d, EPSILON), (d, EPSILON), n=2_000),
-        *pure("local_hashing", "LH", d, (EPSILON, d), lambda _: (EPSILON, d), use_olh=True, n=2_000),
-    ]
-
-
-_FUNCTIONS = 500  # the peer's own examples take 500 hash functions
-
-
-def _fast_hashing(d: int) -> list[Peer]:
-    shape = (EPSILON, d, _FUNCTIONS)
-    return pure("local_hashing", "FastLH", d, shape, lambda _: shape, use_olh=True)
-
-
-def _hadamard(d: int, epsilon: float = EPSILON) -> list[Peer]:
-    """Theirs is that of one block up to epsilon 1, and from there on that of blocks."""
-    return pure(
-        "hadamard_response",
-        "HadamardResponse",
-        d,
-        (epsilon, d),
-        lambda server: (epsilon, d, server.get_hash_funcs()),
-    )
-
-
-def _sketch(d: int, hadamard: bool) -> list[Peer]:
-    if installed("pure_ldp"):
-        apple_cms()
-    return pure(
-        "apple_cms",
-        "CMS",
-        d,
-        (EPSILON, 256, 256),
-        lambda server: (EPSILON, server.get_hash_funcs(), 256),
-        is_hadamard=hadamard,
-        n=5_000,
-    )
-
-
-def _rappor(d: int) -> list[Peer]:
-    return pure(
-        "rappor",
-        "RAPPOR",
-        d,
-        (0.5, 64, 2, d),
-        lambda server: (0.5, 64, server.get_hash_funcs()),
-        num_of_cohorts=8,
-        reg_const=0.05,
-        n=5_000,
-    )
-
-
-def _longitudinal(d: int, variant: str) -> list[Peer]:
-    client = (d, INFINITY, EPSILON)
-    server = client if variant in ("GRR", "LH") else (INFINITY, EPSILON)
-    return multi(f"long_freq_est.L_{variant}", client, server, n=2_000 if variant == "LH" else 20_000)
-
-
-def _d_bit_flip(d: int) -> list[Peer]:
-    return multi("long_freq_est.dBitFlipPM", (d, d, 4, INFINITY), (d, 4, INFINITY))
+    how: dict[str, Any] = {"n": len(values), "their_n": len(theirs), "bar": BAR, "repeats": 3}
+    yield compare(f"{label}: client", peer.name, client, lambda: [peer.client(v) for v in theirs], **how)
+    yield compare(f"{label}: server", peer.name, lambda: server(reports), lambda: peer.server(their_reports), **how)
 
 
 COLUMNS = 4

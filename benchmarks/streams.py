@@ -1,11 +1,15 @@
-"""Streams: Beam's local runner against its own read-only floor on the same Parquet files."""
+"""Streams: Beam's local runner against its own read-only floor, on Parquet files and lines of JSON; and live."""
 
 from __future__ import annotations
 
+import json
 import os
-import statistics
+import re
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import apache_beam as beam
@@ -16,8 +20,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import ldp_beam
-from benchmarks.timing import Row, alternate, seconds
-from ldp_core import Mechanism, RandomizedResponse, UnaryEncoding
+from benchmarks.timing import Row, absolute, compare
+from ldp_beam.io.ndjson import parse_lines
+from ldp_core import Mechanism, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 FILES = 8
 START = 1_780_000_000
@@ -47,53 +52,45 @@ CASES: list[tuple[str, str, Mechanism, float]] = [
 
 
 def rows(scale: float) -> Iterator[Row]:
+    yield from _files(scale)
+    yield from _lines(scale)
+    yield from _live(scale)
+
+
+def _files(scale: float) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch:
         folder = Path(scratch)
         n = int(5e7 * scale) // FILES * FILES
         write_events(folder, n)
         for file in list(folder.iterdir()):  # read twice: Beam ends a bundle up to 0.2 s late
             os.link(file, folder / f"again-{file.name}")
-        n *= 2
         for name, column, mechanism, bar in CASES:
             columns = [column, "event_time"]
-            ours, floor = alternate(
+            yield compare(
+                f"Beam: Parquet, {2 * n:.0e} rows -> {name} -> windowed histogram",
+                "reading only",
                 lambda: run(folder, columns, private(column, mechanism)),
                 lambda: run(folder, columns, beam.Map(pa.Table.num_rows.__get__), beam.CombineGlobally(sum)),
+                n=2 * n,
+                bar=bar,
                 repeats=3,
             )
-            yield Row(
-                f"Beam: Parquet, {n:.0e} rows -> {name} -> windowed histogram, {n / ours / 1e6:.3g} M records/s",
-                f"reading only, {n / floor / 1e6:.3g} M/s",
-                "ns/row",
-                1e9 * ours / n,
-                1e9 * floor / n,
-                f">= {bar:g}x",
-                floor / ours >= bar,
-            )
+    _, column, mechanism, _ = CASES[1]
     for n in (int(10**k * scale) // FILES * FILES for k in (5, 6, 7, 8)):
         with tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch:
-            write_events(Path(scratch), n)
-            _, column, mechanism, _ = CASES[1]
-            cost = statistics.median(
-                seconds(lambda: run(Path(scratch), [column, "event_time"], private(column, mechanism)))
-                for _ in range(3)
-            )
-        yield Row(f"Beam: the same, OUE d=16, {n:.0e} rows", "", "ns/row", 1e9 * cost / n, None, "", None)
+            folder = Path(scratch)
+            write_events(folder, n)
+            job = partial(run, folder, [column, "event_time"], private(column, mechanism))
+            yield absolute(f"Beam: the same, OUE d=16, {n:.0e} rows", job, n=n, unit="ns/row", repeats=3)
     n = int(3e5 * scale)
-    ours, theirs = alternate(
+    yield compare(
+        "Beam: dictionaries -> k-ary RR d=128 -> windowed histogram",
+        "Beam's own windowed Count.PerElement, no noise",
         lambda: run_dicts(n, private("wide", CASES[0][2])),
         lambda: run_dicts(n, beam.Map(_stamped), beam.WindowInto(FixedWindows(600)), beam.combiners.Count.PerElement()),
+        n=n,
+        bar=0.8,
         repeats=3,
-    )
-    job = "Beam: dictionaries -> k-ary RR d=128 -> windowed histogram"
-    yield Row(
-        f"{job}, {n / ours / 1e6:.3g} M records/s",
-        "Beam's own windowed Count.PerElement, no noise",
-        "ns/row",
-        1e9 * ours / n,
-        1e9 * theirs / n,
-        ">= 0.8x",
-        theirs / ours >= 0.8,
     )
 
 
@@ -115,3 +112,54 @@ def _dictionaries(n: int) -> Iterator[dict[str, float]]:
 
 def _stamped(record: dict[str, int]) -> TimestampedValue[int]:
     return TimestampedValue(record["wide"], record["event_time"])
+
+
+# ---- NDJSON of which a part cannot be used, against the same lines without fault
+
+SCHEMA = pa.schema([("os", pa.string()), ("n", pa.int64()), ("ok", pa.bool_()), ("at", pa.timestamp("us", "UTC"))])
+FAULTS: dict[str, Callable[[bytes], bytes]] = {
+    "cut off": lambda line: line[:-3] + b"}",
+    "of another type": lambda line: line.replace(b'"ios"', b"7"),
+    "no time": lambda line: line.replace(b"-01-01", b"-02-30"),
+    "no UTF-8": lambda line: line.replace(b"ios", b"\xff"),
+}
+
+
+def _lines(scale: float) -> Iterator[Row]:
+    n = int(1e5 * scale)
+    good = [
+        json.dumps({"os": "ios", "n": i, "ok": i % 2 == 0, "at": f"2024-01-01T00:00:{i % 60:02}Z"}).encode()
+        for i in range(n)
+    ]
+    for fault, make in FAULTS.items():
+        for share in (0.0001, 0.01, 0.5, 1.0):
+            bad = np.random.default_rng(0).random(n) < share
+            lines = [make(line) if is_bad else line for line, is_bad in zip(good, bad.tolist(), strict=True)]
+            yield compare(
+                f"{share:.2%} of lines {fault}",
+                "good lines",
+                lambda lines=lines: parse_lines(lines, SCHEMA),  # type: ignore[misc]
+                lambda: parse_lines(good, SCHEMA),
+                n=n,
+                bar=0.1,
+            )
+
+
+# ---- simulated devices, Pub/Sub server and Beam's local streaming runner, all in one process
+
+
+def _live(scale: float) -> Iterator[Row]:
+    seconds = max(int(20 * scale), 5)
+    labels = [f"v{i}" for i in range(16)]
+    for name, kind in (("k-ary RR d=16", RandomizedResponse), ("OUE d=16", UnaryEncoding)):
+        with tempfile.TemporaryDirectory(prefix="ldp-bench-") as scratch:
+            plan = Path(scratch) / "plan.toml"
+            plan.write_text(PrivacyPlan({"value": kind(labels, epsilon=1.0)}).to_toml(), encoding="utf-8")
+            options = ["--live", "--for", f"{seconds}s", "--window", "5s", "--rate", "max", "--plan", str(plan)]
+            command = [sys.executable, "-m", "pipelines.telemetry", *options]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        sent = re.search(r"sent ([\d,]+) = counted .* holds", done.stdout)
+        assert sent is not None, done.stdout
+        cost = 1e9 * seconds / int(sent[1].replace(",", ""))
+        job = f"Beam live: {name}, perturbed, sent, received and counted for {seconds} s"
+        yield Row(f"{job}, {1000 / cost:.3g} M reports/s", "", "ns/report", cost, None, "<= 200", cost <= 200)

@@ -43,13 +43,6 @@ def seconds(job: Job) -> float:
     return time.perf_counter() - start
 
 
-def alternate(ours: Job, theirs: Job, repeats: int) -> tuple[float, float]:
-    """Median seconds of each, after one warm-up, taken in turns so that both meet the same noise."""
-    ours(), theirs()
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(repeats)]
-    return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
-
-
 def compare(
     job: str,
     against: str,
@@ -62,14 +55,19 @@ def compare(
     bar: float | None = None,
     repeats: int = 7,
 ) -> Row:
-    """Row for two jobs over ``n`` (and ``their_n``) units; reached if ours is ``bar`` times as fast."""
-    a, b = alternate(ours, theirs, repeats)
-    a, b = 1e9 * a / n, 1e9 * b / (their_n or n)
+    """Row for two jobs over ``n`` (and ``their_n``) units; reached if ours is ``bar`` times as fast.
+
+    Medians, after one warm-up, taken in turns so that both meet the same noise.
+    """
+    ours(), theirs()
+    pairs = [(seconds(ours), seconds(theirs)) for _ in range(repeats)]
+    mine, others = zip(*pairs, strict=True)
+    a, b = 1e9 * statistics.median(mine) / n, 1e9 * statistics.median(others) / (their_n or n)
     return Row(job, against, unit, a, b, f">= {bar:g}x" if bar else "", b / a >= bar if bar else None)
 
 
-def absolute(job: str, ours: Job, *, n: int, unit: str, limit: float, repeats: int = 7) -> Row:
-    """Row for a job that has an absolute limit, in ns a unit."""
+def absolute(job: str, ours: Job, *, n: int, unit: str, limit: float | None = None, repeats: int = 7) -> Row:
+    """Row for a job on its own, in ns a unit, with an absolute limit if there is one."""
     ours()
     cost = 1e9 * statistics.median(seconds(ours) for _ in range(repeats)) / n
-    return Row(job, "", unit, cost, None, f"<= {limit:g}", cost <= limit)
+    return Row(job, "", unit, cost, None, f"<= {limit:g}" if limit else "", cost <= limit if limit else None)

@@ -5,6 +5,7 @@
 * A picture is light or dark as the reader has set the site, not only as the browser asks.
 * docs/api.md lists every public name in a line. Here each has its whole documentation, on a page for each package,
   and its line leads there.
+* The planner is a page, to which docs/report.md leads.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import griffe
 from mkdocs.structure.files import File, Files
+
+from ldp_report import planner_page
 
 ROOT = Path(__file__).parents[1]
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
@@ -50,6 +53,7 @@ def on_files(files: Files, config: Any) -> Files:
             names = _NAME.findall(lines)
             parts += [f"## {title}\n", *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in names)]
         files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
+    files.append(File.generated(config, "planner.html", content=planner_page()))
     return files
 
 
@@ -57,6 +61,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Pages that lie elsewhere, pictures, and the index of names."""
     for name, other in BESIDE.items():
         markdown = markdown.replace(f"](../{name}", f"]({other}").replace(f"]({name}", f"]({other}")
+    if page.file.src_uri == "report.md":
+        markdown = markdown.replace("The planner answers", "The [planner](planner.html) answers")
     if page.file.src_uri == "examples.md":
         for name in _EXAMPLE.findall(markdown):
             code = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Writes docs/api.md, the index of all public names, tables of mechanisms, pictures, and the planner's page.
+"""Writes docs/api.md, the index of all public names, tables of mechanisms, and pictures.
 
     python docs/make.py
 
@@ -26,11 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from ldp_core import Mechanism, Numeric, ParameterError
-from ldp_core.mechanisms.catalog import CATALOG, Entry
-from ldp_report import planner_page
+from ldp_core.mechanisms.catalog import CATALOG, Entry, mechanisms_of_size
 
 PAGE = Path(__file__).with_name("api.md")
-PLANNER = Path(__file__).parents[1] / "ldp_report" / "planner.html"  # docs/planner.html leads there
 POISONING = Path(__file__).with_name("poisoning.md")
 README = Path(__file__).parents[1] / "README.md"
 
@@ -211,11 +209,10 @@ def poisoning() -> str:
     moves: dict[str, list[str]] = {}
     gains: dict[str, list[str]] = {}
     for epsilon, d in SIZES:
-        for entry in CATALOG:
-            for name, m in entry.sized(d, epsilon).items():
-                moves.setdefault(name, []).append(_moves(m))
-                if not isinstance(m, Numeric):  # (of which there is one sum)
-                    gains.setdefault(name, []).append(_gain(m))
+        for name, m in mechanisms_of_size(d, epsilon).items():
+            moves.setdefault(name, []).append(_moves(m))
+            if not isinstance(m, Numeric):  # (of which there is one sum)
+                gains.setdefault(name, []).append(_gain(m))
     return "\n\n".join(
         [
             "What one report moves at most: one estimated count / all of them together.",
@@ -423,7 +420,6 @@ if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     for path, made in ((README, table()), (POISONING, poisoning())):
         path.write_text(within(path.read_text(encoding="utf-8"), made), encoding="utf-8")
-    PLANNER.write_text(planner_page(), encoding="utf-8")
     PICTURES.mkdir(exist_ok=True)
     for name, text in screens().items():
         photograph(name, text)

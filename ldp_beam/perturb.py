@@ -24,9 +24,8 @@ from ldp_beam.elements.records import (
     RecordsTransform,
     refuse_sliding,
 )
-from ldp_beam.graph.budgeted import refuse_unbudgeted
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed
+from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
 from ldp_core.engine import UnaryEncodingVariant as Variant
@@ -171,7 +170,8 @@ class RandomizedResponse(Perturb):
     ) -> None:
         if mechanism is None and domain is None:
             domain = (False, True)
-        made = _mechanism(ldp_core.RandomizedResponse, mechanism, domain, unmatched, epsilon=epsilon)
+        given = {"epsilon": epsilon, "domain": domain, "unmatched": unmatched}
+        made = _mechanism(ldp_core.RandomizedResponse, mechanism, **given)
         super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
 
 
@@ -211,39 +211,33 @@ class UnaryEncode(Perturb):
         keep: Iterable[str] = (),
         **options: Unpack[PerturbOptions],
     ) -> None:
-        asked = None if variant == "optimized" else variant
-        made = _mechanism(ldp_core.UnaryEncoding, mechanism, domain, unmatched, epsilon=epsilon, variant=asked)
+        given = {"epsilon": epsilon, "variant": variant, "domain": domain, "unmatched": unmatched}
+        made = _mechanism(ldp_core.UnaryEncoding, mechanism, **given)
         super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
 
 
-def _mechanism(
-    cls: type[Mechanism],
-    mechanism: Mechanism | None,
-    domain: Domain | Iterable[Label] | None,
-    unmatched: Unmatched,
-    **parameters: Any,
-) -> Mechanism:
-    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which None are left out.
+def _mechanism(cls: type[Mechanism], mechanism: Mechanism | None, **parameters: Any) -> Mechanism:
+    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which defaults are left out.
 
     Raises:
         ParameterError: both, or not enough.
     """
-    given = {name: value for name, value in parameters.items() if value is not None}
+    defaults = {"unmatched": "error", "variant": "optimized"}
+    given = {k: v for k, v in parameters.items() if v is not None and (k not in defaults or v != defaults[k])}
     if mechanism is not None:
         if not isinstance(mechanism, cls):
             raise ParameterError(
                 f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}; the column comes first, and "
                 "labels and epsilon go by keyword: domain=[...], epsilon=1.0"
             )
-        names = [*given, *(["domain"] if domain is not None else []), *(["unmatched"] if unmatched != "error" else [])]
-        if names:
-            raise ParameterError(f"pass a mechanism or {' and '.join(names)}, not both: the mechanism has its own")
+        if given:
+            raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
         return mechanism
-    if domain is None or "epsilon" not in given:
-        missing = [*(["domain=[...]"] if domain is None else []), *([] if "epsilon" in given else ["epsilon=1.0"])]
+    missing = [text for name, text in (("domain", "domain=[...]"), ("epsilon", "epsilon=1.0")) if name not in given]
+    if missing:
         raise ParameterError(f"pass {' and '.join(missing)}, or a mechanism")
     make: Any = cls  # both take their domain, and then their parameters by name
-    made: Mechanism = make(Domain.of(domain, unmatched), **given)
+    made: Mechanism = make(Domain.of(given.pop("domain"), given.pop("unmatched", "error")), **given)
     return made
 
 
@@ -301,15 +295,10 @@ class _PerturbDoFn(RecordsDoFn):
         columns = [_single(made) for made in reports.values()]
         columns += [batch.column(name) for name in self._plan.keep]
         names = tuple(self._plan)
+        made = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         return [
-            WindowedValue(
-                dict(zip(names, values, strict=True))
-                if isinstance(record.element, Mapping)
-                else Row(**dict(zip(names, values, strict=True))),
-                record.timestamp,
-                (record.window,),
-            )
-            for record, values in zip(batch.records, zip(*columns, strict=True), strict=True)
+            WindowedValue(one if isinstance(of.element, Mapping) else Row(**one), of.timestamp, (of.window,))
+            for of, one in zip(batch.records, made, strict=True)
         ]
 
     @override

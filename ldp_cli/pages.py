@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import webbrowser
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,9 @@ import typer
 from ldp_cli import files
 from ldp_cli.printing import note, say
 from ldp_core import InputError, PrivacyPlan
-from ldp_report import read_results, report_page
+from ldp_report import planner_page, read_results, report_page
 
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Show = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 
@@ -24,29 +24,39 @@ def report(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
     plan: Annotated[Path | None, typer.Option(help="Where the folder does not say it: the plan.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    overwrite: Overwrite = False,
     show: Show = False,
 ) -> None:
     """Make a page of estimates: one file for a browser, which needs no network."""
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a report is a page: FILE must end in .html, got {output.name!r}")
-    files.refuse_existing(output, overwrite=overwrite)
+    _check(output, overwrite=overwrite)
     made = None if plan is None else PrivacyPlan.from_toml(plan)
     found = read_results(results, plan=made)
-    output.write_text(report_page(found), encoding="utf-8")
     if found.plan is None:
         note("the results do not say which plan made them: --plan PLAN adds what it costs a person", style="yellow")
+    _write(output, report_page(found), show)
+
+
+def planner(
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("planner.html"),
+    overwrite: Overwrite = False,
+    show: Show = False,
+) -> None:
+    """Make the planner: a page that finds epsilon, mechanism and plan; it needs no network."""
+    page = planner_page()
+    there = output.is_file() and output.read_bytes() == page.encode()  # the same, from before
+    _check(output, overwrite=overwrite or there)
+    _write(output, page, show)
+
+
+def _check(output: Path, *, overwrite: bool) -> None:
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"this is a page: FILE must end in .html, got {output.name!r}")
+    files.refuse_existing(output, overwrite=overwrite)
+
+
+def _write(output: Path, page: str, show: bool) -> None:
+    output.write_text(page, encoding="utf-8")
     say(str(output))
-    _show(output, show)
-
-
-def planner(*, show: Show = False) -> None:
-    """Say where the planner is: a page that finds epsilon, mechanism and plan; it needs no network."""
-    page = Path(str(resources("ldp_report").joinpath("planner.html")))
-    say(str(page))
-    _show(page, show)
-
-
-def _show(page: Path, wanted: bool) -> None:
-    if wanted and not webbrowser.open(page.resolve().as_uri()):
-        note(f"there is no browser to open {page} in", style="yellow")
+    if show and not webbrowser.open(output.resolve().as_uri()):
+        note(f"there is no browser to open {output} in", style="yellow")

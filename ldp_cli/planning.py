@@ -10,24 +10,39 @@ import pyarrow as pa
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import Plot, Theme, check_picture, note, number, out, percent, save, say, say_json, show, working
+from ldp_cli.printing import (
+    Plot,
+    Theme,
+    cells_of,
+    check_picture,
+    largest,
+    note,
+    number,
+    out,
+    save,
+    say,
+    say_json,
+    show,
+    working,
+)
 from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, share, shares_of, values_of
 from ldp_core import (
     Domain,
     DtypeError,
     InputError,
     Interval,
-    Mean,
     Mechanism,
     Numeric,
     ParameterError,
     PlanError,
     PrivacyPlan,
+    Result,
     recommend,
     required_epsilon,
     required_n,
 )
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
+from ldp_core.engine import plan_contents, seed_warning
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
@@ -83,7 +98,7 @@ def new(
         file.write_text(made.to_toml(), encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
-    show(plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
+    show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
 
 
 def check(
@@ -100,7 +115,7 @@ def check(
         if as_json:
             say_json({"epsilon": made.epsilon, "fingerprint": made.fingerprint, **made.to_dict()})
         else:
-            show(plan_cells(made), title=f"{plan}: a plan", notes=_seeded(made))
+            show(_plan_cells(made), title=f"{plan}: a plan", notes=seed_warning(made))
         return
     records, refused, wrong = _fit(made, data)
     bad = any(refused.values()) or bool(wrong)
@@ -110,11 +125,11 @@ def check(
     else:
         rows = [
             {**cells, "would be refused": "" if name not in made.columns else wrong.get(name) or f"{refused[name]:,}"}
-            for name, cells in zip([*made.columns, *made.keep, ""], plan_cells(made), strict=True)
+            for name, cells in zip([*made.columns, *made.keep, ""], _plan_cells(made), strict=True)
         ]
         remedy = 'declare these values, or unmatched = "other" in the plan: one more answer for all of them'
         verdict = f"the plan does not fit: {remedy}" if bad else "the plan fits"
-        show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*_seeded(made), verdict])
+        show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*seed_warning(made), verdict])
     if bad:
         raise typer.Exit(1)
 
@@ -180,10 +195,10 @@ def explain(
         say(made.explain(n, reports=reports, keyed=keyed, total=total, delta=delta))
         return
     columns = {}
-    for (name, m), cells in zip(made.columns.items(), plan_cells(made), strict=False):
+    for name, m in made.columns.items():
         outlook = m.explain(n)
         columns[name] = {
-            "mechanism": cells["mechanism"],
+            "mechanism": m.title,
             "epsilon": m.epsilon,
             "standard_error": outlook.error,
             "unit": outlook.unit,
@@ -234,14 +249,20 @@ def size(
     ] = False,
     frequency: Annotated[
         float | None,
-        typer.Option(parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Default: 1 in d."),
+        typer.Option(
+            parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Default: whatever it is."
+        ),
     ] = None,
+    about: Annotated[
+        Literal["population", "people"],
+        typer.Option(help="Of whose share: a population's, of which the people are a sample; or their own."),
+    ] = "population",
     mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
     group: Group = 1.0,
     as_json: Json = False,
 ) -> None:
     """Say how many people, or which epsilon, a margin of error needs."""
-    how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group}
+    how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group, "about": about}
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
@@ -316,7 +337,14 @@ def simulate(
     if plot is not None:
         save(found.plot(top=top, theme=theme), plot)
     if as_json:
-        say_json({name: _rows_beside(result, dict(found.people[name])) for name, result in found.items()})
+        beside: dict[str, Any] = {}
+        for name, result in found.items():
+            people_of = dict(found.people[name])
+            rows = result.to_arrow().to_pylist()
+            beside[name] = [
+                {**row, "people": people_of.get(row["value"], 0)} if "value" in row else row for row in rows
+            ]
+        say_json(beside)
         return
     for k, (name, result) in enumerate(found.items()):
         if k:
@@ -324,52 +352,25 @@ def simulate(
         _show_beside(name, made[name], result, dict(found.people[name]), top)
 
 
-def _rows_beside(result: Any, people: dict[Any, int]) -> list[dict[str, Any]]:
-    """The estimate, and for each value how many people have it."""
-    rows: list[dict[str, Any]] = result.to_arrow().to_pylist()
-    return [{**row, "people": people.get(row["value"], 0)} if "value" in row else row for row in rows]
-
-
-def _show_beside(name: str, m: Mechanism, result: Any, people: dict[Any, int], top: int) -> None:
-    title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
-    low, high = f"{100 * result.confidence:g}% from", "to"
-    if isinstance(result, Mean):
-        true = sum(float(x) * n for x, n in people.items()) / max(sum(people.values()), 1)
-        cells = {"truth": true, "mean": result.mean, low: result.low, high: result.high}
-        show([{head: number(x, 3) for head, x in cells.items()}], title=title)
-        return
-    if not hasattr(result, "counts"):
-        show([], title=title)
-        say(repr(result))
-        return
+def _show_beside(name: str, m: Mechanism, result: Result, people: dict[Any, int], top: int) -> None:
+    """The table of an estimate, beside the truth where it is a number for each row."""
+    look, records, everybody = result.view, result.to_arrow().to_pylist(), max(sum(people.values()), 1)
+    shown = largest(records, look, top) if look.counts else records
     rows = []
-    entries = list(zip(result.values, result.counts, result.low, result.high, strict=True))
-    for value, count, least, most in sorted(entries, key=lambda entry: -entry[1])[:top]:
-        rows.append(
-            {
-                "value": str(value).lower() if isinstance(value, bool) else str(value),
-                "truth": f"{people.get(value, 0):,}",
-                "estimate": number(count, 0),
-                "share": percent(count / result.n if result.n else None),
-                low: number(least, 0),
-                high: number(most, 0),
-            }
-        )
-    more = len(entries) - top
-    show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more > 0 else [])
+    for record in shown:
+        cells = cells_of({"n": result.n, **record}, look, result.confidence)
+        about = {label: cells.pop(label) for label in look.labels if label in cells}
+        if look.counts:
+            about["truth"] = f"{people.get(record['value'], 0):,}"
+        elif not look.labels:
+            about["truth"] = number(sum(float(x) * n for x, n in people.items()) / everybody, 3)
+        rows.append(about | cells)
+    more = len(records) - len(shown)
+    title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
+    show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more else [])
 
 
-def plan_cells(plan: PrivacyPlan) -> list[dict[str, str]]:
+def _plan_cells(plan: PrivacyPlan) -> list[dict[str, str]]:
     """The plan as a table: a row a column, and one for the whole record."""
-    rows = [
-        {"column": name, "mechanism": m.title, "values": m.inputs.summary, "epsilon": f"{m.epsilon:.4g}"}
-        for name, m in plan.columns.items()
-    ]
-    rows += [
-        {"column": name, "mechanism": "kept as it is", "values": "", "epsilon": "unprotected"} for name in plan.keep
-    ]
-    return [*rows, {"column": "total a record", "mechanism": "", "values": "", "epsilon": f"{plan.epsilon:.4g}"}]
-
-
-def _seeded(plan: PrivacyPlan) -> list[str]:
-    return [] if plan.seed is None else [f"seeded with {plan.seed}: repeatable, and therefore NOT private"]
+    heads, *rows = plan_contents(plan)
+    return [dict(zip(heads, row, strict=True)) for row in rows]

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,12 +23,11 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.progress import Task as RichTask
 from rich.table import Table
 from rich.text import Text
 
 from ldp_core import ParameterError
-from ldp_core.engine import folded, need
+from ldp_core.engine import View, folded, need, text_of
 
 _WIDE = 120
 """Columns of a table that goes to a file or another program."""
@@ -108,6 +108,32 @@ def percent(x: float | None) -> str:
     return "" if x is None or math.isnan(x) else f"{100 * x:.2f} %"
 
 
+def word(value: Any) -> str:
+    """A value for people; empty where there is none."""
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else text_of(value)
+
+
+def largest(records: Sequence[dict[str, Any]], look: View, most: int) -> list[dict[str, Any]]:
+    """The rows of an answer with the largest estimates, what is not known last."""
+    known = [
+        -math.inf if r[look.estimate] is None or math.isnan(r[look.estimate]) else r[look.estimate] for r in records
+    ]
+    order = sorted(range(len(records)), key=lambda k: -known[k])
+    return [records[k] for k in order[:most]]
+
+
+def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[str, str]:
+    """One row of an answer, for people; ``look`` says which columns it has."""
+    as_text = percent if look.shares else partial(number, digits=0 if look.counts else 3)
+    about = {label.replace("_", " "): word(record[label]) for label in look.labels}
+    found, n = record[look.estimate], record["n"]
+    about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
+    if look.counts:
+        about["share"] = percent(found / n if n and found is not None else None)
+    about |= {f"{100 * confidence:g}% from": as_text(record["low"]), "to": as_text(record["high"])}
+    return about if look.labels else {**about, "reports": f"{n:,}"}
+
+
 # ---- pictures
 
 Plot = Annotated[
@@ -142,29 +168,12 @@ _PICTURES = ("html", "json", "svg", "png", "pdf")
 # ---- progress
 
 
-class _Written(ProgressColumn):
-    """How large the file is."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-
-    def render(self, task: RichTask) -> Text:
-        """The size, in megabytes."""
-        try:
-            size = self._path.stat().st_size
-        except OSError:
-            size = 0
-        return Text(f"{size / 1e6:,.1f} MB written" if size else "")
-
-
 @contextmanager
-def working(what: str, *, writes: Path | None = None, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A spinner, the time and what is written so far, on standard error while the block runs, if it is a terminal.
+def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A spinner and the time, on standard error while the block runs, if it is a terminal.
 
     Args:
         what: is being done.
-        writes: a file that grows meanwhile.
         total: how many records there are, as far as is known: shows the percentage of those that are done.
 
     Yields:
@@ -175,8 +184,6 @@ def working(what: str, *, writes: Path | None = None, total: int | None = None) 
     if total is not None:
         columns += [BarColumn(bar_width=24), TaskProgressColumn()]
     columns.append(TimeElapsedColumn())
-    if writes is not None:
-        columns.append(_Written(writes))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total)
         yield lambda records: progress.advance(task, records)

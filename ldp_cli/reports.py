@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
+import pyarrow.parquet as pq
 import typer
 
 from ldp_cli import files
 from ldp_cli.printing import (
     Plot,
     Theme,
+    cells_of,
     check_picture,
+    largest,
     note,
-    number,
     out,
-    percent,
     save,
     say_json,
     show,
+    word,
     working,
 )
 from ldp_cli.values import labels, lines, named, share
 from ldp_core import (
-    HeavyHitters,
-    HeavyHittersEstimate,
+    InputError,
     Mechanism,
     ParameterError,
     PlanError,
@@ -41,8 +42,7 @@ from ldp_core import (
     Sketch,
     estimates_metadata,
 )
-from ldp_core.engine import CHART_FIELDS as FIELDS
-from ldp_core.engine import View, Window, drawing, questions_of, view_of
+from ldp_core.engine import Window, asked_of, questions_of, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -94,10 +94,16 @@ def perturb(
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made), [*made.columns, *made.keep, *whose], source)
     scanned = scanned.select(list(dict.fromkeys([*made.columns, *made.keep, *whose])))
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")  # complete, or not there
+    # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
+    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    beside = folder / target.name  # complete, or not there
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror}") from None
     read = [0]
     try:
-        with files.polars_work("perturb"), working("perturbing", writes=beside, total=files.size_of(source)) as done:
+        with files.polars_work("perturb"), working("perturbing", total=files.size_of(source)) as done:
             going = files.counted(scanned, read, done)
             if records is not None:
                 each = [_in(name, length) for name, length in periods.items()]
@@ -106,11 +112,13 @@ def perturb(
             ldp_polars.sink_parquet(reports, beside, made)
             os.replace(beside, target)
     finally:
-        beside.unlink(missing_ok=True)
-    n = _rows(target)
+        shutil.rmtree(folder, ignore_errors=True)
+    n = int(pq.read_metadata(target).num_rows)
     dropped = f"; {sum(read) - n:,} of {sum(read):,} records were dropped" if records is not None else ""
     out().print(f"{n:,} reports in {target}{dropped}", markup=False)
-    if id is None:
+    if made.seed is not None:
+        note("; ".join(seed_warning(made)))
+    elif id is None:
         note(
             f"epsilon {made.epsilon:.4g} is per record. If a person has several records, they add up: ldp plan explain "
             f"{plan} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
@@ -179,12 +187,6 @@ def _spent(plan: PrivacyPlan, records: int, *, keyed: bool) -> str:
     return f"{least} together" if least == most else f"{least} together if the values never change, {most} if they do"
 
 
-def _rows(path: Path) -> int:
-    import pyarrow.parquet as pq  # noqa: PLC0415 (only here)
-
-    return int(pq.read_metadata(path).num_rows)
-
-
 def estimate(
     source: Annotated[str, typer.Argument(metavar="REPORTS", help="A file of reports; a folder; a pattern.")],
     *,
@@ -203,6 +205,9 @@ def estimate(
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
     top: Annotated[int, typer.Option(min=1, help="At most so many values: printed, drawn, found.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="Where the files have none: the plan that made them.")] = None,
+    assume_reports: Annotated[
+        bool, typer.Option("--assume-reports", help="With --plan: columns that do not say so are reports, too.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write all numbers there: a file for each column.")
     ] = None,
@@ -234,52 +239,37 @@ def estimate(
     questions = _questions(wanted, ask or (), confidence, top)
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
     with working("counting the reports"), files.polars_work("estimate"):
-        found = ldp_polars.estimates(reports, asked, by=by or (), window=window, event_time=event_time, ask=questions)
+        groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
+        own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
+        found = ldp_polars.estimates(reports, asked, **groups, ask=questions, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items()}
         covered = None if event_time is None else _ends(reports, event_time)
-    view = _View(wanted, by or [], covered, confidence, top)
+    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top)
     if output is not None:
-        asked_of = {name: (questions[name], m) for name, m in wanted.items()}
-        written = _write(frames, view, output, asked_of, about(made, confidence), csv=csv, overwrite=overwrite)
+        written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
-        _draw(*_chosen(frames, view, value or [], at), plot, theme)
+        answers.chosen(value or [], at).draw(plot, theme)
     if as_json:
-        say_json(view.json(made, frames))
+        say_json(answers.json())
     elif output is not None:
-        show(written, title=f"written to {output}", notes=[view.words(made, frames)])
+        show(written, title=f"written to {output}", notes=[answers.words()])
     else:
-        for k, (name, frame) in enumerate(frames.items()):
+        for k, name in enumerate(frames):
             if k:
                 out().print()
-            _show(name, frame, view, max(_SCREEN // len(frames), 10) if window or by else None)
+            answers.show(name, max(_SCREEN // len(frames), 10) if window or by else None)
         out().print()
-        show([], notes=[view.words(made, frames)])
+        show([], notes=[answers.words()])
 
 
 def _questions(
     wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int
 ) -> dict[str, Question[Any]]:
     """What is asked of each column."""
-    pairs = [named(pair, example="age=mean") for pair in ask]
-    if len(dict(pairs)) < len(pairs):
-        raise typer.BadParameter("--ask names a column twice")
-    found = {name: HeavyHittersEstimate(top, confidence) for name, m in wanted.items() if isinstance(m, HeavyHitters)}
-    questions = questions_of(wanted, {**found, **dict(pairs)}, confidence)
+    questions = questions_of(wanted, asked_of(ask), confidence, k=top)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions
-
-
-def _chosen(
-    frames: dict[str, pl.DataFrame], view: _View, values: list[str], at: str | None
-) -> tuple[dict[str, pl.DataFrame], _View]:
-    """What is to be drawn: of all only these values, and only the window that begins then."""
-    if values:
-        frames = {name: _some(frame, "value", values, "--value") for name, frame in frames.items()}
-    if at is not None:
-        frames = {name: _some(frame, FIELDS["window"], [at], "--at") for name, frame in frames.items()}
-        view = replace(view, covered=None)
-    return frames, view
 
 
 def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl.DataFrame:
@@ -287,7 +277,7 @@ def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl
     if column not in frame.columns:
         raise typer.BadParameter(f"{option}: these estimates have no {column}")
     there = [str(one) for one in frame[column].to_list()]
-    if column == FIELDS["window"]:
+    if column == "window_start":
         texts = [next((one for one in sorted(there) if one.startswith(text)), text) for text in texts]
     for text in set(texts) - set(there):
         raise typer.BadParameter(
@@ -310,55 +300,142 @@ def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True)
-class _View:
-    """What is the same for all tables of a command.
+class _Answers:
+    """What a command has found out.
 
     Attributes:
+        plan: of the reports.
         mechanisms: by column.
+        questions: by column.
+        frames: the answers by column.
         by: columns that tell groups apart.
         covered: of windows, the times of the first and of the last record.
         confidence: of the intervals.
         top: how many values are shown.
     """
 
+    plan: PrivacyPlan
     mechanisms: dict[str, Mechanism]
+    questions: dict[str, Question[Any]]
+    frames: dict[str, pl.DataFrame]
     by: list[str]
     covered: tuple[Any, Any] | None
     confidence: float
     top: int
 
-    @property
-    def keys(self) -> list[str]:
-        """The columns that tell groups apart, windows too."""
-        return [*self.by, *([FIELDS["window"]] if self.covered is not None else [])]
-
-    def is_cut(self, record: dict[str, Any]) -> bool:
+    def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""
-        return self.covered is not None and is_cut(record[FIELDS["window"]], record[FIELDS["end"]], self.covered)
+        return self.covered is not None and is_cut(record["window_start"], record["window_end"], self.covered)
 
-    def words(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> str:
+    def words(self) -> str:
         """What the numbers mean."""
-        more = "" if len(plan.columns) == 1 else f" over its {len(plan.columns)} columns"
-        of_noise = [_look(frame).counts for frame in frames.values()]
+        more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
+        of_noise = [self.questions[name].view.counts for name in self.frames]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
         of = of if any(of_noise) else both
-        return f"{100 * self.confidence:g} % intervals {of}. A record spent epsilon {plan.epsilon:.4g}{more}."
+        spent = f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
+        spent = " ".join(f"The plan is {said}." for said in seed_warning(self.plan)) or spent
+        return f"{100 * self.confidence:g} % intervals {of}. {spent}"
 
-    def json(self, plan: PrivacyPlan, frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         """All numbers, and what they mean."""
-        columns = {name: {**self.about(name, frame), "estimates": frame.to_dicts()} for name, frame in frames.items()}
-        return {"epsilon": plan.epsilon, "columns": columns}
+        columns = {name: {**self._about(name), "estimates": f.to_dicts()} for name, f in self.frames.items()}
+        return {"epsilon": self.plan.epsilon, "columns": columns}
 
-    def about(self, name: str, frame: pl.DataFrame) -> dict[str, Any]:
+    def _about(self, name: str) -> dict[str, Any]:
         """What the numbers of a column mean."""
         m = self.mechanisms[name]
         found: dict[str, Any] = {"mechanism": m.title, "epsilon": m.epsilon, "confidence": self.confidence}
         if self.covered is not None:
-            windows = frame.unique([FIELDS["window"]]).sort(FIELDS["window"]).to_dicts()
-            found["partial_windows"] = [str(row[FIELDS["window"]]) for row in windows if self.is_cut(row)]
+            windows = self.frames[name].unique(["window_start"]).sort("window_start").to_dicts()
+            found["partial_windows"] = [str(row["window_start"]) for row in windows if self._is_cut(row)]
         return found
+
+    def show(self, name: str, most: int | None) -> None:
+        """The table of a column, of at most so many rows."""
+        m, look = self.mechanisms[name], self.questions[name].view
+        keys = [*self.by, *(["window_start"] if self.covered is not None else [])]
+        of_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for record in self.frames[name].to_dicts():
+            of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
+        n = sum(group[0]["n"] for group in of_group.values())
+        rows: list[dict[str, str]] = []
+        hidden, cut = 0, False
+        for key, group in of_group.items():
+            shown = group
+            if look.counts and len(group) > self.top:
+                shown = largest(group, look, self.top)
+                hidden += len(group) - self.top
+            for record in shown:
+                head = {name: word(value) for name, value in zip(keys, key, strict=True)}
+                if self._is_cut(record) and (most is None or len(rows) < most):
+                    head["window_start"] += " *"
+                    cut = True
+                rows.append({**head, **cells_of(record, look, self.confidence)})
+        notes = ["* the records fill this window only in part"] if cut else []
+        if hidden:
+            notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
+        if most is not None and len(rows) > most:
+            notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
+            rows = rows[:most]
+        title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
+        show(rows, title=title, notes=notes if rows else ["nothing was found"])
+
+    def write(self, folder: Path, *, csv: bool, overwrite: bool) -> list[dict[str, str]]:
+        """Write a file for each column, and what is said of all; what is in them, as a table."""
+        kind = "csv" if csv else "parquet"
+        paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
+        beside, said = folder / RESULTS, about(self.plan, self.confidence)
+        same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
+        for path in (*paths.values(), *(() if same else (beside,))):
+            files.refuse_existing(path, overwrite=overwrite)
+        written = []
+        with files.polars_work("estimate"):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, frame in self.frames.items():
+                if csv:
+                    frame.write_csv(paths[name])
+                else:
+                    asked = {name: (self.questions[name], self.mechanisms[name])}
+                    frame.write_parquet(paths[name], metadata=estimates_metadata(asked))
+                row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
+                if self.covered is not None:
+                    cut = len(self._about(name)["partial_windows"])
+                    row |= {"windows": f"{frame['window_start'].n_unique():,}", "filled in part": f"{cut:,}"}
+                written.append(row)
+            beside.write_text(said, encoding="utf-8")
+        return written
+
+    def chosen(self, values: list[str], at: str | None) -> _Answers:
+        """Of all only these values, and only the window that begins then."""
+        frames, found = self.frames, self
+        if values:
+            frames = {name: _some(frame, "value", values, "--value") for name, frame in frames.items()}
+        if at is not None:
+            frames = {name: _some(frame, "window_start", [at], "--at") for name, frame in frames.items()}
+            found = replace(self, covered=None)
+        return replace(found, frames=frames)
+
+    def draw(self, path: Path, theme: Any) -> None:
+        """The picture of one column."""
+        if len(self.frames) > 1:
+            raise typer.BadParameter(f"--plot draws one column: say which of {list(self.frames)}, --column NAME")
+        import ldp_plots as plots  # noqa: PLC0415 (only here)
+
+        [(name, frame)] = self.frames.items()
+        same = {"column_name": name, "confidence": self.confidence}
+        rows = [{**same, **record} for record in frame.to_dicts()]
+        if self.covered is not None:
+            top = min(self.top, _LINES)
+            chart = plots.windows(rows, by=self.by, top=top, covered=self.covered, theme=theme)
+        else:
+            chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
+        save(chart, path)
+
+
+_LINES = 6
 
 
 def _plan_of(ldp_polars: Any, source: str) -> PrivacyPlan:
@@ -394,113 +471,3 @@ def _wanted(plan: PrivacyPlan, column: list[str] | None, candidates: list[str] |
     if not wanted:
         raise PlanError("there is nothing left to estimate")
     return wanted
-
-
-def _show(name: str, frame: pl.DataFrame, view: _View, most: int | None) -> None:
-    """The table of a column, of at most so many rows."""
-    m, keys, top = view.mechanisms[name], view.keys, view.top
-    of_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in frame.to_dicts():
-        of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
-    n = sum(group[0][FIELDS["n"]] for group in of_group.values())
-    title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
-    look = _look(frame)
-    ranked = look.counts
-    rows: list[dict[str, str]] = []
-    hidden, cut = 0, False
-    for key, group in of_group.items():
-        shown = sorted(group, key=lambda r: -_or_less(r[look.estimate])) if ranked and len(group) > top else group
-        hidden += max(len(group) - top, 0) if ranked else 0
-        for record in shown[:top] if ranked else shown:
-            head = {name: _word(value) for name, value in zip(keys, key, strict=True)}
-            if view.is_cut(record) and (most is None or len(rows) < most):
-                head[FIELDS["window"]] += " *"
-                cut = True
-            rows.append({**head, **_cells(record, look, view.confidence)})
-    notes = ["* the records fill this window only in part"] if cut else []
-    if hidden:
-        notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
-    if most is not None and len(rows) > most:
-        notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
-        rows = rows[:most]
-    show(rows, title=title, notes=notes if rows else ["nothing was found"])
-
-
-def _or_less(x: float | None) -> float:
-    return -math.inf if x is None or math.isnan(x) else x
-
-
-def _look(frame: pl.DataFrame) -> View:
-    """Which columns of an answer are shown."""
-    found = view_of(frame.columns)
-    assert found is not None, frame.columns  # noqa: S101 (each question has such columns)
-    return found
-
-
-def _cells(record: dict[str, Any], look: View, confidence: float) -> dict[str, str]:
-    """One row of an estimate, for people."""
-    as_text = percent if look.shares else partial(number, digits=0 if look.counts else 3)
-    about = {label.replace("_", " "): _word(record[label]) for label in look.labels}
-    found, n = record[look.estimate], record[FIELDS["n"]]
-    about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
-    if look.counts:
-        about["share"] = percent(found / n if n and found is not None else None)
-    about |= {f"{100 * confidence:g}% from": as_text(record[FIELDS["low"]]), "to": as_text(record[FIELDS["high"]])}
-    return about if look.labels else {**about, "reports": f"{n:,}"}
-
-
-def _word(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else drawing.text(value)
-
-
-def _write(
-    frames: dict[str, pl.DataFrame],
-    view: _View,
-    folder: Path,
-    asked: dict[str, Any],
-    said: str,
-    *,
-    csv: bool,
-    overwrite: bool,
-) -> list[dict[str, str]]:
-    """Write a file for each column, and what is said of all; what is in them, as a table."""
-    kind = "csv" if csv else "parquet"
-    paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in frames}
-    beside = folder / RESULTS
-    same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
-    for path in (*paths.values(), *(() if same else (beside,))):
-        files.refuse_existing(path, overwrite=overwrite)
-    written = []
-    with files.polars_work("estimate"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, frame in frames.items():
-            if csv:
-                frame.write_csv(paths[name])
-            else:
-                frame.write_parquet(paths[name], metadata=estimates_metadata({name: asked[name]}))
-            row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
-            if view.covered is not None:
-                cut = len(view.about(name, frame)["partial_windows"])
-                row |= {"windows": f"{frame[FIELDS['window']].n_unique():,}", "filled in part": f"{cut:,}"}
-            written.append(row)
-        beside.write_text(said, encoding="utf-8")
-    return written
-
-
-def _draw(frames: dict[str, pl.DataFrame], view: _View, path: Path, theme: Any) -> None:
-    if len(frames) > 1:
-        raise typer.BadParameter(f"--plot draws one column: say which of {list(frames)}, --column NAME")
-    import ldp_plots as plots  # noqa: PLC0415 (only here)
-
-    [(name, frame)] = frames.items()
-    by, top = view.by, view.top
-    about = {FIELDS["column"]: name, FIELDS["confidence"]: view.confidence}
-    rows = [{**about, **record} for record in frame.to_dicts()]
-    if view.covered is not None:
-        chart = plots.windows(rows, by=by, top=min(top, _LINES), covered=view.covered, theme=theme)
-    else:
-        chart = plots.estimate(rows, by=by, top=top, theme=theme)
-    save(chart, path)
-
-
-_LINES = 6

@@ -54,7 +54,8 @@ def declared(text: str, *, other: bool = False) -> Domain | Interval | Prefixes:
         ParameterError, InputError: it cannot be read so.
     """
     try:
-        return _declared(text, other)
+        made = _declared(text, other)
+        return Domain.of(made) if isinstance(made, Domain) else made
     except DomainError as error:
         raise ParameterError(f"{text!r}: {error}") from None
 
@@ -71,6 +72,8 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
                 return Interval(float(ends[0]), float(ends[1]), unmatched="clip" if other else "error")
             low, high = (_whole(end, text) for end in ends)
             return Domain(range(low, high + 1), unmatched="other" if other else "error")
+        if mark == ".." and len(ends) == 2 and "," not in text:
+            raise ParameterError(f"{text!r}: a range of integers is written as 1..12")
     return Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
 
 

@@ -37,29 +37,25 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
-from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
-from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
+from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
 from ldp_core.mechanisms.numbers.base import Numeric
-from ldp_core.mechanisms.numbers.hybrid import Hybrid
-from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
-from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
-from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
-from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.hadamard_response import BlockHadamardResponse, HadamardResponse
 from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
-from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveGeometryResponse
+from ldp_core.mechanisms.oracles.projective_geometry_response import (
+    HybridProjectiveGeometryResponse,
+    ProjectiveGeometryResponse,
+)
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
-from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
+from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.mechanisms.sketches.base import Candidates as Candidates
 from ldp_core.mechanisms.sketches.base import Sketch
-from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
-from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor
 from ldp_core.noise.base import Randomness as Randomness
 from ldp_core.noise.fresh import Keystream as Keystream

@@ -1,19 +1,16 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
-from ldp_core.accounting.words import promise
 from ldp_core.arrays.arrow import ARROW_TYPES, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
 from ldp_core.arrays.types import I64, U64, Bools
-from ldp_core.auditing.table import run_audit, table
-from ldp_core.charts import drawing
-from ldp_core.charts.drawing import FIELDS as CHART_FIELDS
+from ldp_core.auditing.result import table
+from ldp_core.auditing.run import run_audit
 from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
 from ldp_core.charts.drawing import Row as ChartRow
-from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows
+from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows, utc
 from ldp_core.charts.drawing import heading as chart_heading
 from ldp_core.charts.drawing import is_cut as is_cut_chart
 from ldp_core.charts.drawing import row_of as chart_row_of
 from ldp_core.charts.drawing import stacked as stacked_charts
-from ldp_core.charts.drawing import text as chart_text
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
@@ -22,7 +19,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.plausibility import collecting
-from ldp_core.estimates.registry import Ask, question_names, questions_of, view_of
+from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -35,21 +32,23 @@ from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
 from ldp_core.limits import check_row_groups, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
-from ldp_core.mechanisms.catalog import CATALOG
+from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_reports
+from ldp_core.plans.explanation import contents as plan_contents
+from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
+from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, about
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
-from ldp_core.plans.provenance import check_made_by, describe, described_once, warn_assumed
+from ldp_core.plans.provenance import canonical_once, check_made_by, describe, described_once, not_proved, warn_assumed
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
-from ldp_core.plans.results import DEAD_LETTERS, RESULTS, about
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
-from ldp_core.randomizer.made_by import check_same, refuse_reports_in
+from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import RECORDS, SHARE, View, aligned, folded
+from ldp_core.tables import RECORDS, SHARE, View, aligned, folded, text_of
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -57,7 +56,6 @@ __all__ = [
     "ARROW_TYPES",
     "CATALOG",
     "CHART_CONFIGS",
-    "CHART_FIELDS",
     "CHART_WIDTH",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
@@ -102,10 +100,11 @@ __all__ = [
     "altair",
     "apportioned",
     "as_arrow",
+    "asked_of",
     "attach",
+    "canonical_once",
     "chart_heading",
     "chart_row_of",
-    "chart_text",
     "check_epsilon",
     "check_integer",
     "check_made_by",
@@ -123,7 +122,6 @@ __all__ = [
     "draw",
     "draw_means",
     "draw_windows",
-    "drawing",
     "encrypt",
     "float_above",
     "folded",
@@ -131,29 +129,38 @@ __all__ = [
     "id_words",
     "is_cut_chart",
     "kernels",
+    "mechanisms_of_size",
     "need",
     "not_a_mechanism",
+    "not_proved",
     "open_parquet",
     "over",
     "plain",
+    "plan_contents",
     "plan_of",
     "promise",
     "question_names",
     "questions_of",
     "read_json",
+    "refuse_keys",
+    "refuse_keys_in",
     "refuse_reports",
     "refuse_reports_in",
     "run_audit",
     "seconds",
+    "seed_warning",
     "simulated",
     "some_groups",
     "stacked_charts",
     "stored",
     "table",
     "taken",
+    "text_of",
     "themed",
     "times",
+    "utc",
     "view_of",
     "warn_assumed",
+    "warn_of_seed",
     "z_score",
 ]

@@ -7,10 +7,10 @@ names in a stub beside it. Type checkers and editors read the stub too, so each 
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
@@ -24,7 +24,8 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
     Returns:
         ``__all__`` is that of the stub; or if it has none, all names that it imports.
     """
-    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    loader: Any = getattr(sys.modules[module], "__loader__", None)  # (it reads from a zip archive, too)
+    stub = ast.parse(loader.get_data(f"{os.path.splitext(file)[0]}.pyi"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     places = {name.asname or name.name: (node.module or "", name.name) for node in imports for name in node.names}
     lists = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]

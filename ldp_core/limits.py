@@ -22,7 +22,7 @@ VARIABLE = "LDP_LIMITS"
 """The environment variable with other defaults, read once, when `ldp_core` is imported."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, kw_only=True)
 class Limits(Declared):
     """What may come in at most. Each is an integer, at least 1.
 
@@ -47,34 +47,16 @@ class Limits(Declared):
     (1000, 1048576)
     """
 
-    rows: int = parameter(check_integer, low=1)
-    bytes: int = parameter(check_integer, low=1)
-    row_group_bytes: int = parameter(check_integer, low=1)
-    line_bytes: int = parameter(check_integer, low=1)
-    plan_bytes: int = parameter(check_integer, low=1)
-    labels: int = parameter(check_integer, low=1)
-    label_length: int = parameter(check_integer, low=1)
+    rows: int = parameter(check_integer, default=1 << 20, low=1)
+    bytes: int = parameter(check_integer, default=1 << 28, low=1)
+    row_group_bytes: int = parameter(check_integer, default=1 << 31, low=1)
+    line_bytes: int = parameter(check_integer, default=1 << 24, low=1)
+    plan_bytes: int = parameter(check_integer, default=1 << 25, low=1)
+    labels: int = parameter(check_integer, default=1 << 20, low=1)
+    label_length: int = parameter(check_integer, default=1 << 12, low=1)
 
-    def __init__(
-        self,
-        *,
-        rows: int = 1 << 20,
-        bytes: int = 1 << 28,  # noqa: A002 (what it limits)
-        row_group_bytes: int = 1 << 31,
-        line_bytes: int = 1 << 24,
-        plan_bytes: int = 1 << 25,
-        labels: int = 1 << 20,
-        label_length: int = 1 << 12,
-    ) -> None:
-        self._declare(
-            rows=rows,
-            bytes=bytes,
-            row_group_bytes=row_group_bytes,
-            line_bytes=line_bytes,
-            plan_bytes=plan_bytes,
-            labels=labels,
-            label_length=label_length,
-        )
+    def __post_init__(self) -> None:
+        self._declare(**vars(self))
 
     @classmethod
     def parsed(cls, text: str) -> Limits:

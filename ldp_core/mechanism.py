@@ -7,25 +7,65 @@ estimate: counts (`FrequencyOracle`), counts of candidates (`Sketch`), means and
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from importlib import import_module
-from typing import Any, ClassVar
+from statistics import NormalDist
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
+from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
+from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.limits import check_nesting
 from ldp_core.parameters import restored
 from ldp_core.randomizer.crafted import Crafted
-from ldp_core.randomizer.expected_error import ExpectedError
-from ldp_core.randomizer.made_by import check_same, maker_of
-from ldp_core.randomizer.simulating import Simulating
+from ldp_core.randomizer.declared import check_same, maker_of
+from ldp_core.randomizer.perturbing import Perturbing
 from ldp_core.randomizer.spending import Spending
+from ldp_core.reports import Native, ReportFormat
 
 
-class Mechanism(Spending, Simulating, Crafted):
+class ExpectedError(NamedTuple):
+    """What to expect of an estimate.
+
+    Attributes:
+        error: its standard error, in ``unit``; NaN if nothing is known.
+        unit: ``"records"``, of a count, or ``"mean"``, in the numbers' own unit.
+        share: the same of all records, or of the length of the interval.
+        advice: what to do about it, if it is large.
+    """
+
+    error: float = math.nan
+    unit: str = ""
+    share: float = math.nan
+    advice: str | None = None
+
+    @property
+    def margin(self) -> str:
+        """Half of a 95 % interval, in words.
+
+        >>> ExpectedError(104.0, "records", 0.00052).margin
+        '± 0.102 % of the records'
+        """
+        if math.isnan(self.error):
+            return ""
+        if math.isinf(self.error):
+            return "no bound"
+        z = NormalDist().inv_cdf(0.975)
+        return (
+            f"± {z * self.error:.3g} (mean)"
+            if self.unit == "mean"
+            else f"± {100 * z * self.share:.3g} % of the records"
+        )
+
+
+class Mechanism(Spending, Perturbing, Crafted):
     """A frozen, hashable, picklable description of a local randomizer; holds no state and no randomness.
 
     Subclasses say how codes become reports and how reports are counted; everything else is here.
@@ -91,6 +131,55 @@ class Mechanism(Spending, Simulating, Crafted):
         return (_restored_by_name, (kind.name, values)) if named else (of_class, (kind, values))
 
 
+class Wrapping(Mechanism):
+    """A mechanism whose reports and tallies are another's, which spend what the other's do."""
+
+    inner: Mechanism
+    """The other one."""
+
+    @property
+    def epsilon(self) -> float:  # type: ignore[override]
+        """The inner mechanism's."""
+        return self.inner.epsilon
+
+    @property
+    def memoized(self) -> bool:  # type: ignore[override]
+        """As the inner mechanism is."""
+        return self.inner.memoized
+
+    @override
+    def worst_ratio(self) -> Fraction:
+        return self.inner.worst_ratio()
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        return self.inner.spent_by(history)
+
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        return self.inner.reports
+
+    @property
+    @override
+    def counters(self) -> int:
+        """The inner mechanism's."""
+        return self.inner.counters
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return self.inner.count_reports(reports, groups, n_groups)
+
+    @property
+    @override
+    def most_reports(self) -> int:
+        return self.inner.most_reports
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        return self.inner.is_possible(n, counters)
+
+
 def _restored_by_name(name: str, values: dict[str, Any]) -> Mechanism:
     kind = _named(name)
     if kind is None:
@@ -103,7 +192,10 @@ def _named(name: object) -> type[Mechanism] | None:
     if not isinstance(name, str) or name not in Mechanism._registry:
         for module in ("ldp_core.mechanisms.catalog", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
             import_module(module)
-    return Mechanism._registry.get(name) if isinstance(name, str) else None
+    kind = Mechanism._registry.get(name) if isinstance(name, str) else None
+    if kind is not None and kind.__module__ in sys.modules:
+        import_module(kind.__module__)  # registered before its module is done: another thread may be at it
+    return kind
 
 
 def not_a_mechanism(given: object, more: str = "") -> str:

@@ -55,11 +55,16 @@ def multinomials(people: I64, weights: int | F64, generator: Generator) -> I64:
     >>> multinomials(np.array([3, 10**9]), 5, np.random.default_rng(1)).sum(axis=-1).tolist()
     [3, 1000000000]
     """
-    w = np.ones(weights) if isinstance(weights, int) else weights
-    return generator.multinomial(people, w / w.sum(axis=-1, keepdims=True))
+    if isinstance(weights, int):
+        return generator.multinomial(people, np.full(weights, 1 / weights))
+    order = np.argsort(weights, axis=-1)  # numpy gives the last choice what rounding leaves: let it be the likeliest
+    ascending = np.take_along_axis(weights, order, axis=-1)
+    drawn = generator.multinomial(people, ascending / ascending.sum(axis=-1, keepdims=True))
+    back = np.broadcast_to(np.argsort(order, axis=-1), drawn.shape)
+    return np.take_along_axis(drawn, back, axis=-1)
 
 
-def spread(people: I64, choices: int, cell: Callable[[I64, I64], Codes], out: I64, generator: Generator) -> None:
+def scatter(people: I64, choices: int, cell: Callable[[I64, I64], Codes], out: I64, generator: Generator) -> None:
     """Let each person take one of some equally likely choices, and count where that leads.
 
     Args:
@@ -125,7 +130,7 @@ def inner_products(counts: I64, generator: Generator, *, zero: bool = False) -> 
             at += (s[kinds] + digit[kinds] * y) % f  # noqa: B023
             return at
 
-        spread(parts[here, digit, rest, s], f, cell, flat, generator)
+        scatter(parts[here, digit, rest, s], f, cell, flat, generator)
         state = flat.reshape(-1, k, f)
     return state.reshape(counts.shape)
 
@@ -149,9 +154,6 @@ def subset_sums(size: int, people: I64, generator: Generator) -> I64:
     >>> subset_sums(2, np.array([0, 5, 0]), np.random.default_rng(1)).tolist()  # there is one such set
     [5, 0, 5]
     """
-    if int(people.sum()) > _MOST_DRAWN:
-        half = people // 2
-        return subset_sums(size, half, generator) + subset_sums(size, people - half, generator)
     lengths, starts = np.array([len(people)]), np.array([0])
     free = np.zeros((1, size + 1), np.int64)  # [part, j]: people who have j elements there and their value elsewhere
     own = np.zeros((1, size + 1), np.int64)  # ... and their value there
@@ -161,12 +163,7 @@ def subset_sums(size: int, people: I64, generator: Generator) -> I64:
         left = (lengths + 1) // 2
         right, middle = lengths - left, starts + left
         lefts = before[middle] - before[starts]
-        own_left = np.array(
-            [
-                generator.multivariate_hypergeometric(of, int(n), method="marginals") if of.any() else of
-                for of, n in zip(own, lefts, strict=True)
-            ]
-        )
+        own_left = np.array([_taken(of, int(n), generator) for of, n in zip(own, lefts, strict=True)])
         free_left, free_right = _split(free, left, right, generator)
         stay_left, to_right = _split(own_left, left - 1, right, generator)
         to_left, stay_right = _split(own - own_left, left, right - 1, generator)
@@ -184,6 +181,25 @@ def subset_sums(size: int, people: I64, generator: Generator) -> I64:
 
 
 _MOST_DRAWN = 1 << 29  # numpy draws from fewer than 10^9
+
+
+def _taken(people: I64, n: int, generator: Generator) -> I64:
+    """How many of each kind are among n people who are drawn without replacement.
+
+    Of more people than numpy draws from, each is taken with probability n over their number. Those who are taken are a
+    uniform set of their size, which is off by about the root of n: so many are drawn, in the same way, from the others
+    to be added, or from them to be left out again. A few rounds do.
+    """
+    total = int(people.sum())
+    if not n:
+        return np.zeros_like(people)
+    if total <= _MOST_DRAWN:
+        return generator.multivariate_hypergeometric(people, n, method="marginals")
+    taken: I64 = generator.binomial(people, n / total)
+    missing = n - int(taken.sum())
+    if missing < 0:
+        return taken - _taken(taken, -missing, generator)
+    return taken + _taken(people - taken, missing, generator)
 
 
 def _split(parts: I64, left: I64, right: I64, generator: Generator) -> tuple[I64, I64]:

@@ -54,6 +54,15 @@ class View:
         return {self.estimate, *self.labels, "low", "high"} <= set(columns)
 
 
+def text_of(value: Any) -> str:
+    """A value as people see it, and as text in a table of values of several types: ``false`` and ``true`` for Booleans.
+
+    >>> text_of(True), text_of(7), text_of("ios")
+    ('true', '7', 'ios')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> list[str]:
     """Rows of cells as lines; the columns ``numbers`` to the right.
 

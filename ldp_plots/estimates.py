@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ldp_core import ParameterError
-from ldp_core.engine import CHART_FIELDS as FIELDS
-from ldp_core.engine import RECORDS, SHARE, Chart, Theme, check_top, draw, draw_means, draw_windows, themed
+import pyarrow as pa
+
+from ldp_core import ParameterError, Result
+from ldp_core.engine import (
+    SHARE,
+    Chart,
+    Theme,
+    View,
+    check_top,
+    draw,
+    draw_means,
+    draw_windows,
+    text_of,
+    themed,
+    view_of,
+)
 from ldp_core.engine import ChartRow as Row
-from ldp_core.engine import chart_text as text
+from ldp_core.engine import chart_row_of as row_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_core.engine import stacked_charts as stacked
-from ldp_plots.records import Panel, panels
 
 
 def estimate(
@@ -67,7 +79,7 @@ def estimate(
     options: dict[str, Any] = {"shares": shares, "top": top, "least": least}
 
     def draw_one(panel: Panel) -> Chart:
-        told = [tuple(text(record[label]) for label in panel.view.labels) for record in panel.records]
+        told = [tuple(text_of(record[label]) for label in panel.view.labels) for record in panel.records]
         if len(set(told)) < len(told):
             raise ParameterError(
                 f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell "
@@ -87,7 +99,7 @@ def estimate(
             rows.append({"n": None, **panel.rows[0], "group": ", ".join(value for _, value in panel.group)})
         first = panels[0]
         about: dict[str, Any] = {"confidence": first.one("confidence"), "unit": first.view.unit, "truth": truth}
-        return draw_means(rows, title=title or first.column, theme=None, **about)
+        return draw_means(rows, title=title or first.column, **about)
 
     found = panels(data, column=column, by=by)
     numbers: dict[str, list[Panel]] = {}
@@ -138,27 +150,29 @@ def windows(
     [9.0, 18.0]
     """
     found = panels(data, column=column, by=by)
-    if FIELDS["window"] not in found[0].records[0]:
-        raise ParameterError(f"there are no windows: the estimates have no column {FIELDS['window']}")
+    if "window_start" not in found[0].records[0]:
+        raise ParameterError("there are no windows: the estimates have no column window_start")
     named = list(dict.fromkeys(panel.column for panel in found))
     if len(named) > 1:
         raise ParameterError(f"there are several columns: say which, column= one of {named}")
     check_top(top)
     view = found[0].view
+    if shares and not view.counts:
+        raise ParameterError("shares=True is for counts of records: these estimates are none")
     means = not view.labels
-    quantity = view.estimate if means else SHARE if shares else RECORDS
+    quantity = view.estimate if means else SHARE if shares else view.unit
     flat = [(panel, row) for panel in found for row in panel.rows]
     names = [] if means else _largest(row for _, row in flat)
-    wanted = names[:top] if values is None else [text(value) for value in values]
+    wanted = names[:top] if values is None else [text_of(value) for value in values]
     unknown = sorted(set(wanted) - set(names)) if not means else []
     if unknown:
         raise ParameterError(f"values names {len(unknown)} that the estimates do not have")
     rows: list[Row] = []
     for panel, row in flat:
-        name = quantity if means else text(row.get("value"))
+        name = quantity if means else text_of(row.get("value"))
         if means or name in wanted:
-            place = {"window": row["window"], "series": name, "panel": ", ".join(v for _, v in panel.group)}
-            cut = is_cut(row["window"], row.get("end"), covered)
+            place = {"window": row["window_start"], "series": name, "panel": ", ".join(v for _, v in panel.group)}
+            cut = is_cut(row["window_start"], row.get("window_end"), covered)
             rows.append({**place, **_heights(row, means=means, shares=shares), "cut": cut})
     places = [(row["window"], row["series"], row["panel"]) for row in rows]
     if len(set(places)) < len(places):
@@ -170,7 +184,6 @@ def windows(
         series=wanted,
         hidden=0 if means or values is not None else len(names) - len(wanted),
         title=title or named[0],
-        theme=None,
     )
     return themed(chart, theme)
 
@@ -182,7 +195,7 @@ def _largest(rows: Iterable[Row]) -> list[str]:
         if "value" not in row or "count" not in row:
             raise ParameterError("windows are drawn of histograms (value, count) or of means (mean)")
         count = row["count"]
-        name = text(row["value"])
+        name = text_of(row["value"])
         sums[name] = sums.get(name, 0.0) + (count if count is not None and count == count else 0.0)  # noqa: PLR0124
     return sorted(sums, key=lambda name: -sums[name])
 
@@ -195,3 +208,135 @@ def _heights(row: Row, *, means: bool, shares: bool) -> dict[str, Any]:
         raise ParameterError("shares need n, the number of reports of each window, as a column")
     n = row["n"]
     return {name: x / n if n and x is not None else None for name, x in parts.items()}
+
+
+# ---- what can be drawn: results of the core, frames and tables of any kind, rows of Beam; all become records
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Rows that belong in one picture: of one column, and of one group.
+
+    Attributes:
+        column: the estimated column; empty if it is not known.
+        group: name and value of what the estimates are by, as text.
+        records: the rows, with the columns of ``view``.
+        view: which of them to look at.
+    """
+
+    column: str
+    group: tuple[tuple[str, str], ...]
+    records: Sequence[Mapping[str, Any]]
+    view: View
+
+    @property
+    def rows(self) -> list[Row]:
+        """The records, under the names that charts use."""
+        return [row_of(record, self.view) for record in self.records]
+
+    def titled(self, title: str) -> str:
+        """A title, by default the column, and the group in words."""
+        return ", ".join(filter(None, [title or self.column, *(f"{name} {value}" for name, value in self.group)]))
+
+    def one(self, name: str) -> Any:
+        """What all rows say in a field, None if it is not known."""
+        said = {record.get(name) for record in self.records}
+        return said.pop() if len(said) == 1 else None
+
+
+def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()) -> list[Panel]:
+    """The rows of data, by column and group, in the order in which these come.
+
+    Args:
+        data: a result of the core; a Polars or pandas frame, an Arrow table, or whatever else has
+            ``__arrow_c_stream__``, with a row an entry, or with columns of structs or lists of them; or an iterable of
+            Beam's rows or of mappings.
+        column: only this one.
+        by: columns, or names in Beam's ``key``, that tell groups apart.
+
+    Raises:
+        ParameterError: it cannot be drawn: another kind of data, or missing columns.
+    """
+    records = _records(data)
+    keys = [by] if isinstance(by, str) else list(by)
+    if not records:
+        raise ParameterError("there is nothing to draw: there are no rows of estimates")
+    made: dict[tuple[str, tuple[tuple[str, str], ...]], list[Mapping[str, Any]]] = {}
+    for record in records:
+        name = text_of(record["column_name"]) if "column_name" in record else ""
+        if column is None or name == column:
+            made.setdefault((name, tuple((key, _of_key(record, key)) for key in keys)), []).append(record)
+    if not made:
+        named = sorted({str(record.get("column_name")) for record in records})
+        raise ParameterError(f"there is no column {column!r} among the estimates, there are {named}")
+    known = data.view if isinstance(data, Result) else None
+    return [Panel(name, group, rows, known or _view(rows[0])) for (name, group), rows in made.items()]
+
+
+def _view(record: Mapping[str, Any]) -> View:
+    found = view_of(record)
+    if found is None:
+        kinds = "value and count, mean, or bucket_start, bucket_end and frequency"
+        raise ParameterError(
+            f"rows of estimates have {kinds}, with low and high; these have {sorted(map(str, record))}"
+        )
+    return found
+
+
+def _of_key(record: Mapping[str, Any], key: str) -> str:
+    inner = record.get(
+        "key"
+    )  # a mapping, or pairs, or records of key and value: as Beam, Arrow and older Polars have it
+    pairs = inner.items() if isinstance(inner, Mapping) else inner if isinstance(inner, list) else ()
+    of_beam = dict(tuple(pair.values()) if isinstance(pair, Mapping) else pair for pair in pairs)
+    if key not in record and key not in of_beam:
+        raise ParameterError(f"by names {key!r}, which the estimates do not have; they have {sorted(map(str, record))}")
+    return text_of(record[key] if key in record else of_beam[key])
+
+
+def _records(data: Any) -> list[Mapping[str, Any]]:
+    if isinstance(data, Result):
+        about = {"n": data.n, "confidence": data.confidence}
+        return [{**about, **record} for record in data.to_arrow().to_pylist()]
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return _flat(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _flat(pa.table(data))
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
+        return [_record(row) for row in data]
+    raise ParameterError(
+        f"expected an estimate, a frame of estimates, or Beam's rows, got {type(data).__name__}; "
+        "of a lazy frame take .collect()"
+    )
+
+
+def _record(row: Any) -> Mapping[str, Any]:
+    if isinstance(row, Mapping):
+        return row
+    for method in ("_asdict", "as_dict"):
+        if hasattr(row, method):
+            made: Mapping[str, Any] = getattr(row, method)()
+            return made
+    raise ParameterError(f"expected rows of estimates, as Beam makes them, or mappings, got {type(row).__name__}")
+
+
+def _flat(table: Any) -> list[Mapping[str, Any]]:
+    """Records of a table; a column of structs, or of lists of them, becomes a record a struct."""
+    nested = [field.name for field in table.schema if _is_nested(field.type)]
+    rows: list[Mapping[str, Any]] = table.to_pylist()
+    if not nested:
+        return rows
+    made: list[Mapping[str, Any]] = []
+    for row in rows:
+        rest = {name: value for name, value in row.items() if name not in nested}
+        for name in nested:
+            entries = row[name] if isinstance(row[name], list) else [row[name]]
+            made += [{**rest, "column_name": name, **entry} for entry in entries if entry is not None]
+    return made
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return False  # Beam's key
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+    return bool(pa.types.is_struct(inner)) and inner.get_field_index("low") >= 0

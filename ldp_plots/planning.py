@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ldp_core import FrequencyOracle, Interval, Mechanism, Numeric, ParameterError, expected_error
-from ldp_core.engine import CATALOG, Chart, Theme, altair, check_epsilon, check_integer, check_open, themed, z_score
+from ldp_core.engine import (
+    CATALOG,
+    Chart,
+    Theme,
+    altair,
+    check_epsilon,
+    check_integer,
+    check_open,
+    mechanisms_of_size,
+    themed,
+    z_score,
+)
 from ldp_core.engine import CHART_WIDTH as WIDTH
 from ldp_core.engine import chart_heading as heading
 
@@ -63,7 +74,8 @@ def error(
         spent = _between(spent)
     else:
         counts = [round(n) for n in _between(counts)]
-    asked = Interval.of(domain) if _is_pair(domain) else domain
+    is_pair = isinstance(domain, tuple) and len(domain) == 2 and all(isinstance(x, float | int) for x in domain)
+    asked = Interval.of(domain) if is_pair else domain
     rows = [
         {"epsilon": e, "people": n, "margin": z * expected_error(mechanism, n, domain=asked, epsilon=e, group=group)}
         for e in spent
@@ -74,7 +86,7 @@ def error(
     bottom, top = min(margins) / 1.2, max(margins) * 1.2
     if not numeric:
         top = max(min(top, 1.0), bottom * 2)  # an error of more than everybody says nothing
-    line, label = ("people", "people") if against == "epsilon" else ("epsilon", "epsilon")
+    line = "people" if against == "epsilon" else "epsilon"
     order = sorted({row[line] for row in rows})
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X(
@@ -92,7 +104,7 @@ def error(
         color=alt.Color(
             f"{line}:O",
             sort=order,
-            title=label,
+            title=line,
             legend=alt.Legend(format=",d" if line == "people" else "~g"),
         ),
         tooltip=["epsilon:Q", "people:Q", "margin:Q"],
@@ -121,10 +133,6 @@ def _round(bottom: float, top: float) -> list[float]:
 
 
 _MANY = 8
-
-
-def _is_pair(domain: Any) -> bool:
-    return isinstance(domain, tuple) and len(domain) == 2 and all(isinstance(x, float | int) for x in domain)
 
 
 def mechanisms(
@@ -168,7 +176,8 @@ def mechanisms(
         made = {name: expected_error(m, people) for name, m in _at(asked, epsilon).items()}
         best = min(made.values())
         rows += [
-            {"mechanism": name, "epsilon": f"{epsilon:g}", "error": x, "times": x / best, "shown": _short(x, asked)}
+            {"mechanism": name, "epsilon": f"{epsilon:g}", "error": x, "times": x / best}
+            | {"shown": f"{x:.2g}" if isinstance(asked, Interval) else f"{100 * x:.2g}%"}
             for name, x in made.items()
         ]
     if not rows:
@@ -218,9 +227,4 @@ def _at(asked: int | Interval, epsilon: float) -> dict[str, Mechanism]:
     if isinstance(asked, Interval):
         kinds = [entry.mechanism for entry in CATALOG if issubclass(entry.mechanism, Numeric)]
         return {kind.name.replace("_", " "): kind(asked, epsilon=epsilon) for kind in kinds}  # type: ignore[call-arg]
-    sized = [m for entry in CATALOG for m in entry.sized(asked, epsilon).items()]
-    return {name: m for name, m in sized if isinstance(m, FrequencyOracle)}
-
-
-def _short(error: float, asked: int | Interval) -> str:
-    return f"{error:.2g}" if isinstance(asked, Interval) else f"{100 * error:.2g}%"
+    return {name: m for name, m in mechanisms_of_size(asked, epsilon).items() if isinstance(m, FrequencyOracle)}

@@ -6,7 +6,6 @@ same operations are typed functions here, which type checkers and completion see
 
 from ldp_polars import _compat as _compat
 from ldp_polars import namespace as namespace
-from ldp_polars.checking import suspicious
 from ldp_polars.columns import Report
 from ldp_polars.csv_text import scan_csv, sink_csv
 from ldp_polars.estimating import (
@@ -29,7 +28,7 @@ from ldp_polars.frames import (
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
-from ldp_polars.tallying import merge, tally
+from ldp_polars.tallying import merge, suspicious, tally
 
 __all__ = [
     "NoiseOptions",

@@ -26,7 +26,7 @@ from ldp_core import (
     ReportError,
 )
 from ldp_core.engine import REPORT_TYPE as NAME
-from ldp_core.engine import check_same, describe, described_once, not_a_mechanism, refuse_reports_in
+from ldp_core.engine import canonical_once, check_same, describe, described_once, not_a_mechanism, refuse_reports_in
 from ldp_polars._compat import at_plan_time
 
 # ---- what functions are given
@@ -145,6 +145,13 @@ class Report(pl.BaseExtension):
         # Text as String, because Polars 2.1 cannot export an extension of an Enum.
         storage = pl.String() if isinstance(dtype, pl.Enum) else dtype
         super().__init__(NAME, storage, describe(mechanism, seeded=seeded))
+
+    @classmethod
+    @override
+    def ext_from_params(cls, name: str, storage: Any, metadata: str | None) -> Report:
+        """What Polars makes of a column that it reads: columns of one mechanism have one text, and so concatenate."""
+        made: Report = super().ext_from_params(name, storage, None if metadata is None else canonical_once(metadata))
+        return made
 
     @property
     def mechanism(self) -> Mechanism:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -233,34 +232,22 @@ def _of_either(expr: pl.Expr, dtype: Any, *, mechanism: Mechanism, question: Que
 
 
 def _of_tallies(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
-    return pl.map_batches(
-        [expr], _EstimateTallies(mechanism, question), return_dtype=_dtype(question, mechanism), is_elementwise=True
-    )
+    row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
+    answered = partial(_answered, mechanism=mechanism, question=question)
+    return pl.map_batches([expr], answered, return_dtype=row if question.single else pl.List(row), is_elementwise=True)
 
 
-def _dtype(question: Question[Any], mechanism: Mechanism) -> pl.DataType:
-    """Dtype of an answer: a Struct of its columns, or a List of such Structs."""
-    row = dtype_of(pa.struct(list(question.schema(mechanism))))
-    return row if question.single else pl.List(row)
-
-
-@dataclass(frozen=True)
-class _EstimateTallies:
-    """What Polars calls back."""
-
-    mechanism: Mechanism
-    question: Question[Any]
-
-    def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
-        """Tallies -> estimates, row by row but all at once; null -> null."""
-        [tallies] = inputs
-        tallier = self.question.tallier(self.mechanism)
-        with collecting() as implausible:
-            table, lengths = self.question.rows(self.mechanism, *counts(tallies.drop_nulls(), tallier))
-        if implausible:  # once a call
-            warnings.warn(f"column {tallies.name!r}: {implausible[0]}", LdpWarning, 2)
-        rows = table.to_struct_array().combine_chunks()
-        if not self.question.single:
-            offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
-            rows = pa.LargeListArray.from_arrays(offsets, rows)
-        return spread(pl.Series(tallies.name, rows).cast(return_dtype), tallies.is_not_null())
+def _answered(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, question: Question[Any]
+) -> pl.Series:
+    """Polars calls it back: tallies -> answers, row by row but all at once; null -> null."""
+    [tallies] = inputs
+    with collecting() as implausible:
+        table, lengths = question.rows(mechanism, *counts(tallies.drop_nulls(), question.tallier(mechanism)))
+    if implausible:  # once a call
+        warnings.warn(f"column {tallies.name!r}: {implausible[0]}", LdpWarning, 2)
+    rows = table.to_struct_array().combine_chunks()
+    if not question.single:
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
+        rows = pa.LargeListArray.from_arrays(offsets, rows)
+    return spread(pl.Series(tallies.name, rows).cast(return_dtype), tallies.is_not_null())

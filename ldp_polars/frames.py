@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -26,16 +27,19 @@ from ldp_core.engine import (
     apportioned,
     check_same,
     generator_of,
+    not_proved,
     open_parquet,
     questions_of,
+    refuse_keys_in,
     simulated,
     warn_assumed,
+    warn_of_seed,
 )
+from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
-from ldp_polars.drawn import perturb_drawn
 from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
-from ldp_polars.perturbing import perturb_column, row_index
+from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 
 if TYPE_CHECKING:
     from ldp_core.engine import Consistency
@@ -60,6 +64,9 @@ def perturb_frame(
         PlanError: at once: the frame lacks a planned column, ``plan`` is not a plan, or has another seed.
         MechanismMismatchError: at once: a planned column holds typed reports already.
 
+    Warns:
+        LdpWarning: at once: the plan is seeded, so that its noise protects nobody.
+
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
@@ -79,6 +86,7 @@ def perturb_frame(
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
             raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
         noise["seed"] = plan.seed
+        warn_of_seed(plan)
     index = row_index()
     if _is_column(noise.get("id")) and _is_column(noise.get("row_id")):  # ids by position would find the row numbers
         counted = unused(schema.names())
@@ -131,6 +139,7 @@ def histograms(
     confidence: float = 0.95,
     simultaneous: bool = False,
     consistency: Consistency | None = None,
+    assume_reports: bool = False,
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
@@ -148,6 +157,8 @@ def histograms(
         confidence: see `histogram`.
         simultaneous: see `histogram`.
         consistency: see `histogram`.
+        assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
+            warning. Raw Booleans look like reports of randomized response.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -157,8 +168,10 @@ def histograms(
 
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
-            the columns has a histogram; or a ``by`` column has the name of a column of the result.
+            the columns has a histogram; or a ``by`` column has the name of a column of the result; or nothing says that
+            a column holds reports.
         ParameterError: ``window`` without ``event_time``, or the other way round.
+        MechanismMismatchError: a ``by`` column holds reports.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -170,7 +183,7 @@ def histograms(
     """
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    groups = _groups(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY})
+    groups = _groups(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency)
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
@@ -190,6 +203,7 @@ def estimates(
     event_time: str | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
+    assume_reports: bool = False,
 ) -> dict[str, Frame]:
     """Estimate every column of a frame of reports, each in a table of its own.
 
@@ -200,6 +214,7 @@ def estimates(
         confidence: of the intervals, in (0, 1).
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
+        assume_reports: see `histograms`.
 
     Returns:
         By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -219,7 +234,7 @@ def estimates(
     """
     asked = questions_of(checked_plan(plan).columns, ask, confidence)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
-    groups = _groups(reports, plan, by, window, event_time, {"entry", *names})
+    groups = _groups(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
     for name, mechanism in plan.columns.items():
         table = groups.entries(name, mechanism, asked[name])
@@ -252,7 +267,7 @@ class _Groups:
         lazy, keys = self.reports, self.keys
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = pl.col(_WINDOW_START).dt.offset_by(_duration(Window.of(self.window))).alias(_WINDOW_END)
+            end = _window_end(pl.col(_WINDOW_START), Window.of(self.window)).alias(_WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
@@ -266,6 +281,7 @@ def _groups(
     window: str | None,
     event_time: str | None,
     taken: set[str],
+    assume_reports: bool,
 ) -> _Groups:
     """Reports, and the columns to group by, of which none is ``taken``."""
     if (window is None) != (event_time is None):
@@ -282,6 +298,14 @@ def _groups(
     both = sorted((taken | ({_WINDOW_START, _WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
+    dtypes = reports.collect_schema()
+    refuse_keys_in({*keys} & plan.columns.keys(), "the plan")
+    refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
+    unproved = [name for name in plan.columns if not isinstance(dtypes[name], Report)]
+    if unproved and not assume_reports:
+        raise PlanError(not_proved(unproved))
+    if unproved:
+        warn_assumed(unproved)
     lazy = reports.lazy()
     if window is not None and event_time is not None:
         _check_window(reports.collect_schema()[event_time], window, event_time)
@@ -297,11 +321,20 @@ def window_start(time: pl.Expr, window: str) -> pl.Expr:
         time: of dtype Datetime or Date; days and longer are those of its time zone.
         window: a length of windows, see `histograms`.
 
+    Raises:
+        ParameterError: at once: no such length; when planned: another dtype, or one that is too coarse for the windows.
+
     >>> import datetime as dt, polars as pl
     >>> days = pl.DataFrame({"day": [dt.date(2024, 1, 7), dt.date(2024, 1, 8)]})
     >>> days.select(window_start(pl.col("day"), "1w"))["day"].to_list()
     [datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)]
     """
+    Window.of(window)
+    return at_plan_time(time, partial(_window_start, window=window))
+
+
+def _window_start(time: pl.Expr, dtype: Any, *, window: str) -> pl.Expr:
+    _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
     fixed = Window.of(window)
     length, later = _duration(fixed), _in_units(fixed.offset)
     if not fixed.offset:
@@ -309,9 +342,17 @@ def window_start(time: pl.Expr, window: str) -> pl.Expr:
     return time.dt.offset_by(f"-{later}").dt.truncate(length).dt.offset_by(later)
 
 
-def _duration(fixed: Window) -> str:
+def _window_end(start: pl.Expr, window: Window) -> pl.Expr:
+    """The end of windows, from their start; of months that begin later, as much later than the month's end."""
+    if not (window.months and window.offset):
+        return start.dt.offset_by(_duration(window))
+    later = _in_units(window.offset)
+    return start.dt.offset_by(f"-{later}").dt.offset_by(_duration(window)).dt.offset_by(later)
+
+
+def _duration(window: Window) -> str:
     """The length of windows, as Polars writes it."""
-    return f"{fixed.months}mo" if fixed.months else _in_units(fixed.micros)
+    return f"{window.months}mo" if window.months else _in_units(window.micros)
 
 
 def _in_units(micros: int) -> str:
@@ -320,18 +361,21 @@ def _in_units(micros: int) -> str:
 
 
 _DAY = 86_400_000_000
+_UNITS = {"ms": 1000, "us": 1, "ns": 1}
+"""Microseconds of the unit of a Datetime, at least one."""
 
 
-def _check_window(dtype: pl.DataType, window: str, event_time: str) -> None:
+def _check_window(dtype: Any, window: str, event_time: str) -> None:
     """Raise `ParameterError` unless there are such windows of times of this dtype."""
     if not isinstance(dtype, (pl.Datetime, pl.Date)):
         raise ParameterError(
             f"event_time must be a Datetime or Date column, {event_time!r} is {dtype}; of seconds since the epoch "
             "pl.from_epoch(column) makes one"
         )
+    unit, what = (_DAY, "days") if isinstance(dtype, pl.Date) else (_UNITS[dtype.time_unit], dtype.time_unit)
     fixed = Window.of(window)
-    if isinstance(dtype, pl.Date) and (fixed.micros % _DAY or fixed.offset % _DAY):
-        raise ParameterError(f"{event_time!r} has dates: window must be of whole days, got {window!r}")
+    if fixed.micros % unit or fixed.offset % unit:
+        raise ParameterError(f"{event_time!r} is {dtype}: window must be of whole {what}, got {window!r}")
 
 
 _WINDOW_START, _WINDOW_END = "window_start", "window_end"

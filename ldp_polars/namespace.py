@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import checking, csv_text, estimating, frames, persons, perturbing, tallying
+from ldp_polars import csv_text, estimating, frames, persons, perturbing, tallying
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class LdpExpr(_Namespace[pl.Expr]):
 
     tally = _Method(tallying.tally)
     merge = _Method(tallying.merge)
-    suspicious = _Method(checking.suspicious)
+    suspicious = _Method(tallying.suspicious)
 
     estimate = _Method(estimating.estimate)
     histogram = _Method(estimating.histogram)

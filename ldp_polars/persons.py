@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,24 +56,20 @@ def bound(
     groups: list[pl.Expr | str] = [per] if isinstance(per, (str, pl.Expr)) else list(per)
     whose = [as_expr(id), *map(as_expr, groups)]
     order = unused(frame.collect_schema().names())  # a column: within `over`, Polars calls once a group
-    made = pl.map_batches([whose[0], pl.int_range(pl.len()).over(whose)], _Order(key), return_dtype=pl.UInt64)
+    made = pl.map_batches(
+        [whose[0], pl.int_range(pl.len()).over(whose)], partial(_order, key=key), return_dtype=pl.UInt64
+    )
     numbered = frame.with_columns(made.alias(order))
     return numbered.filter(pl.col(order).rank("ordinal").over(whose) <= records).drop(order)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What Polars calls back: in which order the records of a person are taken."""
-
-    key: Secret | None
-
-    def __call__(self, inputs: Sequence[pl.Series], return_dtype: Any = None) -> pl.Series:
-        """(ids, number of the record among those of its person) -> a number."""
-        ids, numbers = inputs
-        if ids.null_count():
-            raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
-        if self.key is None:
-            return numbers.cast(pl.UInt64)
-        codes = numbers.to_numpy().astype(np.uint32)
-        noise = Keyed(self.key, ids_to_arrow(ids), column="").bind("bound", codes)
-        return pl.Series(ids.name, noise.words(len(codes), 0))
+def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, key: Secret | None) -> pl.Series:
+    """Polars calls it back: (ids, number of the record among those of its person) -> in which order they are taken."""
+    ids, numbers = inputs
+    if ids.null_count():
+        raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
+    if key is None:
+        return numbers.cast(pl.UInt64)
+    codes = numbers.to_numpy().astype(np.uint32)
+    noise = Keyed(key, ids_to_arrow(ids), column="").bind("bound", codes)
+    return pl.Series(ids.name, noise.words(len(codes), 0))

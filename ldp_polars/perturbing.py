@@ -19,12 +19,15 @@ from polars import selectors as cs
 from ldp_core import (
     Domain,
     DtypeError,
+    Keyed,
     LdpError,
     Mechanism,
     ParameterError,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
 )
+from ldp_core.engine import DrawnColumns
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     as_expr,
@@ -37,7 +40,7 @@ from ldp_polars.columns import (
     to_arrow,
     to_physical,
 )
-from ldp_polars.noise import KeyedNoise, NoiseOptions, keyed_noise
+from ldp_polars.noise import KeyedNoise, NoiseOptions, ids_to_arrow, keyed_noise
 
 if TYPE_CHECKING:
     from ldp_core.engine import Label, Unmatched
@@ -338,3 +341,71 @@ class Perturb:
             raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = to_physical(name, reports, return_dtype)
         return spread(series, index.is_not_null()) if masked else series
+
+
+# ---- columns of which a record answers one: one function for all of them, because one draw decides for all
+
+
+def perturb_drawn(
+    columns: DrawnColumns,
+    fields: tuple[str, ...],
+    *,
+    index: pl.Expr,
+    packed: bool,
+    typed: bool,
+    **noise: Unpack[NoiseOptions],
+) -> pl.Expr:
+    """Structs of physical reports, under the names ``fields``; ``index`` is the column of row numbers.
+
+    The structs must be unnested as a whole: of two fields that are taken out of an expression, each may come from a
+    draw of its own.
+    """
+    names = [name for name, _ in columns.columns]
+    keyed, ids = keyed_noise(noise, cs.by_name(names[0]), names[0])
+    for _, column in columns.columns:
+        column.inner.check_noise(keyed=keyed is not None)
+    inputs = [index, *(cs.by_name(name) for name in names)]
+    if keyed is not None:
+        inputs.append(index if ids is None else one_value_a_row(as_expr(ids)))
+    dtypes = [physical(column, packed=packed, typed=typed) for _, column in columns.columns]
+    return pl.map_batches(
+        inputs,
+        partial(
+            _perturbed_draw,
+            columns=columns,
+            packed=packed,
+            tag=noise.get("tag"),
+            secret=None if keyed is None else keyed.secret,
+        ),
+        return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
+        is_elementwise=True,
+    )
+
+
+def _perturbed_draw(
+    inputs: Sequence[pl.Series],
+    return_dtype: Any = None,
+    *,
+    columns: DrawnColumns,
+    packed: bool,
+    tag: str | None,
+    secret: Secret | None,
+) -> pl.Series:
+    """Polars calls it back: (row index, values of each column[, ids]) -> structs of a report for each column.
+
+    The row index is there for the reasons that `Perturb` gives. Without a secret the noise is fresh.
+    """
+    index, *values = inputs
+    refuse_reports({series.name: series.dtype for series in values})
+    ids = values.pop() if secret is not None else index
+    n = len(index)
+    if any(len(series) != n for series in (ids, *values)):
+        raise ParameterError("a plan needs one value a row in each of its columns")
+    keyed = None if secret is None else Keyed(secret, ids_to_arrow(ids), column="")
+    arrays = columns.perturb([to_arrow(v) for v in values], keyed, packed=packed, tag=tag)
+    series = []
+    for field, reports in zip(return_dtype.fields, arrays, strict=True):
+        if len(reports) != n:
+            raise LdpError(f"column {field.name!r}: {len(reports)} reports for {n} records")
+        series.append(to_physical(field.name, reports, field.dtype))
+    return pl.DataFrame(series).to_struct("reports")

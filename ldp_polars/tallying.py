@@ -1,9 +1,9 @@
-"""Tallies of reports, and sums of tallies, as aggregations."""
+"""Tallies of reports, and sums of tallies, as aggregations; and which reports an honest client hardly ever sends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
 
 def tally_for(expr: pl.Expr | str, mechanism: Mechanism, tallier: Any) -> pl.Expr:
     """`tally` of reports of a mechanism by what a question counts them with; see `Question.tallier`."""
-    return _aggregated(expr, _TallyReports(mechanism, tallier), tallier)
+    return _aggregated(expr, partial(_tallied, mechanism=mechanism, tallier=tallier), tallier)
 
 
 def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
@@ -66,10 +66,10 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
     [1, 2]
     """
-    return _aggregated(expr, _MergeTallies(check_mechanism(mechanism)), mechanism)
+    return _aggregated(expr, partial(_merged, mechanism=check_mechanism(mechanism)), mechanism)
 
 
-def _aggregated(expr: pl.Expr | str, function: _TallyReports | _MergeTallies, tallier: Any) -> pl.Expr:
+def _aggregated(expr: pl.Expr | str, function: Callable[..., pl.Series], tallier: Any) -> pl.Expr:
     return pl.map_batches([as_expr(expr)], function, return_dtype=tally_dtype(tallier), returns_scalar=True)
 
 
@@ -84,36 +84,25 @@ def tally_dtype(tallier: Any) -> pl.Struct:
     return pl.Struct({"n": pl.Int64, "counters": counters, "fingerprint": pl.String})
 
 
-@dataclass(frozen=True)
-class _TallyReports:
-    """What Polars calls back for `tally`."""
-
-    mechanism: Mechanism
-    tallier: Any
-
-    def __call__(self, inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
-        """Reports -> one tally."""
-        [reports] = inputs
-        plain = untyped(reports, self.mechanism)
-        arrow = to_arrow(plain)
-        form = self.tallier.reports
-        with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
-            return _series(reports.name, self.tallier.tally(arrow, column=reports.name))
+def _tallied(
+    inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism, tallier: Any
+) -> pl.Series:
+    """Polars calls it back: reports -> one tally."""
+    [reports] = inputs
+    plain = untyped(reports, mechanism)
+    arrow = to_arrow(plain)
+    form = tallier.reports
+    with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
+        return _series(reports.name, tallier.tally(arrow, column=reports.name))
 
 
-@dataclass(frozen=True)
-class _MergeTallies:
-    """What Polars calls back for `merge`."""
-
-    mechanism: Mechanism
-
-    def __call__(self, inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
-        """Tallies -> their sum."""
-        [tallies] = inputs
-        n, counters = counts(tallies.drop_nulls(), self.mechanism)
-        total = sum(n.tolist())
-        self.mechanism.check_total(total)
-        return _series(tallies.name, Tally(total, counters.sum(axis=0), self.mechanism.fingerprint))
+def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism) -> pl.Series:
+    """Polars calls it back: tallies -> their sum."""
+    [tallies] = inputs
+    n, counters = counts(tallies.drop_nulls(), mechanism)
+    total = sum(n.tolist())
+    mechanism.check_total(total)
+    return _series(tallies.name, Tally(total, counters.sum(axis=0), mechanism.fingerprint))
 
 
 def _series(name: str, tally: Tally) -> pl.Series:
@@ -148,3 +137,49 @@ def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
     counters = counters.reshape(len(tallies), mechanism.counters)
     mechanism.check_counts(n, counters, column=tallies.name)
     return n, counters
+
+
+# ---- which reports an honest client hardly ever sends
+
+
+def suspicious(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, false_alarm: float = 1e-6) -> pl.Expr:
+    """Whether each report has so few or so many ones (or such a sum) as an honest one hardly ever has.
+
+    It finds crude attacks only; see `Mechanism.suspicious` for what it cannot see.
+
+    Args:
+        expr: a column of reports (or its name).
+        mechanism: the one that made them; not needed for typed reports.
+        false_alarm: the most that the probability may be that an honest report is suspicious, in (0, 1).
+
+    Returns:
+        Boolean, one per report.
+
+    Raises:
+        ParameterError: false_alarm outside (0, 1); or nothing of the kind is known of such reports.
+        ReportError: when run: nulls, or not the shape of this mechanism's reports.
+        MechanismMismatchError: when run: typed reports of another mechanism.
+        DtypeError: when planned: no mechanism, and no typed reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import UnaryEncoding
+    >>> m = UnaryEncoding(range(40), epsilon=1.0)
+    >>> df = pl.DataFrame({"r": [[True] * 40, [True, False] * 20]}, schema={"r": pl.Array(pl.Boolean, 40)})
+    >>> df.select(ldp_polars.suspicious("r", m)).to_series().to_list()
+    [True, False]
+    """
+    if mechanism is None:
+        return of_typed(expr, partial(suspicious, false_alarm=false_alarm))
+    function = partial(_flagged, mechanism=check_mechanism(mechanism), false_alarm=false_alarm)
+    nothing = pl.Series(mechanism.reports.to_arrow(mechanism.reports.empty(0)))
+    function([nothing])  # what is refused is refused now
+    return pl.map_batches([as_expr(expr)], function, return_dtype=pl.Boolean, is_elementwise=True)
+
+
+def _flagged(
+    inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism, false_alarm: float
+) -> pl.Series:
+    """Polars calls it back: reports -> Booleans."""
+    [reports] = inputs
+    arrow, name = to_arrow(untyped(reports, mechanism)), reports.name
+    return pl.Series(name, mechanism.suspicious(arrow, false_alarm=false_alarm, column=name))

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ldp_core import HistogramEstimate, InputError, LdpError, LimitError, PlanError, PrivacyPlan
-from ldp_core.engine import CHART_FIELDS as FIELDS
-from ldp_core.engine import DEAD_LETTERS, RESULTS, View, float_above, plan_of, promise, read_json, view_of
+from ldp_core.engine import DEAD_LETTERS, RESULTS, View, float_above, plan_of, promise, read_json, text_of, utc, view_of
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 LATE = "late"
@@ -29,8 +28,13 @@ MOST_ROWS = 200_000
 
 _ENDS = ("window_start", "window_end")
 _OF_ROWS = {
-    *FIELDS.values(),
     *_ENDS,
+    "column_name",
+    "confidence",
+    "standard_error",
+    "low",
+    "high",
+    "n",
     "pane_index",
     "pane_timing",
     "key",
@@ -127,7 +131,7 @@ class Results:
                 {
                     "window": window,
                     "key": key,
-                    "n": next((n for row in group if (n := _whole(row.get(FIELDS["n"]))) is not None), None),
+                    "n": next((n for row in group if (n := _whole(row.get("n"))) is not None), None),
                     "rows": [_cells(view, row) for row in group],
                 }
                 for (window, key), group in sorted(
@@ -142,7 +146,7 @@ class Results:
 
 def _cells(view: View, row: Row) -> list[Any]:
     """What the row is about, the estimate, and the ends of its interval."""
-    numbers = [_number(row.get(name)) for name in (view.estimate, FIELDS["low"], FIELDS["high"])]
+    numbers = [_number(row.get(name)) for name in (view.estimate, "low", "high")]
     labels = [row.get(label) for label in view.labels]
     return [_word(labels[0] if labels else None) if len(labels) < 2 else [_number(one) for one in labels], *numbers]
 
@@ -157,7 +161,7 @@ def _whole(x: Any) -> int | None:
 
 
 def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+    return "" if value is None else text_of(value)
 
 
 def _key(row: Row) -> str:
@@ -191,11 +195,7 @@ def _time(value: Any) -> datetime | None:
             value = datetime.fromisoformat(value)
         except ValueError:
             return None
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if not isinstance(value, datetime):
-        return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return utc(value) if isinstance(value, date) else None
 
 
 def _labels(windows: Sequence[tuple[datetime, datetime, int]]) -> list[str]:
@@ -337,12 +337,12 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
     """Add the rows of a file: letters, estimates of many columns, or of the one that it is named after."""
     letters = found.letters or []
     for row in rows:
-        if "reason" in row and FIELDS["n"] not in row:
+        if "reason" in row and "n" not in row:
             if not isinstance(row.get("count"), int):
                 raise InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
             letters.append(row)
         elif view_of(row) is not None:
-            name = row.get(FIELDS["column"])
+            name = row.get("column_name")
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
     if letters or (file.stem == DEAD_LETTERS and not rows):
         found.letters = letters

@@ -182,19 +182,3 @@ def test_private_files_are_their_folder_s_own():
         if name.startswith("_") and not f"{inside}.".startswith(f"{folder}."):
             wrong.append(where(arrow))
     assert wrong == []
-
-
-def test_wrong_imports_are_seen():
-    """Planted: imports that go up, between families, between Beam's rooms, to a local tool, into the core; a circle."""
-    up = ("ldp_core.tally", "ldp_core.mechanism", 1)
-    families = ("ldp_core.mechanisms.sketches.rappor", "ldp_core.mechanisms.numbers.hybrid", 1)
-    rooms = ("ldp_beam.perturb", "ldp_beam.io.kafka", 1)
-    job = ("ldp_beam.perturb", "ldp_beam.telemetry.job", 1)
-    assert wrong_floors("ldp_core", [up]) == ["ldp_core/tally.py:1 imports ldp_core.mechanism"]
-    assert wrong_floors("ldp_core.mechanisms", [families])
-    assert wrong_floors("ldp_beam", [rooms])
-    assert wrong_floors("ldp_beam", [job])
-    inside = [("ldp_beam.perturb", other, 1) for other in ("ldp_core.limits", "ldp_core.engine", "ldp_core")]
-    assert into_the_core(("ldp_beam",), inside) == ["ldp_beam/perturb.py:1 imports ldp_core.limits"]
-    assert circle([up, ("ldp_core.mechanism", "ldp_core.tally", 1)])
-    assert not circle(arrows()[:1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
@@ -56,30 +55,8 @@ def test_an_example(name, needed, words, tmp_path):
     assert "nan" not in printed.split()
 
 
-@pytest.mark.slow
-def test_an_example_that_fails_is_seen(tmp_path):
-    """Planted: SQL with a q that is off by a thousandth."""
-    pytest.importorskip("duckdb")
-    code = (EXAMPLES / "telemetry.py").read_text(encoding="utf-8").replace("N = 10_000_000", "N = 10_000")
-    wrong = code.replace("duckdb.sql(query)", "duckdb.sql(query.replace('0.2689', '0.2699'))")
-    assert wrong != code
-    (tmp_path / "right.py").write_text(code, encoding="utf-8")
-    (tmp_path / "wrong.py").write_text(wrong, encoding="utf-8")
-    run(tmp_path / "right.py", tmp_path)
-    with pytest.raises(AssertionError, match="assert difference <"):
-        run(tmp_path / "wrong.py", tmp_path)
-
-
 def test_every_example_is_run_and_has_its_line():
     files = {path.stem for path in EXAMPLES.glob("*.py")}
     assert files == QUICK.keys() | SLOW.keys()
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     assert {name for name in files if f"](../examples/{name}.py)" not in page} == set()
-
-
-def test_the_women_of_the_survey():
-    """6,366, of whom 2,053 had an affair (statsmodels' data set `fair`: 32.2 %)."""
-    with (EXAMPLES / "fair.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    assert sum(int(row["women"]) for row in rows) == 6366
-    assert sum(int(row["women"]) for row in rows if row["affair"] == "true") == 2053

@@ -18,7 +18,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
 from ldp_beam.time.times import PER_SECOND, EventTime, TimeUnit
 from ldp_core import DtypeError, InputError, PlanError, ReportError
-from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken
+from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text_of
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6
@@ -162,7 +162,7 @@ class RowBatch:
 
     def texts(self, name: str) -> tuple[I64, list[str]]:
         """The values as numbers and texts, as `Batch.texts`."""
-        values = ["null" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in self.column(name)]
+        values = ["null" if v is None else text_of(v) for v in self.column(name)]
         numbers: dict[str, int] = {}
         codes = [numbers.setdefault(text, len(numbers)) for text in values]
         return np.array(codes, np.int64), list(numbers)

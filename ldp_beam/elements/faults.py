@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ import pyarrow as pa
 from ldp_beam.elements.rows import DeadLetter
 from ldp_core import Domain, DtypeError, LdpError, PlanError
 from ldp_core.engine import PYTHON_TYPES, Bools, Inputs, Nullable, ReportFormat, Value
+
+_S = TypeVar("_S", bound=Any)
+_T = TypeVar("_T")
 
 # The reasons of a `DeadLetter`. Of a record:
 NULL = "null"
@@ -142,9 +145,9 @@ def check_reports(reports: pa.Array | None, form: ReportFormat, column: str, fau
         declared = Domain(inner.domain.arrow_values.to_pylist())
         faults.add(column, NOT_A_REPORT, declared.refuses(reports) & ~missing)
         return
-    unreadable = np.zeros(len(reports), bool)
-    unreadable[_unreadable(reports, 0, form)] = True
-    faults.add(column, NOT_A_REPORT, unreadable)
+    parts = in_halves(reports, lambda some: _readable(some, form) or None)  # only the format knows its reports
+    readable = [good for part, found in parts for good in [found is not None] * len(part)]
+    faults.add(column, NOT_A_REPORT, ~np.array(readable, bool))
 
 
 def _name(form: ReportFormat) -> pa.DataType:
@@ -161,11 +164,18 @@ def _readable(reports: pa.Array, form: ReportFormat) -> bool:
     return True
 
 
-def _unreadable(reports: pa.Array, start: int, form: ReportFormat) -> list[int]:
-    """Positions of unreadable reports, by halving: only the format knows what its reports look like."""
-    if not len(reports) or _readable(reports, form):
-        return []
-    if len(reports) == 1:
-        return [start]
-    half = len(reports) // 2
-    return _unreadable(reports[:half], start, form) + _unreadable(reports[half:], start + half, form)
+def in_halves(items: _S, attempt: Callable[[_S], _T | None]) -> Iterator[tuple[_S, _T | None]]:
+    """Parts of some items, in order, and what ``attempt`` makes of each; None of a single item only.
+
+    What works for all items or fails for all is tried on both halves, down to the items that are at fault.
+
+    >>> list(in_halves("ab3d", lambda text: text.upper() if text.isalpha() else None))
+    [('ab', 'AB'), ('3', None), ('d', 'D')]
+    """
+    found = attempt(items)
+    if found is not None or len(items) < 2:
+        yield items, found
+        return
+    middle = len(items) // 2
+    yield from in_halves(items[:middle], attempt)
+    yield from in_halves(items[middle:], attempt)

@@ -17,6 +17,7 @@ from apache_beam.coders.typecoders import registry
 from apache_beam.utils.timestamp import Timestamp
 
 from ldp_core import ParameterError
+from ldp_core.engine import text_of
 
 
 class _NamedTuple:
@@ -275,25 +276,20 @@ def is_estimate_row(element: object) -> bool:
     return names[: len(_HEAD)] == tuple(_HEAD) and names[-len(_TAIL) :] == tuple(_TAIL)
 
 
-def text_row(row: Any) -> HistogramRow:
-    """A row of a histogram with its value as text, ``false`` and ``true`` for Booleans.
+def text_row(row: Any, kind: Any = HistogramRow) -> Any:
+    """A row with its values as text, ``false`` and ``true`` for Booleans.
 
     What rows of several columns take whose values are of different types, before they go into one table::
 
         rows = (os_rows, age_rows) | beam.Flatten() | beam.Map(ldp_beam.text_row)
 
     Args:
-        row: `HistogramRow`, `IntegerHistogramRow` or `BooleanHistogramRow`.
+        row: `HistogramRow`, `IntegerHistogramRow` or `BooleanHistogramRow`; or of another question.
+        kind: the type of what comes out, with the same fields; those that are text in it become text.
 
     >>> head = (Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "crashed", {})
     >>> text_row(BooleanHistogramRow(*head, True, *[0.0] * 8, 2, 0.95, 1.0, "f" * 16)).value
     'true'
     """
-    if isinstance(row, HistogramRow) and isinstance(row.value, str):
-        return row
-    return HistogramRow(**{**row._asdict(), "value": as_text(row.value)})
-
-
-def as_text(value: Any) -> str:
-    """A value of a column of text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    texts = {name for name, declared in kind.__annotations__.items() if declared is str}
+    return kind(**{name: text_of(value) if name in texts else value for name, value in row._asdict().items()})

@@ -40,7 +40,7 @@ from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.estimates._partials import Key, KeyedTally
 from ldp_core import ParameterError, Tally
 
-Time: TypeAlias = datetime | float | Timestamp
+Time: TypeAlias = datetime | float | str | Timestamp
 Fill: TypeAlias = tuple[Time, Time | None]
 """From when on, and until when (exclusive), there are rows for empty windows; None: as long as the stream goes on."""
 
@@ -62,9 +62,9 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         super().__init__()
         if not isinstance(windows, (FixedWindows, SlidingWindows)):
             raise ParameterError("fill= needs fixed or sliding windows, of which there is one after the other")
-        if not isinstance(fill, tuple) or len(fill) != 2:
+        if not isinstance(fill, (tuple, list)) or len(fill) != 2:
             raise ParameterError("fill= is a pair (start, end) of times; end None for as long as a stream goes on")
-        self._step = windows.size if isinstance(windows, FixedWindows) else windows.period
+        self._step = _step(windows)
         first = _timestamp(fill[0])
         # The first instant, not before the start, at which a window begins.
         behind = (first.micros - windows.offset.micros) % self._step.micros
@@ -79,7 +79,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         once = pcoll.pipeline | "Once" >> beam.Create([_ONE], reshuffle=False).with_output_types(_One)
         if self._end is not None:
-            begins = once | "Windows" >> beam.ParDo(_Windows(self._start, self._end, self._step))
+            begins = once | "Windows" >> beam.FlatMap(_begins, self._start, self._end, self._step)
         elif pcoll.is_bounded:
             raise ParameterError(
                 "fill=(start, None) goes on as long as a stream does; for bounded input pass fill an end"
@@ -92,18 +92,21 @@ class EmptyTallies(beam.PTransform[Any, Any]):
             )
             ticks = _Ticks(self._start, self._step)
             begins = (once, watermark) | "Clock" >> beam.Flatten() | "Ticks" >> beam.ParDo(ticks)
-        return begins | "Keys" >> beam.ParDo(_Keys(self._keys, self._empty)).with_output_types(KeyedTally)
+        tallies = [(key, self._empty) for key in self._keys]
+        return begins | "Keys" >> beam.FlatMap(lambda _: tallies).with_output_types(KeyedTally)
 
 
 def _timestamp(time: Time) -> Timestamp:
-    if isinstance(time, datetime) and time.tzinfo is None:
-        raise ParameterError("the times of fill= need a time zone: datetime(2026, 1, 1, tzinfo=UTC)")
     try:
-        return Timestamp.of(time.astimezone(UTC) if isinstance(time, datetime) else time)  # type: ignore[arg-type]
+        found = datetime.fromisoformat(time) if isinstance(time, str) else time
+        if not isinstance(found, datetime) or found.tzinfo is not None:
+            return Timestamp.of(found.astimezone(UTC) if isinstance(found, datetime) else found)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ParameterError(
-            f"the times of fill= are datetimes, Timestamps or seconds, got {type(time).__name__}"
+            "the times of fill= are datetimes, text in ISO 8601 like '2026-01-01T00:00:00Z', Timestamps or seconds, "
+            f"got {time if isinstance(time, str) else type(time).__name__!r}"
         ) from None
+    raise ParameterError("the times of fill= need a time zone: datetime(2026, 1, 1, tzinfo=UTC)")
 
 
 _One: TypeAlias = tuple[int, None]
@@ -167,24 +170,9 @@ _AT_ONCE = 1000
 """Windows that begin in one call."""
 
 
-class _Windows(beam.DoFn):
-    def __init__(self, start: Timestamp, end: Timestamp, step: Duration) -> None:
-        self._start, self._end, self._step = start, end, step
-
-    @override
-    def process(self, element: _One) -> Iterator[TimestampedValue[Any]]:
-        for micros in range(self._start.micros, self._end.micros, self._step.micros):
-            yield TimestampedValue(None, Timestamp(micros=micros))
-
-
-class _Keys(beam.DoFn):
-    def __init__(self, keys: tuple[Key, ...], empty: Tally) -> None:
-        self._keys, self._empty = keys, empty
-
-    @override
-    def process(self, element: None) -> Iterator[KeyedTally]:
-        for key in self._keys:
-            yield key, self._empty
+def _begins(_: _One, start: Timestamp, end: Timestamp, step: Duration) -> Iterator[TimestampedValue[Any]]:
+    for micros in range(start.micros, end.micros, step.micros):
+        yield TimestampedValue(None, Timestamp(micros=micros))
 
 
 def horizon(windows: FixedWindows | SlidingWindows) -> float:
@@ -219,7 +207,7 @@ class LateRecords(beam.PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         return (
             pcoll
-            | "Move" >> beam.ParDo(_Move(self._by)).with_output_types(tuple[int, int])
+            | "Move" >> beam.FlatMap(_moved_counts, self._by).with_output_types(tuple[int, int])
             | "Window"
             >> beam.WindowInto(
                 self._windows,
@@ -248,16 +236,11 @@ def _moved(windows: FixedWindows | SlidingWindows, by: Duration) -> FixedWindows
     return SlidingWindows(windows.size, windows.period, offset)
 
 
-class _Move(beam.DoFn):
-    def __init__(self, by: Duration) -> None:
-        self._by = by
-
-    @override
-    def process(
-        self, element: tuple[Any, Tally], timestamp: Any = beam.DoFn.TimestampParam
-    ) -> Iterator[TimestampedValue[Any]]:
-        if element[1].n:
-            yield TimestampedValue((0, element[1].n), timestamp + self._by)
+def _moved_counts(
+    element: tuple[Any, Tally], by: Duration, timestamp: Any = beam.DoFn.TimestampParam
+) -> Iterator[TimestampedValue[Any]]:
+    if element[1].n:
+        yield TimestampedValue((0, element[1].n), timestamp + by)
 
 
 class _Letters(beam.DoFn):

@@ -22,7 +22,7 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, Mechanism, ReportError, Tally
-from ldp_core.engine import I64, Native, check_made_by, plan_of, refuse_reports, some_groups
+from ldp_core.engine import I64, Native, check_made_by, plan_of, refuse_keys, refuse_reports, some_groups
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -83,13 +83,15 @@ class PartialTallies(RecordsDoFn):
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
         window = (part.window,)
         out = [
-            WindowedValue((texts[key], tally), _seconds(stamp), window)
+            WindowedValue((texts[key], tally), Timestamp(micros=stamp), window)
             for tally, key, stamp in zip(
                 self._tallies(natives, groups), groups.key.tolist(), stamps.tolist(), strict=True
             )
         ]
         empty = self._tallier.empty_tally()
-        out += [WindowedValue((texts[key], empty), _seconds(time), window) for time, key in slotted.empty.tolist()]
+        out += [
+            WindowedValue((texts[key], empty), Timestamp(micros=time), window) for time, key in slotted.empty.tolist()
+        ]
         return out
 
     def _in_own_windows(self, part: AnyBatch, natives: Native, keys: I64, texts: list[Key]) -> list[WindowedValue]:
@@ -98,7 +100,7 @@ class PartialTallies(RecordsDoFn):
         earliest = np.full(len(windows), np.iinfo(np.int64).max)
         np.minimum.at(earliest, own, part.stamps())
         return [
-            WindowedValue((texts[key], tally), _seconds(int(earliest[number])), (windows[number],))
+            WindowedValue((texts[key], tally), Timestamp(micros=int(earliest[number])), (windows[number],))
             for tally, key, number in zip(
                 self._tallies(natives, groups),
                 groups.key.tolist(),
@@ -114,7 +116,7 @@ class PartialTallies(RecordsDoFn):
             return number, [()]
         columns = [part.texts(name) for name in self._by]
         for codes, texts in columns:
-            number = _renumber(number * len(texts) + codes)
+            number = np.unique(number * len(texts) + codes, return_inverse=True)[1]
         _, first = np.unique(number, return_index=True)
         rows = zip(*([texts[i] for i in codes[first].tolist()] for codes, texts in columns), strict=True)
         return number, list(rows)
@@ -154,6 +156,7 @@ class TallyReports(PartialTallies):
         at = schema.get_field_index(self._column)
         if at >= 0:
             check_made_by(schema.field(at), self._mechanism)
+        refuse_keys(schema, self._by)
         check_reports_of(plan_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
         self._checked = schema
 
@@ -198,6 +201,7 @@ class PerturbAndTally(PartialTallies):
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a column of reports."""
         refuse_reports(schema, (self._column,))
+        refuse_keys(schema, self._by)
 
     @override
     def work(self, part: AnyBatch) -> list[WindowedValue]:
@@ -213,13 +217,3 @@ class PerturbAndTally(PartialTallies):
             find_lacking(part, self._column, faults)
         check_values(part.column(self._column), self._mechanism.inputs, self._column, faults)
         super().find_faults(part, faults)
-
-
-def _renumber(numbers: I64) -> I64:
-    """Numbers as 0 to k - 1, in order."""
-    codes: I64 = np.unique(numbers, return_inverse=True)[1]
-    return codes
-
-
-def _seconds(micros: int) -> Timestamp:
-    return Timestamp(micros=micros)

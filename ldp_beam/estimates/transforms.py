@@ -29,8 +29,13 @@ from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
-from ldp_beam.graph.budgeted import refuse_unbudgeted
-from ldp_beam.graph.upstream import EndsValues, refuse_other_reports, refuse_perturbed
+from ldp_beam.graph.upstream import (
+    EndsValues,
+    refuse_other_reports,
+    refuse_perturbed,
+    refuse_perturbed_keys,
+    refuse_unbudgeted,
+)
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
@@ -43,7 +48,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, Consistency, collecting, seconds
+from ldp_core.engine import Ask, Consistency, check_open, collecting, seconds
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,11 +119,12 @@ class Estimate(RecordsTransform, EndsValues):
         trigger: see ``beam.WindowInto``; by default one pane when the watermark passes the window's end and, within
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
-        accumulation_mode: default ACCUMULATING: each pane estimates from all reports so far, and replaces
-            the pane before. DISCARDING: each pane has only the new ones.
+        accumulation_mode: ``"accumulating"`` (default): each pane estimates from all reports so far, and replaces
+            the pane before. ``"discarding"``: each pane has only the new ones. Or Beam's ``AccumulationMode``.
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
-            with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does.
+            with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a
+            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
     A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
@@ -171,6 +177,7 @@ class Estimate(RecordsTransform, EndsValues):
         fill_keys: Iterable[Key] | None = None,
     ) -> None:
         super().__init__()
+        check_open("confidence", confidence)
         if question is None:
             asked = usual_question(mechanism, confidence)
         else:
@@ -188,8 +195,9 @@ class Estimate(RecordsTransform, EndsValues):
             raise ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
         if trigger is not None:
             refuse_counts(trigger)
-        if accumulation_mode not in (None, AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING):
-            raise ParameterError("accumulation_mode must be AccumulationMode.ACCUMULATING or DISCARDING")
+        modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
+        if accumulation_mode not in (None, *modes, *modes.values()):
+            raise ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:
             self._fill = EmptyTallies(windows, fill, _keys(fill_keys, by), self._tallier.empty_tally())
@@ -210,11 +218,10 @@ class Estimate(RecordsTransform, EndsValues):
         self._by = by
         self._windows = windows
         self._trigger = trigger
-        self._accumulation_mode = accumulation_mode or AccumulationMode.ACCUMULATING
+        self._accumulation_mode = modes.get(accumulation_mode or "accumulating", accumulation_mode)
         self._lateness = lateness
 
     def _partial_tallies(self) -> PartialTallies:
-        """The DoFn that makes partial tallies."""
         options: dict[str, Any] = {
             "windows": self._windows,
             "event_time": self._time,
@@ -233,6 +240,7 @@ class Estimate(RecordsTransform, EndsValues):
             refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
         else:
             refuse_other_reports(pcoll, self._column, self._mechanism)
+        refuse_perturbed_keys(pcoll, self._by)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if self._fill is not None:
@@ -285,10 +293,11 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
         raise ParameterError(
             f"fill= with by={by} needs fill_keys=, tuples of {len(by)} texts: they are not known before"
         )
-    out = ((),) if keys is None else tuple(keys)
-    if not all(isinstance(key, tuple) and len(key) == len(by) and all(isinstance(k, str) for k in key) for key in out):
-        raise ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
-    return out
+    out = [()] if keys is None else list(keys)
+    for key in out:
+        if not (isinstance(key, (tuple, list)) and len(key) == len(by) and all(isinstance(k, str) for k in key)):
+            raise ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
+    return tuple(map(tuple, out))
 
 
 class _RowsOf(beam.DoFn):
@@ -350,6 +359,8 @@ class _RowsOf(beam.DoFn):
             if not self._warned:
                 _LOG.warning("column %r: %s", self._column, implausible[0])
             self._warned = True
+        if empty := [name for name in self._names if table[name].null_count]:
+            raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
         for answer in zip(*(_python(table[name]) for name in self._names), strict=True):
             yield self._row._make((*head, *answer, *tail))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from apache_beam.pvalue import PCollection
 
-from ldp_core import Mechanism, MechanismMismatchError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, check_same, refuse_reports_in
+from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import PLAN_WAYS, check_same, refuse_keys_in, refuse_reports_in
 
 
 class EndsValues:
@@ -70,6 +71,17 @@ def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
         refuse_reports_in(plan.columns.keys() & names, "the Perturb before this step")
 
 
+def refuse_perturbed_keys(pcoll: PCollection[Any], by: Iterable[str]) -> None:
+    """Raise if the pipeline has perturbed one of the columns to group by before.
+
+    Raises:
+        MechanismMismatchError: a group of equal reports has records of all values.
+    """
+    names = set(by)
+    for plan in _plans_before(pcoll):
+        refuse_keys_in(plan.columns.keys() & names, "the Perturb before this step")
+
+
 def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
     """The plan of the transform whose output this is, with no step in between that may have changed the records."""
     step = pcoll.producer
@@ -100,3 +112,44 @@ def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
     """The plans of the reports in a collection."""
     steps = transforms_before(pcoll, until=EndsValues)
     return [step.made for step in steps if isinstance(step, EndsValues) and step.made is not None]
+
+
+class BudgetsNoise:
+    """A transform that lets through what a budget pays for.
+
+    Attributes:
+        keyed: whether it charges for keyed noise.
+        each: epsilon of one record, as declared.
+    """
+
+    keyed: bool
+    each: Fraction
+
+
+def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction) -> None:
+    """Raise if a ledger before this step charges less for a record, or for another kind of noise, than is drawn here.
+
+    Of several steps after one ledger each is held to it alone: that together they are the plan, nobody checks.
+
+    Raises:
+        ParameterError: a ledger charges for the other kind of noise, or less.
+    """
+    for ledger in transforms_before(pcoll):
+        if not isinstance(ledger, BudgetsNoise):
+            continue
+        if epsilon > ledger.each:
+            raise ParameterError(
+                f"the ledger before this step charges {float(ledger.each):g} for a record, and here it spends "
+                f"{float(epsilon):g}: give the ledger the plan that perturbs"
+            )
+        if keyed and not ledger.keyed:
+            raise ParameterError(
+                "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
+                'value changed: give the ledger the plan, keyed=True, and changes=0 or change_times="public" if that '
+                "is true"
+            )
+        if ledger.keyed and not keyed:
+            raise ParameterError(
+                "the ledger before this step charges for keyed noise, under which reports of one value are one: "
+                "perturb with key= and id=, or leave out keyed=True"
+            )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
@@ -23,6 +25,7 @@ from ldp_core import InputError, Limits
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import I64, METADATA_KEY, open_parquet
 
+_T = TypeVar("_T")
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
@@ -38,34 +41,29 @@ def file_format(path: str) -> str | None:
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
-def _read_file(
-    path: str, schema: pa.Schema | None, limits: Limits, position: str | None = None, form: str | None = None
-) -> Iterator[pa.RecordBatch | DeadLetter]:
-    """Batches of a file, and how many of its records are unusable.
+def head_of(path: str, read: Callable[[BinaryIO], _T]) -> _T:
+    """What ``read`` finds at the head of a file.
 
-    Args:
-        path: on any file system that Beam knows.
-        schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
-        limits: for its row groups and lines.
-        position: a column with the records' positions; None: there is none.
-        form: of the file; None: as its name says.
+    Raises:
+        InputError: nothing, or the file cannot be read.
     """
-    form = form or file_format(path)
-    readable = True
-    try:
-        with FileSystems.open(path) as stream:
-            found: Iterable[_Found] = ()
-            if form == "parquet":
-                found = _parquet(stream, schema, limits)
-            elif schema is not None:
-                found = _ndjson(stream, schema, limits) if form == "ndjson" else _csv(stream, schema, limits)
-            else:
-                readable = False
-            yield from _positioned(found, path, position)
-    except Exception:  # Arrow's, which quote the file, and each decompressor's own
-        readable = False
-    if not readable:
-        yield DeadLetter("", UNREADABLE, 1)
+    found = None
+    with suppress(Exception), FileSystems.open(path) as stream:  # Arrow's, which quote the file, and decompressors' own
+        found = read(stream)
+    if not found:
+        raise InputError(f"{path!r} cannot be read as {file_format(path)}: it is corrupt, or of another format")
+    return found
+
+
+def parquet_schema(stream: BinaryIO) -> pa.Schema:
+    """The schema of a Parquet file, with the plan in its metadata wherever it is."""
+    return _schema_of(open_parquet(stream))
+
+
+def _schema_of(file: pq.ParquetFile) -> pa.Schema:
+    schema, key = file.schema_arrow, METADATA_KEY.encode()
+    plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
+    return schema.with_metadata({**plan, **(schema.metadata or {})} or None)
 
 
 def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Iterator[pa.RecordBatch | DeadLetter]:
@@ -89,16 +87,13 @@ def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Ite
 
 def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[_Found]:
     file = open_parquet(stream)
-    columns = None if schema is None else schema.names
-    if columns is not None and set(columns) - set(file.schema_arrow.names):
+    columns, whole = None if schema is None else schema.names, _schema_of(file)
+    if columns is not None and set(columns) - set(whole.names):
         raise LookupError
-    key = METADATA_KEY.encode()
-    plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
-    metadata = {**plan, **(file.schema_arrow.metadata or {})}  # and where Arrow does
     first = 0
     for batch in read_batches(file, stream, columns, limits):
         batch.validate(full=True)
-        yield [batch.replace_schema_metadata(metadata or None)], np.arange(first, first + batch.num_rows)
+        yield [batch.replace_schema_metadata(whole.metadata)], np.arange(first, first + batch.num_rows)
         first += batch.num_rows
 
 
@@ -136,7 +131,15 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatc
 
 
 class ReadFileDoFn(beam.DoFn):
-    """Path -> batches, and dead letters if there is a tag for them."""
+    """Path -> batches, and dead letters if there is a tag for them.
+
+    Args:
+        schema: see `read`.
+        dead_letter_tag: of unusable records; None: they end the job.
+        limits: for row groups and lines.
+        position: a column with the records' positions; None: there is none.
+        form: of the files; None: as their names say.
+    """
 
     def __init__(
         self,
@@ -160,8 +163,28 @@ class ReadFileDoFn(beam.DoFn):
         return self.read(path, self._schema)
 
     def read(self, path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
-        """The batches and unusable records of a file, which is of this schema."""
-        return _read_file(path, schema, self._limits, self._position, self._form)
+        """The batches of a file, and how many of its records are unusable.
+
+        Args:
+            path: on any file system that Beam knows.
+            schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
+        """
+        form = self._form or file_format(path)
+        readable = True
+        try:
+            with FileSystems.open(path) as stream:
+                found: Iterable[_Found] = ()
+                if form == "parquet":
+                    found = _parquet(stream, schema, self._limits)
+                elif schema is not None:
+                    found = (_ndjson if form == "ndjson" else _csv)(stream, schema, self._limits)
+                else:
+                    readable = False
+                yield from _positioned(found, path, self._position)
+        except Exception:  # Arrow's, which quote the file, and each decompressor's own
+            readable = False
+        if not readable:
+            yield DeadLetter("", UNREADABLE, 1)
 
     @override
     def process(self, path: str) -> Iterator[Any]:

@@ -20,6 +20,7 @@ import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -66,23 +67,18 @@ def client(name: str, config: Mapping[str, Any]) -> Any:
         InputError: the client refuses its configuration.
     """
     made = getattr(need("confluent_kafka", "kafka"), name)
-    return _answer("Kafka's client refuses its configuration", lambda: made(dict(config)))
+    return ask("Kafka's client refuses its configuration", lambda: made(dict(config)))
 
 
-def ask(what: str, request: Callable[[], Any]) -> Any:
-    """The brokers' answer.
+def ask(failed: str, request: Callable[[], Any]) -> Any:
+    """The answer of the client, or of the brokers.
 
     Raises:
-        InputError: there is none; says what the client says of brokers, topics and offsets.
+        InputError: there is none; begins with ``failed``, and says what the client says of brokers, topics and offsets.
     """
-    return _answer(f"Kafka: cannot get {what}", request)
-
-
-def _answer(failed: str, request: Callable[[], Any]) -> Any:
-    kafka = need("confluent_kafka", "kafka")
     try:
         return request()
-    except kafka.KafkaException as error:
+    except need("confluent_kafka", "kafka").KafkaException as error:
         reason = error.args[0].str()
     raise InputError(f"{failed}: {reason}")
 
@@ -121,11 +117,8 @@ class Topic:
         """
         if self.partitions is not None:
             return tuple(sorted(set(self.partitions)))
-        consumer = client("Consumer", self.config)
-        try:
-            found = ask("topics", lambda: consumer.list_topics(self.name, timeout=REQUEST_SECONDS))
-        finally:
-            consumer.close()
+        with closing(client("Consumer", self.config)) as consumer:
+            found = ask("Kafka: cannot get topics", lambda: consumer.list_topics(self.name, timeout=REQUEST_SECONDS))
         topic = found.topics.get(self.name)
         if topic is None or topic.error is not None or not topic.partitions:
             raise InputError(f"Kafka: there is no topic {self.name!r}")
@@ -143,7 +136,7 @@ class Topic:
             InputError: the brokers do not answer.
         """
         place = self.place(partition)
-        low, high = ask("offsets", lambda: consumer.get_watermark_offsets(place, timeout=patience))
+        low, high = ask("Kafka: cannot get offsets", lambda: consumer.get_watermark_offsets(place, timeout=patience))
         return int(low), int(high)
 
     def offsets(self, partition: int) -> OffsetRange:
@@ -152,16 +145,13 @@ class Topic:
         Raises:
             InputError: the brokers do not answer.
         """
-        consumer = client("Consumer", self.config)
-        try:
+        with closing(client("Consumer", self.config)) as consumer:
             low, high = self.ends(consumer, partition, REQUEST_SECONDS)
             first = high if self.start == "latest" else low
             if self.start == "committed":
-                asked = [self.place(partition)]
-                [found] = ask("committed offsets", lambda: consumer.committed(asked, timeout=REQUEST_SECONDS))
+                asked, what = [self.place(partition)], "Kafka: cannot get committed offsets"
+                [found] = ask(what, lambda: consumer.committed(asked, timeout=REQUEST_SECONDS))
                 first = found.offset if found.offset >= 0 else low
-        finally:
-            consumer.close()
         stop = high if self.stop_at == "latest" else (self.stop_at or {}).get(partition, _NEVER)
         return OffsetRange(first, max(first, stop))
 
@@ -241,7 +231,7 @@ class _Connection:
             consumer = client("Consumer", self._topic.config) if self._closed else self._consumer
             places = [self._topic.place(self._partition, offset)]
             try:
-                ask("a commit", lambda: consumer.commit(offsets=places, asynchronous=False))
+                ask("Kafka: cannot get a commit", lambda: consumer.commit(offsets=places, asynchronous=False))
             finally:
                 if self._closed:
                     consumer.close()
@@ -347,7 +337,7 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
-        self._left: Hashable = None  # where this instance has parked its connection
+        self._left: dict[int, Hashable] = {}  # where this instance has parked its connection to a partition
 
     @override
     def initial_restriction(self, element: int) -> OffsetRange:
@@ -407,8 +397,8 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
                 if not found.full or polls == BUNDLE_POLLS or time.monotonic() >= deadline:
                     # what came goes on now; if all that there is came, the next poll can wait
                     tracker.defer_remainder(None if found.full else Duration(seconds=PAUSE_SECONDS))
-                    self._left = self._place(partition, following)
-                    _PARKED.put(self._left, connection)
+                    self._left[partition] = self._place(partition, following)
+                    _PARKED.put(self._left[partition], connection)
                     parked = True
                     return
         finally:
@@ -419,9 +409,10 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
 
     @override
     def teardown(self) -> None:
-        connection = _PARKED.take(self._left)
-        if connection is not None:
-            connection.close()
+        for place in self._left.values():
+            connection = _PARKED.take(place)
+            if connection is not None:
+                connection.close()
 
     def _place(self, partition: int, offset: int) -> Hashable:
         """What a connection that is parked is good for."""

@@ -73,10 +73,6 @@ class Sieve:
         self._fields = [(field.name, _check_of(field.type), field.nullable, not_of(field.type)) for field in schema]
         self._names = frozenset(schema.names)
 
-    def refuses(self, line: bytes) -> bool:
-        """Whether a line, without white space around it, is certainly no object of the schema."""
-        return self.fault_of(line) is not None
-
     def fault_of(self, line: bytes) -> Fault | None:
         """What is wrong with a line, without white space around it: the first field; None if nothing certainly is."""
         try:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from ldp_beam.elements.faults import in_halves
 from ldp_core import LimitError, Limits
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import over
@@ -191,7 +192,8 @@ def cast_or_null(text: pa.Array, kind: pa.DataType) -> pa.Array:
     looks = _looks_of(kind)
     if looks is not None:
         text = pc.if_else(pc.match_substring_regex(text, f"^(?:{looks})$"), text, pa.scalar(None, text.type))
-    return _halved(text, kind)
+    parts = in_halves(text, lambda some: _cast(some, kind))
+    return pa.concat_arrays([pa.nulls(len(part), kind) if found is None else found for part, found in parts])
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -211,16 +213,6 @@ def _decoded(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _halved(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    found = _cast(array, kind)
-    if found is not None:
-        return found
-    if len(array) == 1:
-        return pa.nulls(1, kind)
-    middle = len(array) // 2
-    return pa.concat_arrays([_halved(array[:middle], kind), _halved(array[middle:], kind)])
 
 
 def _looks_of(kind: pa.DataType) -> str | None:

@@ -23,9 +23,10 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.rows import EstimateRow, arrow_type, as_text, is_estimate_row
+from ldp_beam.elements.rows import EstimateRow, arrow_type, is_estimate_row
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_core import DtypeError, ParameterError
+from ldp_core.engine import text_of
 
 _FileFormat: TypeAlias = Literal["parquet", "ndjson"]
 _LEFT_OUT = ("pane_is_first", "pane_is_last")
@@ -88,7 +89,7 @@ def _cell(value: Any, to: pa.DataType) -> Any:
         return _micros(value)
     if pa.types.is_map(to):
         return list(value.items())
-    return as_text(value) if pa.types.is_string(to) else value
+    return text_of(value) if pa.types.is_string(to) else value
 
 
 def _micros(time: Timestamp) -> int | None:
@@ -109,8 +110,14 @@ def estimate_dict(row: EstimateRow) -> dict[str, Any]:
     out: dict[str, Any] = {name: value for name, value in row._asdict().items() if name not in _LEFT_OUT}
     for name in ("window_start", "window_end"):
         out[name] = None if _micros(out[name]) is None else out[name].to_utc_datetime().isoformat() + "Z"
-    out = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in out.items()}
-    return {**out, "key": dict(row.key)}
+    return {**{name: _finite(value) for name, value in out.items()}, "key": dict(row.key)}
+
+
+def _finite(value: Any) -> Any:
+    """A value as JSON has it, which has no nan."""
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def estimate_line(row: EstimateRow) -> str:
@@ -212,13 +219,11 @@ class _Gather(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         gathered, self._rows = self._rows, {}
         for (window, _), rows in gathered.items():
-            schema = self._schema or _with_text(estimate_schema(type(rows[0])))
+            schema = self._schema
+            if schema is None:  # values are text that are not known to be of one type
+                found = estimate_schema(type(rows[0]))
+                schema = pa.schema([one.with_type(pa.string()) if one.name == "value" else one for one in found])
             yield WindowedValue(self._make(rows, schema), window.max_timestamp(), (window,))
-
-
-def _with_text(schema: pa.Schema) -> pa.Schema:
-    """The schema with values as text, which all are that are not known to be of one type."""
-    return pa.schema([pa.field("value", pa.string()) if field.name == "value" else field for field in schema])
 
 
 def _parquet(rows: Sequence[EstimateRow], schema: pa.Schema) -> bytes:
@@ -230,7 +235,7 @@ def _parquet(rows: Sequence[EstimateRow], schema: pa.Schema) -> bytes:
 
 def _ndjson(rows: Sequence[EstimateRow], schema: pa.Schema) -> bytes:
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    rows = [row._replace(**{name: as_text(getattr(row, name)) for name in texts}) for row in rows]
+    rows = [row._replace(**{name: text_of(getattr(row, name)) for name in texts}) for row in rows]
     return "".join(estimate_line(row) + "\n" for row in rows).encode()
 
 

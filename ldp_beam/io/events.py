@@ -10,7 +10,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,12 +28,12 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, LdpWarning, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, Bools, open_parquet, refuse_reports
+from ldp_core.engine import ARROW_TYPES, Bools, refuse_reports
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
@@ -106,11 +106,13 @@ class ReadEvents(RecordsTransform):
         self.paths = match_files(files)
         events = EventSchema.of(plan, event_time, tuple(also), time_unit)
         events = with_json_types(replace(events, limits=limits, position=position), self.paths)
-        heads = {path: check_file(path, events) for path in self.paths}
-        for head in heads.values():
-            if head is not None:
-                refuse_reports(head, plan.columns)
-        self.schema = union_schema(heads, events)
+        heads = {path: check_file(path, events) or events.output for path in self.paths}
+        first_path, first = next(iter(heads.items()))
+        for path, head in heads.items():
+            refuse_reports(head, plan.columns)
+            if not head.equals(first):
+                raise InputError(f"{path!r} and {first_path!r} have columns of different types: {head} and {first}")
+        self.schema = first.remove_metadata()
         if position is not None:
             if position in self.schema.names:
                 raise ParameterError(f"position {position!r} is a column of the files: take another name")
@@ -246,22 +248,11 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
         PlanError: it lacks a needed column.
     """
     kind = file_format(path)
-    found: pa.Schema | None = None
-    names: list[str] | None = None
-    try:
-        with FileSystems.open(path) as stream:
-            if kind == "parquet":
-                found = open_parquet(stream).schema_arrow
-                names = found.names
-            elif kind == "csv":
-                names = header_names(stream)
-    except Exception:  # Arrow's, which may quote the file, and each decompressor's own
-        names = []
-    if names == []:
-        raise InputError(f"{path!r} cannot be read as {kind}: it is corrupt, or of another format")
-    if names is None:
+    if kind == "ndjson":
         _check_head(path, schema)
         return None
+    found = head_of(path, parquet_schema) if kind == "parquet" else None
+    names = head_of(path, header_names) if found is None else found.names
     missing = sorted(set(schema.names) - set(names))
     if missing:
         # A file of text without a line of names begins with a record.
@@ -269,9 +260,17 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
         raise PlanError(f"{path!r} does not have the columns {missing}{has}")
     if found is None:
         return None
-    _check_types(path, found, schema)
     head = pa.schema([found.field(name) for name in schema.names], found.metadata)
-    return head if not _is_number(head, schema) else head.set(0, pa.field(schema.event_time, TIME))
+    if schema.event_time is None:
+        return head
+    time = found.field(schema.event_time).type
+    if _is_a_number(time):
+        return head.set(0, pa.field(schema.event_time, TIME))
+    if not (pa.types.is_timestamp(time) or pa.types.is_date(time)):
+        raise InputError(
+            f"{path!r}: event time {schema.event_time!r} must be a timestamp, a date or a number, got {time}"
+        )
+    return head
 
 
 def _check_head(path: str, schema: EventSchema) -> None:
@@ -283,22 +282,8 @@ def _check_head(path: str, schema: EventSchema) -> None:
         warnings.warn(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}", LdpWarning, 2)
 
 
-def _check_types(path: str, found: pa.Schema, schema: EventSchema) -> None:
-    if schema.event_time is None:
-        return
-    time = found.field(schema.event_time).type
-    if not (pa.types.is_timestamp(time) or pa.types.is_date(time) or _is_a_number(time)):
-        raise InputError(
-            f"{path!r}: event time {schema.event_time!r} must be a timestamp, a date or a number, got {time}"
-        )
-
-
 def _is_a_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _is_number(head: pa.Schema, schema: EventSchema) -> bool:
-    return schema.event_time is not None and _is_a_number(head.field(schema.event_time).type)
 
 
 class EventsDoFn(ReadFileDoFn):
@@ -312,20 +297,14 @@ class EventsDoFn(ReadFileDoFn):
     def items(self, path: str) -> Iterator[pa.RecordBatch | DeadLetter]:
         form = file_format(path)
         names = set(self._events.names)
+        numbers = self._events.numbers and form == "ndjson"
+        expected = not_of(f"number, {self._events.time_unit} since the epoch" if numbers else TIME)
         for item in self.read(path, self._events.read_as(form)):
             if isinstance(item, DeadLetter):
-                yield item._replace(reason=self._expected(form)) if self._is_of_time(item) else item
+                yield item._replace(reason=expected) if item.column_name == self._events.event_time else item
             else:
                 kept = [name for name in item.schema.names if name in names or name == self._position]
                 yield from self._with_times(item.select(kept))
-
-    def _is_of_time(self, letter: DeadLetter) -> bool:
-        name = letter.column_name
-        return bool(name) and name == self._events.event_time and letter.reason not in (NO_TIME, NO_YEAR)
-
-    def _expected(self, form: str | None) -> str:
-        numbers = self._events.numbers and form == "ndjson"
-        return not_of(f"number, {self._events.time_unit} since the epoch" if numbers else TIME)
 
     def _with_times(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | DeadLetter]:
         """Times as timestamps; records without one are dead letters."""
@@ -388,17 +367,3 @@ def _text_to_time(text: pa.Array, unit: TimeUnit) -> pa.Array:
         return found
     numbers = cast_or_null(pc.if_else(digits, text, none), pa.float64())
     return pc.coalesce(found, _to_time(numbers, unit))
-
-
-def union_schema(schemas: Mapping[str, pa.Schema | None], events: EventSchema) -> pa.Schema:
-    """The one schema of all files' batches.
-
-    Raises:
-        InputError: two files give a column different types.
-    """
-    found = {path: (events.output if schema is None else schema) for path, schema in schemas.items()}
-    first_path, first = next(iter(found.items()))
-    for path, schema in found.items():
-        if not schema.equals(first):
-            raise InputError(f"{path!r} and {first_path!r} have columns of different types: {schema} and {first}")
-    return first.remove_metadata()

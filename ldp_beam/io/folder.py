@@ -106,10 +106,6 @@ class WatchFolder(RecordsTransform):
         fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits, self._position)
         return self._batches(paths, "Read", fn)
 
-    @override
-    def display_data(self) -> dict[str, Any]:
-        return {"pattern": self._pattern}
-
 
 class Poll(PollFn):
     """One look: the paths of the complete files.

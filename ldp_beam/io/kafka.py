@@ -16,7 +16,7 @@ from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, ReadPartiti
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import need, seconds
+from ldp_core.engine import check_integer, need, seconds
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
 
@@ -90,8 +90,7 @@ class ReadKafka(RecordsTransform):
             raise ParameterError(f"start must be one of {starts}, got {start!r}")
         if not (stop_at is None or stop_at == "latest" or isinstance(stop_at, Mapping)):
             raise ParameterError(f'stop_at must be None, "latest" or offsets by partition, got {stop_at!r}')
-        if isinstance(max_batch, bool) or not isinstance(max_batch, int) or not 1 <= max_batch <= 1_000_000:
-            raise ParameterError(f"max_batch must be an integer in [1, 1000000], got {max_batch!r}")
+        check_integer("max_batch", max_batch, 1, 1_000_000)
         partitions = None if partitions is None else tuple(partitions)
         if partitions == ():
             raise ParameterError("partitions must be at least one, or None for all")
@@ -116,10 +115,6 @@ class ReadKafka(RecordsTransform):
         partitions = pbegin | beam.Create([None]) | "Partitions" >> beam.FlatMap(lambda _: topic.found())
         polls = partitions | "Poll" >> beam.ParDo(ReadPartition(topic))
         return polls | "Decode" >> self._handled_as_here(self._decode)
-
-    @override
-    def display_data(self) -> dict[str, Any]:
-        return {"topic": self._topic.name}
 
 
 class WriteKafka(beam.PTransform[Any, Any]):
@@ -167,10 +162,6 @@ class WriteKafka(beam.PTransform[Any, Any]):
             | "Stabilize" >> ReplaySafe()
             | "Produce" >> beam.ParDo(_Produce(self._config, self._topic))
         )
-
-    @override
-    def display_data(self) -> dict[str, Any]:
-        return {"topic": self._topic}
 
 
 class _Produce(beam.DoFn):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from ldp_beam.elements.faults import NOT_A_RECORD, Fault
+from ldp_beam.elements.faults import NOT_A_RECORD, Fault, in_halves
 from ldp_beam.io._sieve import Sieve
 from ldp_core import Limits
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -101,22 +101,12 @@ def _parsed(lines: Sequence[bytes], schema: pa.Schema, faults: Counter[Fault]) -
             faults.update(fault for fault in wrong if fault is not None)
             own[:] = [fault is None for fault in wrong]
             left = np.flatnonzero(own)
-            found, own[left] = _halved([some[i] for i in left.tolist()], schema)
+            halves = list(in_halves([some[i] for i in left.tolist()], lambda lines: _together(lines, schema)))
+            found = [batch for _, batches in halves for batch in batches or ()]
+            own[left] = [batches is not None for lines, batches in halves for _ in lines]
         parts += found
     whole = pa.Table.from_batches(parts, schema).combine_chunks()
     return whole.to_batches(), good
-
-
-def _halved(lines: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], list[bool]]:
-    """Parse lines together; where that fails, each half by itself, down to the lines at fault; as `_parsed`."""
-    batches = _together(lines, schema)
-    if batches is not None:
-        return batches, [True] * len(lines)
-    if len(lines) == 1:
-        return [], [False]
-    middle = len(lines) // 2
-    left, right = _halved(lines[:middle], schema), _halved(lines[middle:], schema)
-    return left[0] + right[0], left[1] + right[1]
 
 
 def _together(lines: Sequence[bytes], schema: pa.Schema) -> list[pa.RecordBatch] | None:

@@ -55,12 +55,9 @@ class ReadPubSub(RecordsTransform):
     ) -> None:
         super().__init__()
         need("google.cloud.pubsub", "gcp")
-        if (subscription is None) == (topic is None):
-            raise ParameterError("give either a subscription or a topic")
-        _check_path(subscription, "subscription")
-        _check_path(topic, "topic")
         self._named = None if position is None else b"pubsub\0" + (subscription or topic or "").encode() + b"\0"
-        self._read = beam.io.ReadFromPubSub(
+        self._read = _beams(
+            beam.io.ReadFromPubSub,
             topic=topic,
             subscription=subscription,
             id_label=id_label,
@@ -109,8 +106,7 @@ class WritePubSub(beam.PTransform[Any, Any]):
     def __init__(self, topic: str) -> None:
         super().__init__()
         need("google.cloud.pubsub", "gcp")
-        _check_path(topic, "topic")
-        self._topic = topic
+        self._write = _beams(beam.io.WriteToPubSub, topic=topic)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -118,14 +114,13 @@ class WritePubSub(beam.PTransform[Any, Any]):
             pcoll
             | "To messages" >> beam.Map(message_of).with_output_types(bytes)
             | "Stabilize" >> ReplaySafe()
-            | "Publish" >> beam.io.WriteToPubSub(self._topic)
+            | "Publish" >> self._write
         )
 
 
-def _check_path(path: str | None, what: str) -> None:
-    """Raise unless ``path`` is None or of the form that Beam takes."""
-    if path is None:
-        return
-    parts = path.split("/") if isinstance(path, str) else []
-    if len(parts) != 4 or parts[0] != "projects" or parts[2] != f"{what}s" or not all(parts):
-        raise ParameterError(f"{what} must be like projects/<project>/{what}s/<name>, got {path!r}")
+def _beams(transform: Any, **arguments: Any) -> Any:
+    """A transform of Beam, which checks subscription and topic."""
+    try:
+        return transform(**arguments)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"Pub/Sub: {error}") from None

@@ -8,8 +8,6 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints import typehints
@@ -20,9 +18,9 @@ from typing_extensions import override
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
 from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
 from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
-from ldp_beam.io._files import ReadFileDoFn
+from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
 from ldp_beam.io.events import match_files
-from ldp_core import DtypeError, InputError, LdpError, Limits, PlanError, PrivacyPlan
+from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import METADATA_KEY
 
@@ -89,10 +87,6 @@ class WriteReports(beam.PTransform[Any, Any]):
             raise DtypeError(_NO_PROOF.format(pcoll.element_type))
         tables = pcoll | "Check" >> beam.ParDo(_Checked(self._plan, self._schema, made)).with_output_types(pa.Table)
         return tables | "Flushed" >> FlushedAtOnce() | "Write" >> self._write
-
-    @override
-    def display_data(self) -> dict[str, Any]:
-        return {"plan": self._plan.fingerprint}
 
 
 _NO_PROOF = (
@@ -233,7 +227,7 @@ class ReadReports(RecordsTransform, EndsValues):
         if plan is not None:
             check_plan(plan)
         self.paths = match_files(files)
-        heads = {path: _head(path) for path in self.paths}
+        heads = {path: head_of(path, parquet_schema) for path in self.paths}
         for path, head in heads.items():
             found = _plan_of(path, head)
             if plan is None:
@@ -259,25 +253,6 @@ class ReadReports(RecordsTransform, EndsValues):
         paths = pbegin | "Files" >> beam.Create(self.paths)
         fn = ReadFileDoFn(self._schema, self._dead_letter_tag, self._limits)
         return self._batches(paths, "Read", fn)
-
-    @override
-    def display_data(self) -> dict[str, Any]:
-        return {"plan": self.plan.fingerprint}
-
-
-def _head(path: str) -> pa.Schema:
-    """The schema of a Parquet file, with the plan in its metadata wherever it was."""
-    head = None
-    try:
-        with FileSystems.open(path) as stream:
-            file = pq.ParquetFile(stream)
-            head = file.schema_arrow
-            metadata = {**(file.metadata.metadata or {}), **(head.metadata or {})}  # Polars' is in the file's alone
-    except Exception:  # Arrow's, which may quote the file
-        head = None
-    if head is None:
-        raise InputError(f"{path!r} cannot be read as parquet: it is corrupt, or of another format")
-    return head.with_metadata(metadata)
 
 
 def _plan_of(path: str, head: pa.Schema) -> PrivacyPlan:

@@ -37,7 +37,7 @@ from ldp_beam.persons._seen import Seen
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
 from ldp_core import ParameterError, Secret
-from ldp_core.engine import I64, U64, seconds
+from ldp_core.engine import I64, U64, check_integer, seconds
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16
@@ -69,11 +69,8 @@ class Limit:
     shards: int
 
     def __post_init__(self) -> None:
-        for name, number, most in (("records", self.records, None), ("shards", self.shards, _MOST_SHARDS)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1 or (most and number > most):
-                raise ParameterError(
-                    f"{name} must be an integer from 1 {f'to {most}' if most else 'on'}, got {number!r}"
-                )
+        check_integer("records", self.records, 1)
+        check_integer("shards", self.shards, 1, _MOST_SHARDS)
         if self.windows is not None and not isinstance(self.windows, (FixedWindows, GlobalWindows)):
             raise ParameterError(
                 f"window must be fixed or global windows, or a length, got {type(self.windows).__name__}: "
@@ -327,8 +324,3 @@ class LimitTransform(RecordsTransform):
         if over is None:
             return good
         return good, (unusable, over) | "DeadLetters" >> beam.Flatten()
-
-    @override
-    def display_data(self) -> dict[str, Any]:
-        """Limit and column, for the runner's user interface."""
-        return {"id": self._limit.hashing.column, "records": self._limit.records, "shards": self._limit.shards}

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, Unpack
 from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
-from ldp_beam.graph.budgeted import BudgetsNoise
+from ldp_beam.graph.upstream import BudgetsNoise
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
 from ldp_beam.time.windows import WindowLike

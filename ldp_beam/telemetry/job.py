@@ -12,15 +12,14 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter
+from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
-from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.time.times import TimeUnit
 from ldp_beam.time.windows import window_fn
 from ldp_core import (
@@ -29,13 +28,10 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     Question,
-    Rappor,
     Secret,
     estimates_metadata,
-    question_of,
-    usual_question,
 )
-from ldp_core.engine import DEAD_LETTERS, RESULTS, Ask, as_arrow, check_open, id_words, question_names
+from ldp_core.engine import DEAD_LETTERS, RESULTS, Ask, as_arrow, id_words, question_names, questions_of
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 
 HISTOGRAMS = "histograms"
@@ -92,12 +88,13 @@ class TelemetryJob:
     def __post_init__(self) -> None:
         if self.event_time in self.plan.columns:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
-        check_open("confidence", self.confidence)
-        if unknown := sorted(self.ask.keys() - self.plan.columns.keys()):
-            raise PlanError(f"ask names columns {unknown}; the plan has {list(self.plan.columns)}")
-        object.__setattr__(self, "questions", {name: self._question(name) for name in self.plan.columns})
+        options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters}
+        questions = questions_of(self.plan.columns, self.ask, self.confidence, **options)
+        object.__setattr__(self, "questions", questions)
         for name in self.plan.columns:
-            self._estimate(name)  # refuses what there is no estimate of
+            self._estimate(name)  # refuses what does not go together
+        for names in self.files.values():
+            self._row_of(names)
         self._check_noise()
         _ = self.window_micros
         if Path(self.output).is_file():
@@ -160,15 +157,14 @@ class TelemetryJob:
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Add the job's steps to ``pipeline``."""
-        batches, unreadable = pipeline | "Read" >> self.read.with_exception_handling()
-        events = batches | "Batches" >> beam.Map(_counted).with_output_types(pa.RecordBatch)
-        unreadable |= "Letters" >> beam.Map(_counted).with_output_types(DeadLetter)
+        events, unreadable = pipeline | "Read" >> self.read.with_exception_handling()
         reports, invalid = events | "Perturb" >> self._perturb().with_exception_handling()
         for file, names in self.files.items():
             answers = [reports | f"Estimate {name}" >> self._estimate(name) for name in names]
-            if len({rows.element_type for rows in answers}) > 1:  # a table has values of one type
+            kind = self._row_of(names)
+            if any(rows.element_type is not kind for rows in answers):
                 answers = [
-                    rows | f"Values of {name} as text" >> beam.Map(ldp_beam.text_row)
+                    rows | f"Values of {name} as text" >> beam.Map(ldp_beam.text_row, kind).with_output_types(kind)
                     for name, rows in zip(names, answers, strict=True)
                 ]
             self._write(file, names, answers | f"All {file}" >> beam.Flatten())
@@ -221,12 +217,22 @@ class TelemetryJob:
             found.setdefault(HISTOGRAMS if counted else _file_of(question.name), []).append(name)
         return found
 
-    def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
-        """From reports to rows of estimates of one column.
+    def _row_of(self, names: Sequence[str]) -> Any:
+        """The type of the rows of a table of these columns: values are text where they are of several types.
 
         Raises:
-            PlanError: a sketch without candidates, of which there is nothing to estimate.
+            ParameterError: the rows of the columns have different fields.
         """
+        first, *others = (self.questions[name].schema(self.plan[name]) for name in names)
+        if any(other.names != first.names for other in others):
+            raise ParameterError(f"answers on columns {list(names)} have different fields, which one table cannot have")
+        same = [all(other.field(at).type == one.type for other in others) for at, one in enumerate(first)]
+        return row_type(
+            pa.schema([one if is_so else one.with_type(pa.string()) for one, is_so in zip(first, same, strict=True)])
+        )
+
+    def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
+        """From reports to rows of estimates of one column."""
         return ldp_beam.Estimate(
             name,
             self.plan[name],
@@ -235,25 +241,6 @@ class TelemetryJob:
             event_time=self.event_time,
             by=self.by,
         )
-
-    def _question(self, name: str) -> Question[Any]:
-        """What is asked of a column.
-
-        Raises:
-            PlanError: a sketch without candidates, of which there is nothing to ask.
-        """
-        mechanism, asked = self.plan[name], self.ask.get(name)
-        if asked is None:
-            try:
-                asked = {"question": usual_question(mechanism, self.confidence).name}
-            except ParameterError:
-                over = "rappor_candidates" if isinstance(mechanism, Rappor) else "candidates"
-                raise PlanError(
-                    f"column {name!r}: {mechanism.name} counts values that are named later, and this command must "
-                    "know them: write the sketch with its candidates, sketch.over([...]), into the plan; in TOML "
-                    f'mechanism = "{over}", sketch = {{...}}, domain = [...]'
-                ) from None
-        return question_of(asked, confidence=self.confidence, simultaneous=self.simultaneous, k=self.heavy_hitters)
 
     def _write(self, file: str, names: Sequence[str], rows: beam.PCollection[Any]) -> None:
         path = f"{self.output}/{file}"
@@ -270,9 +257,11 @@ class TelemetryJob:
     def _write_dead_letters(self, letters: beam.PCollection[DeadLetter]) -> None:
         _ = (
             letters
-            | "By reason" >> beam.Map(_by_reason).with_output_types(tuple[tuple[str, str], int])
+            | "By reason"
+            >> beam.Map(lambda letter: (letter[:2], letter.count)).with_output_types(tuple[tuple[str, str], int])
             | "Count" >> beam.CombinePerKey(sum)
-            | "Letters to JSON" >> beam.MapTuple(_letter_line)
+            | "Letters to JSON"
+            >> beam.MapTuple(lambda of, count: json.dumps({"column_name": of[0], "reason": of[1], "count": count}))
             | "Write dead letters"
             >> beam.io.WriteToText(
                 f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
@@ -301,36 +290,15 @@ def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:
     table = pa.table(reports) if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])
     table = table.select([*job.plan, *((job.event_time,) if job.event_time not in job.plan.keep else ())])
     if job.event_time not in job.plan.keep:
-        micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
         size, offset = job.window_micros, int(job._windows.offset.micros)
-        start = pc.add(pc.multiply(_floor_divide(pc.subtract(micros, offset), size), size), offset)
-        start = start.cast(pa.timestamp("us", "UTC"))
+        start = pa.array((micros - offset) // size * size + offset).cast(pa.timestamp("us", "UTC"))
         table = table.set_column(table.schema.get_field_index(job.event_time), WINDOW_START, start)
     return table
 
 
-def _floor_divide(values: pa.ChunkedArray, size: int) -> pa.ChunkedArray:
-    quotient = pc.divide(values, size)  # Arrow rounds towards 0
-    below = pc.less(values, pc.multiply(quotient, size))
-    return pc.subtract(quotient, below.cast(pa.int64()))
-
-
 def _table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
-
-
-def _counted(item: Any) -> Any:
-    """A batch or a dead letter, counted for the line on the terminal."""
-    PROGRESS.add(item.num_rows if isinstance(item, pa.RecordBatch) else item.count)
-    return item
-
-
-def _by_reason(letter: DeadLetter) -> tuple[tuple[str, str], int]:
-    return (letter.column_name, letter.reason), letter.count
-
-
-def _letter_line(reason: tuple[str, str], count: int) -> str:
-    return json.dumps({"column_name": reason[0], "reason": reason[1], "count": count})
 
 
 def read_lines(text: Iterator[str]) -> list[dict[str, Any]]:

@@ -82,8 +82,10 @@ class FileOptions(_Estimates):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{_flag(name)} must be at least 1, got {getattr(self, name)}")
         if self.demo:
-            if self.id or self.record or self.by_place or self.secret_file or self.secret_env:
-                raise ParameterError("--demo has nobody's ids: it does not take --id, --record and a secret")
+            others = [f for f in dataclasses.fields(self) if f.name not in _OF_DEMO]
+            given = [_flag(f.name) for f in others if getattr(self, f.name) != f.default]
+            if given:
+                raise ParameterError(f"--demo has its own events, windows and questions: it does not take {given}")
             return
         needed = {"--plan": self.plan, "--input": self.input, "--event-time": self.event_time, "--output": self.output}
         missing = [flag for flag, value in needed.items() if not value]
@@ -111,6 +113,10 @@ class FileOptions(_Estimates):
                     "there is a word that no option takes: quote patterns, give --by and --input again"
                 )
             before = word
+
+
+_OF_DEMO = ("demo", "plan", "output", "overwrite", "max_dead", "reports", "top", "beam")
+"""The options that the demonstration takes."""
 
 
 @dataclass(frozen=True, kw_only=True)

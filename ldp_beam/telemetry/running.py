@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,10 +23,9 @@ from ldp_beam.elements.faults import NO_YEAR, NULL, UNDECLARED, UNREADABLE
 from ldp_beam.telemetry import demo
 from ldp_beam.telemetry.job import HISTOGRAMS, PLACE, TelemetryJob, read_lines
 from ldp_beam.telemetry.options import FileOptions
-from ldp_beam.telemetry.progress import PROGRESS
 from ldp_beam.telemetry.table import coverage_table, estimate_tables
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
-from ldp_core.engine import DEAD_LETTERS, RESULTS, about, check_probability
+from ldp_core.engine import DEAD_LETTERS, RESULTS, about, asked_of, check_probability
 
 _LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
 """Runners whose workers read the secret where this command runs."""
@@ -55,7 +56,7 @@ def start(options: FileOptions) -> None:
         options.heavy_hitters,
         options.time_unit,
         record,
-        _asked(options.ask),
+        asked_of(options.ask),
     )
     _ = run(job, options)
     return None
@@ -85,17 +86,6 @@ class LostRecordsError(LdpError):
     """Too many records could not be used: what there is of results is of the others."""
 
 
-def _asked(pairs: Iterable[str]) -> dict[str, str]:
-    """Columns and questions, of texts like ``age=mean``."""
-    asked = {}
-    for pair in pairs:
-        name, equals, question = pair.partition("=")
-        if not (name and equals and question) or name in asked:
-            raise ParameterError(f"--ask is NAME=QUESTION, as age=mean, once for a column, got {pair!r}")
-        asked[name] = question
-    return asked
-
-
 def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     """Run the job, print its tables and its balance; return the table of histograms, None if there are none.
 
@@ -115,13 +105,14 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     if job.key is not None:
         secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
     print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
-    with PROGRESS.show():
-        pipeline = beam.Pipeline(options=beams)
-        job.build(pipeline)
-        result = pipeline.run()
-        result.wait_until_finish()
-        read = _counted(result, "rows_read")
-        PROGRESS.settle(read)
+    began = time.perf_counter()
+    pipeline = beam.Pipeline(options=beams)
+    job.build(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    read = _counted(result, "rows_read")
+    records = "done" if read is None else f"{read:,} records read"
+    print(f"perturbed at ingestion: {records} in {time.perf_counter() - began:.1f} s", file=sys.stderr)
     with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
         stream.write(about(job.plan, job.confidence).encode())
     found = {file: _written(job, file) for file in job.files}

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldp_core import FrequencyOracle, PrivacyPlan, Question
-from ldp_core.engine import View
+from ldp_core.engine import View, text_of
 from ldp_core.engine import aligned as in_columns
-from ldp_core.engine import chart_text as text
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -84,11 +83,11 @@ def _values(rows: pa.Table, view: View, top: int) -> str:
     [label] = view.labels
     totals = rows.group_by(label).aggregate([(view.estimate, "sum")])
     totals = totals.sort_by([(f"{view.estimate}_sum", "descending")])
-    values = [text(value) for value in totals[label].to_pylist()[:top]]
+    values = [text_of(value) for value in totals[label].to_pylist()[:top]]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows.sort_by("window_start").to_pylist():
         line = cells.setdefault(_head(row), {"n": f"{row['n']:,}"})
-        line[text(row[label])] = f"{row[view.estimate]:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
+        line[text_of(row[label])] = f"{row[view.estimate]:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
     heading = ["window start", *_keys(rows), "n", *values]
     return aligned([heading, *([*key, line["n"], *(line.get(v, "") for v in values)] for key, line in cells.items())])
 
@@ -101,7 +100,7 @@ def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int])
     inside: dict[str, list[bool]] = {}
     squares: dict[str, list[float]] = {}
     for row in histograms.to_pylist():
-        true = truth[(row["column_name"], int(row["window_start"].timestamp()), text(row["value"]))]
+        true = truth[(row["column_name"], int(row["window_start"].timestamp()), text_of(row["value"]))]
         inside.setdefault(row["column_name"], []).append(row["low"] <= true <= row["high"])
         squares.setdefault(row["column_name"], []).append(((row["count"] - true) / row["standard_error"]) ** 2)
     inside["all"] = [x for column in inside.values() for x in column]

@@ -8,6 +8,7 @@ from typing import Any
 from apache_beam.transforms.trigger import AfterCount, TriggerFn
 
 from ldp_core import ParameterError
+from ldp_core.engine import check_integer
 
 
 class AfterTallies(AfterCount):
@@ -30,9 +31,7 @@ class AfterTallies(AfterCount):
     """
 
     def __init__(self, count: int) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ParameterError(f"count must be an integer of at least 1, got {count!r}")
-        super().__init__(count)  # type: ignore[no-untyped-call]
+        super().__init__(check_integer("count", count, 1))  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
         return f"AfterTallies({self.count})"

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.typehints.schemas import named_fields_from_element_type
 from typing_extensions import override
 
 import ldp_beam
 import ldp_core
-from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.yaml import _rows
-from ldp_beam.yaml._options import READINGS, read_flag
+from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
+from ldp_beam.yaml._readings import READINGS
+from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
+from ldp_core.engine import PYTHON_TYPES
 
-Config: TypeAlias = Mapping[str, Any]
-
+Fields = Mapping[str, Any]
 _GOOD = "good"
 _LEFT_OUT = ("self", "trigger")
 
@@ -30,31 +34,27 @@ _LEFT_OUT = ("self", "trigger")
 class LdpTransform(beam.PTransform[Any, Any]):
     """Applies a transform of this package; its dead letters, if asked for, are an output of the name asked for.
 
-    A subclass names the transform that it adapts, and which of its options have another name. Options of its own, or of
-    another type than in Python, it declares as annotations.
-
-    Args:
-        error_handling: ``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows.
+    A subclass names the transform that it adapts, and which of its options have another name.
     """
 
     makes: ClassVar[type[RecordsTransform]]
     names: ClassVar[dict[str, str]]
-
-    error_handling: Config | None = None
+    more: ClassVar[tuple[str, ...]] = ("error_handling",)
+    """Options that there are in YAML only, or that need not be given there; each is in `READINGS`."""
 
     def __init_subclass__(cls, makes: type[RecordsTransform] | None = None, **names: str) -> None:
         """Make signature and docstring.
 
         Args:
             makes: the transform that is adapted; None for a base of others.
-            names: of options in Python, the names that they have here; or an empty text for what there is not.
+            names: of options in Python, the names that they have here.
         """
         super().__init_subclass__()
         if makes is None:
             return
         cls.makes, cls.names = makes, names
         options = {names.get(name, name): option for name, option in _parameters(makes).items()}
-        options = {name: option for name, option in options.items() if name} | _declared(cls)
+        options |= {name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Any) for name in cls.more}
         signature = inspect.Signature([option.replace(name=name) for name, option in options.items()])
 
         def init(self: LdpTransform, **given: Any) -> None:
@@ -62,15 +62,16 @@ class LdpTransform(beam.PTransform[Any, Any]):
 
         vars(init)["__signature__"] = signature
         cls.__init__ = init  # type: ignore[assignment,method-assign]
-        texts = _described(makes) | {name: reading.text for name, reading in READINGS.items() if reading.text}
-        texts = {names.get(name, name): text for name, text in texts.items()} | _described(cls)
+        texts = {names.get(name, name): text for name, text in _described(makes).items()}
+        texts |= {name: reading.text for name, reading in READINGS.items() if reading.text}
         lines = [f"    {name}: {texts[name]}" for name in options]
-        cls.__doc__ = "\n".join([_ARGS.sub("", inspect.cleandoc(cls.__doc__ or "")), "", "Args:", *lines])
+        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Args:", *lines])
 
     def _make(self, given: dict[str, Any]) -> None:
         """Read the options that are given, and make the transform."""
         super().__init__()
-        self.read = {name: self._read(name, value) for name, value in given.items()}
+        declared = inspect.signature(type(self).__init__).parameters
+        self.read = {name: _read(name, value, declared[name].annotation) for name, value in given.items()}
         arguments = self.arguments(dict(self.read))
         self._errors = arguments.pop("error_handling", None)
         python = {ours: theirs for theirs, ours in self.names.items()}
@@ -78,34 +79,73 @@ class LdpTransform(beam.PTransform[Any, Any]):
         if self._errors is not None:
             self._transform = self._transform.with_exception_handling(_GOOD, self._errors)
 
-    def _read(self, name: str, value: Any) -> Any:
-        if inspect.signature(type(self).__init__).parameters[name].annotation is bool:
-            return read_flag(name, value)
-        return READINGS[name].read(value) if name in READINGS else value
-
     def arguments(self, read: dict[str, Any]) -> dict[str, Any]:
         """The options as arguments of what is made; and ``error_handling``."""
         return read
 
-    def check(self, fields: _rows.Fields) -> None:
-        """Refuse rows whose columns are not what is needed."""
+    def perturbs(self) -> Mapping[str, Mechanism]:
+        """The columns of values, and what they must fit."""
+        return {}
 
-    def finished(self, out: Any, pcoll: Any) -> Any:
-        """What came out of the transform, as the elements that are to come out here."""
-        return out
+    def type_of_rows(self, pcoll: Any, fields: Fields | None) -> Any:
+        """The type of rows that come out, if the transform itself does not say it."""
+        return None
 
     @override
     def expand(self, pcoll: Any) -> Any:
-        fields = _rows.fields_of(pcoll)
+        are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
+        fields = None if are_batches else _fields_of(pcoll)
         if fields is not None:
             columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
-            _rows.check_there([*columns, *self.read.get("by", ())], fields)
-            self.check(fields)
+            _check_columns([*columns, *self.read.get("by", ())], self.perturbs(), fields)
+        row = None if are_batches else self.type_of_rows(pcoll, fields)
         out = pcoll | "Ldp" >> self._transform
-        if self._errors is None:
-            return self.finished(out, pcoll)
-        good, dead_letters = out
-        return {_GOOD: self.finished(good, pcoll), self._errors: dead_letters}
+        good, *dead_letters = out if isinstance(out, tuple) else (out,)
+        if row is not None:
+            good |= "Rows" >> FlushedAtOnce()
+            good.element_type = row
+        return {_GOOD: good, self._errors: dead_letters[0]} if dead_letters else good
+
+
+def _read(name: str, value: Any, declared: Any) -> Any:
+    """An option as Python has it."""
+    if declared is bool and not isinstance(value, bool):
+        raise ParameterError(f"{name} must be true or false, got {value!r}")
+    if Sequence[str] in (declared, *get_args(declared)) and value is not None:
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
+            raise ParameterError(f"{name} is a list of texts, got {value!r}")
+        return tuple(names)
+    return READINGS[name].read(value) if name in READINGS and value is not None else value
+
+
+def _fields_of(pcoll: Any) -> Fields | None:
+    """Names and types of the columns; None where there is no schema."""
+    try:
+        return dict(named_fields_from_element_type(pcoll.element_type))
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+_SCALARS = (bool, int, float, str, bytes, np.generic)
+
+
+def _check_columns(names: Sequence[str | None], perturbed: Mapping[str, Mechanism], fields: Fields) -> None:
+    """Refuse rows that lack a column, or have values of another type; types that do not tell pass.
+
+    Raises:
+        PlanError: there is no such column.
+        DtypeError: its values cannot be the mechanism's.
+    """
+    missing = [name for name in [*names, *perturbed] if name is not None and name not in fields]
+    if missing:
+        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")
+    for name, mechanism in perturbed.items():
+        kinds = [kind for kind in (get_args(fields[name]) or (fields[name],)) if kind is not type(None)]
+        kind, expected = kinds[0], mechanism.inputs.kind
+        is_scalar = len(kinds) == 1 and isinstance(kind, type) and issubclass(kind, _SCALARS)
+        if is_scalar and kind not in PYTHON_TYPES[expected]:
+            raise DtypeError(f"column {name!r}: {mechanism.name} needs {expected} values, not {kind.__name__}")
 
 
 def _parameters(makes: type) -> dict[str, Parameter]:
@@ -121,38 +161,27 @@ def _parameters(makes: type) -> dict[str, Parameter]:
             if parameter.kind is Parameter.VAR_KEYWORD:
                 more = set(get_type_hints(get_args(hints[name])[0]))
             elif name not in _LEFT_OUT and (handed is None or name in handed):
-                declared = READINGS[name].declared if name in READINGS else _plain(hints[name])
-                found.setdefault(
-                    name, Parameter(name, Parameter.KEYWORD_ONLY, default=parameter.default, annotation=declared)
-                )
+                option = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=_plain(hints[name]))
+                found.setdefault(name, option)
         handed = more
     return found
 
 
 def _plain(declared: Any) -> Any:
-    """A type as Beam's schemas know it: words are text."""
-    if get_origin(declared) is Literal:
+    """A type as Beam's schemas know it; any, where they do not."""
+    origin, of = get_origin(declared), get_args(declared)
+    if origin is Literal:
         return str
-    if get_origin(declared) is Union or type(declared).__name__ == "UnionType":
-        return Union[tuple(map(_plain, get_args(declared)))]  # noqa: UP007 (of any number)
-    return declared
-
-
-def _declared(cls: type) -> dict[str, Parameter]:
-    """Options that a class and its bases declare as annotations."""
-    hints = {name: kind for name, kind in get_type_hints(cls).items() if get_origin(kind) is not ClassVar}
-    ours = {name for base in cls.__mro__ if issubclass(base, LdpTransform) for name in inspect.get_annotations(base)}
-    return {
-        name: Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(cls, name, Parameter.empty), annotation=kind)
-        for name, kind in hints.items()
-        if name in ours
-    }
+    if origin is Iterable:
+        return Sequence[_plain(of[0])]  # type: ignore[misc]
+    if origin in (Union, UnionType):
+        kinds = [_plain(kind) for kind in of]
+        return Any if Any in kinds else Union[tuple(kinds)]  # noqa: UP007 (of any number)
+    return declared if declared in (bool, int, float, str, type(None)) else Any
 
 
 _ARGS = re.compile(r"\nArgs:\n((?:    .*\n?|\n(?=    ))+)")
 _ENTRY = re.compile(r"^    ([\w, ]+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-
-
 _SEE = re.compile(r"see `(\w+)`")
 
 

@@ -87,26 +87,11 @@ def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
     Raises:
         DtypeError: they are no numbers, or no column at all.
     """
-    values = column_of(values)
-    if isinstance(values, pa.Array):
-        numbers = plain(values)
-        if pa.types.is_dictionary(numbers.type):
-            numbers = numbers.dictionary_decode()
-        kind = numbers.type
-    else:
-        kind, numbers = type(values).__name__, None
-        items = values
-        if not isinstance(values, np.ndarray) and isinstance(values, Iterable):
-            items = list(values) if not isinstance(values, (str, bytes, bytearray, Set, Mapping)) else None
-            if items is not None and not {type(item) for item in items} - {type(None)} <= PYTHON_TYPES["float"]:
-                items = None
-        if items is not None:
-            with suppress(*CONVERSION_ERRORS):
-                numbers = pa.array(items, pa.float64(), from_pandas=False)
-    if numbers is not None and (_is_number(numbers.type) or pa.types.is_null(numbers.type)):
-        floats: npt.NDArray[np.float64] = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return floats
-    raise DtypeError(f"column {column!r}: an interval needs numbers, got {kind}")
+    numbers = as_arrow(values, "float", column=column)
+    if pa.types.is_dictionary(numbers.type):
+        numbers = numbers.dictionary_decode()
+    floats: npt.NDArray[np.float64] = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return floats
 
 
 def combine(chunks: pa.ChunkedArray) -> pa.Array:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ldp_core.arrays.arrow import column_of
 from ldp_core.errors import ReportError
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -37,13 +38,10 @@ def columns(reports: Any) -> list[Part]:
 
 
 def _places(reports: Any) -> Part:
-    if isinstance(reports, pa.Array):
+    reports = column_of(reports)
+    if isinstance(reports, (pa.Array, pa.ChunkedArray)):
         return _of_arrow(reports)
-    if isinstance(reports, pa.ChunkedArray):
-        return _of_arrow(reports.combine_chunks())
     if not isinstance(reports, np.ndarray):
-        if hasattr(reports, "__arrow_c_stream__"):
-            return _of_arrow(pa.chunked_array(reports).combine_chunks())
         try:
             reports = np.asarray(reports)
         except ValueError:

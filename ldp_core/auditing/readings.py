@@ -21,7 +21,7 @@ from ldp_core.errors import ReportError
 from ldp_core.exact.projective import PointsAndZero
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
-from ldp_core.mechanisms.oracles.hash_families import BUCKET_SHIFT, FUNCTION, HashedWord
+from ldp_core.mechanisms.oracles.local_hashing import BUCKET_SHIFT, FUNCTION, HashedWord
 from ldp_core.reports import Nullable
 
 Reading: TypeAlias = Callable[[Any], list[Part]]

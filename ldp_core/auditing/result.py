@@ -1,10 +1,13 @@
-"""What an audit found."""
+"""What an audit found; and a table of several."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from ldp_core.tables import aligned
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,3 +78,12 @@ class Audit:
             ("verdict", self.verdict),
         ]
         return "\n".join(f"{title:<17}{text}" for title, text in rows)
+
+
+def table(audits: Iterable[Audit]) -> str:
+    """Audits as aligned lines, under a heading."""
+    rows = [("audited", "claimed", "exact", "lower bound", "trials", "verdict")]
+    for a in audits:
+        exact = "-" if a.exact is None else f"{a.exact:.4f}"
+        rows.append((a.name, f"{a.claimed:.4g}", exact, f"{a.lower_bound:.4f}", f"{a.trials:,}", a.verdict))
+    return "\n".join(aligned(rows, numbers=range(1, 5)))

@@ -9,7 +9,8 @@ Locally Differentially Private Protocols: An Auditing Perspective", PoPETs 2024,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from ldp_core.auditing.summaries import Rows
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.extras import need
 from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.catalog import examples
 from ldp_core.parameters import check_integer, check_open
+from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.plan import PrivacyPlan
 
 _ROWS = 1 << 19  # records that the black box gets at a time,
@@ -188,3 +191,50 @@ def _name(k: int, place: int, part: Part, n_reports: int) -> str:
         return f"support of input {place + 1}"
     of = f"report {k + 1}" if n_reports > 1 else "the report"
     return f"place {place + 1} of {of}" if len(part) > 1 else of
+
+
+# ---- a plan, or an example of each mechanism
+
+
+def run_audit(
+    plan: PrivacyPlan | None = None,
+    *,
+    columns: Sequence[str] = (),
+    trials: int = 1_000_000,
+    false_alarm: float = 1e-6,
+    keyed: bool = False,
+    rounds: int = 4,
+    progress: Callable[[str], None] | None = None,
+) -> list[Audit]:
+    """Audit each column of a plan and its whole record: the lines of the table that `ldp audit` prints.
+
+    Args:
+        plan: without one, an example of each mechanism is audited.
+        columns: only these columns of the plan, and not the whole record.
+        trials: of each input.
+        false_alarm: the probability that any line is wrong, all together.
+        keyed: under keyed noise, with new secrets and ids.
+        rounds: of a memoized mechanism, also this many reports of one unchanged value. If it is 0 or 1, it is not done.
+        progress: called with a line for each batch.
+
+    Raises:
+        LdpError: there is no such column, or it cannot be audited.
+    """
+    check_open("false_alarm", false_alarm)
+    audits: list[Callable[..., Audit]] = []
+    for name, m in _mechanisms(plan, columns):
+        audits.append(partial(audit, m, name=name, keyed=keyed))
+        if m.memoized and rounds > 1:
+            audits.append(partial(audit, m, name=f"{name}, {rounds} reports", rounds=rounds))
+    if plan and not columns and (len(plan.columns) > 1 or not audits):
+        audits.append(partial(audit, plan, keyed=keyed))
+    share = false_alarm / len(audits)
+    return [run(trials=trials, false_alarm=share, progress=progress) for run in audits]
+
+
+def _mechanisms(plan: PrivacyPlan | None, columns: Sequence[str]) -> Iterable[tuple[str, Mechanism]]:
+    if plan is None:
+        return examples().items()
+    if columns:
+        return ((name, plan[name]) for name in columns)
+    return ((name, m) for name, m in plan.columns.items() if not isinstance(m, DrawnColumn))

@@ -1,7 +1,6 @@
 """Drawings of estimates: rows of numbers in, Altair charts out.
 
-The numbers of a chart are those of the estimate, as they are. `FIELDS` is the one place that knows how an estimate's
-columns are called, in the core, in Polars and in Beam; a `View` says which of them an answer of one kind has.
+The numbers of a chart are those of the estimate, as they are. A `View` says which columns an answer of one kind has.
 """
 
 from __future__ import annotations
@@ -13,19 +12,7 @@ from typing import Any, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
-from ldp_core.tables import RECORDS, SHARE, View
-
-FIELDS = {
-    "error": "standard_error",
-    "low": "low",
-    "high": "high",
-    "n": "n",
-    "column": "column_name",
-    "window": "window_start",
-    "end": "window_end",
-    "confidence": "confidence",
-}
-"""What a chart calls it -> the column of an estimate, of whatever kind."""
+from ldp_core.tables import RECORDS, SHARE, View, text_of
 
 _OWN = (("mean",), ("value", "count"), ("left", "right", "share"))
 """What a chart calls labels and estimate, by the number of labels."""
@@ -46,7 +33,8 @@ def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
     {'value': 'ios', 'count': 2.0}
     """
     own = dict(zip(_OWN[len(view.labels)], (*view.labels, view.estimate), strict=True))
-    return {ours: record[theirs] for ours, theirs in (own | FIELDS).items() if theirs in record}
+    own |= {name: name for name in ("low", "high", "n", "window_start", "window_end")}
+    return {ours: record[theirs] for ours, theirs in own.items() if theirs in record}
 
 
 def draw(
@@ -74,54 +62,41 @@ def draw(
         ParameterError: an option that rows of this kind do not have.
     """
     rows = [row_of(record, view) for record in records]
-    about: dict[str, Any] = {"confidence": confidence, "title": title, "theme": theme}
+    about: dict[str, Any] = {"confidence": confidence, "title": title}
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     if len(view.labels) == 1:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
         bars: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "ranked": view.ranked, "least": least}
-        return draw_histogram(rows, n=n, **bars, **about)
+        return themed(_bars(rows, n=n, **bars, **about), theme)
     if view.labels:
         if truth is not None:
             raise ParameterError("truth= is for values and for single numbers: a picture of buckets has none")
-        return draw_distribution(rows, n=n, **about)
-    return draw_means([{"group": "", "n": n, **row} for row in rows], truth=truth, unit=view.unit, **about)
+        return themed(_areas(rows, n=n, **about), theme)
+    points = draw_means([{"group": "", "n": n, **row} for row in rows], truth=truth, unit=view.unit, **about)
+    return themed(points, theme)
 
 
-def draw_histogram(
+def _bars(
     rows: Sequence[Row],
     *,
-    n: int | None = None,
-    confidence: float | None = None,
-    truth: Mapping[Any, float] | None = None,
-    shares: bool = False,
-    top: int = 20,
-    ranked: bool = False,
-    least: float | None = None,
-    title: str = "",
-    theme: Theme | None = "light",
+    n: int | None,
+    confidence: float | None,
+    truth: Mapping[Any, float] | None,
+    shares: bool,
+    top: int,
+    ranked: bool,
+    least: float | None,
+    title: str,
 ) -> Chart:
-    """Bars of counts, or shares, with their intervals; see `Result.plot`.
-
-    Args:
-        rows: value, count, low, high.
-        n: number of reports.
-        confidence: of the intervals.
-        truth: value to true count, if it is known.
-        shares: shares of n in place of counts.
-        top: draw at most so many values, then those of the largest counts.
-        ranked: whether the largest count comes first in any case.
-        least: a count to mark: what is below it is taken for noise.
-        title: what is shown above.
-        theme: see `themed`.
-    """
+    """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
     check_top(top)
     if shares and not n:
         raise ParameterError("shares need the number of reports, and it is not known, or 0")
     scale = 1 / n if shares and n else 1.0
-    known = None if truth is None else {text(value): float(count) for value, count in truth.items()}
+    known = None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
     shown = [_entry(row, scale, known) for row in rows]
     if ranked or len(shown) > top:
         shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
@@ -146,12 +121,11 @@ def draw_histogram(
         mark = alt.Chart(alt.InlineData(values=[{"least": least * scale}]))
         layers.append(mark.mark_rule(style="zero", strokeDash=[4, 3]).encode(x="least:Q"))
         notes.append("dashed: below it is noise")
-    chart = alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP), title=heading(title, notes))
-    return themed(chart, theme)
+    return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP), title=heading(title, notes))
 
 
 def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:
-    value, count, low, high = text(row["value"]), *(finite(row[name]) for name in ("count", "low", "high"))
+    value, count, low, high = text_of(row["value"]), *(finite(row[name]) for name in ("count", "low", "high"))
     entry: dict[str, Any] = {"value": value}
     entry |= {name: None if x is None else x * scale for name, x in zip(_ENDS, (count, low, high), strict=True)}
     if known is not None:
@@ -185,13 +159,12 @@ def _intervals(base: Chart, *, held: bool, along: str = "x") -> list[Chart]:
 def draw_means(
     rows: Sequence[Row],
     *,
-    confidence: float | None = None,
-    truth: Mapping[str, float] | float | None = None,
-    unit: str = "mean, in the numbers' own unit",
-    title: str = "",
-    theme: Theme | None = "light",
+    confidence: float | None,
+    truth: Mapping[str, float] | float | None,
+    unit: str,
+    title: str,
 ) -> Chart:
-    """Single numbers with their intervals, one per line; see `Result.plot`.
+    """Single numbers with their intervals, one per line, without colors of a theme.
 
     Args:
         rows: group (a name, perhaps empty), mean, low, high, n.
@@ -199,7 +172,6 @@ def draw_means(
         truth: the true number; of several groups, by group.
         unit: of the numbers.
         title: what is shown above.
-        theme: see `themed`.
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
@@ -226,28 +198,13 @@ def draw_means(
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
         notes.append("diamonds: the truth")
-    chart = alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
-    return themed(chart, theme)
+    return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
 
 
-def draw_distribution(
-    rows: Sequence[Row],
-    *,
-    n: int | None = None,
-    confidence: float | None = None,
-    title: str = "",
-    theme: Theme | None = "light",
-) -> Chart:
-    """Buckets with their shares and intervals; see `Result.plot`.
+def _areas(rows: Sequence[Row], *, n: int | None, confidence: float | None, title: str) -> Chart:
+    """Buckets with their shares and intervals; ``rows`` have left, right, share, low, high.
 
     Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
-
-    Args:
-        rows: left, right, share, low, high.
-        n: number of reports.
-        confidence: of the intervals.
-        title: what is shown above.
-        theme: see `themed`.
     """
     alt = altair()
     widths = [row["right"] - row["left"] for row in rows]
@@ -277,21 +234,19 @@ def draw_distribution(
             spread.mark_tick(style="interval", orient="horizontal", size=size, thickness=1.5).encode(y=f"{end}:Q")
             for end in ("low", "high")
         ]
-    chart = alt.layer(*layers).properties(width=WIDTH, height=240, title=heading(title, [_about(n, confidence)]))
-    return themed(chart, theme)
+    return alt.layer(*layers).properties(width=WIDTH, height=240, title=heading(title, [_about(n, confidence)]))
 
 
 def draw_windows(
     rows: Sequence[Row],
     *,
     quantity: str,
-    confidence: float | None = None,
-    series: Sequence[str] = (),
-    hidden: int = 0,
-    title: str = "",
-    theme: Theme | None = "light",
+    confidence: float | None,
+    series: Sequence[str],
+    hidden: int,
+    title: str,
 ) -> Chart:
-    """Lines over time with bands of their intervals; see `ldp_plots.windows`.
+    """Lines over time with bands of their intervals, without colors of a theme; see `ldp_plots.windows`.
 
     Args:
         rows: window (a time), series (a name), panel (a name, perhaps empty), y, low, high, cut (see `is_cut`).
@@ -300,7 +255,6 @@ def draw_windows(
         series: the names in order.
         hidden: how many more there are.
         title: what is shown above.
-        theme: see `themed`.
     """
     alt = altair()
     shown = [
@@ -316,7 +270,8 @@ def draw_windows(
     color = alt.Color("series:N", sort=list(series), title=None, legend=alt.Undefined if len(series) > 1 else None)
     panels = list(dict.fromkeys(row["panel"] for row in shown))
     starts = [row["window"] for row in shown if row["window"] is not None]
-    places = [_milliseconds(start) for start in ticks(starts, _TICKS if len(panels) == 1 else _TICKS // 2)]
+    at = ticks(starts, _TICKS if len(panels) == 1 else _TICKS // 2)
+    places = [dt.datetime.fromisoformat(start).timestamp() * 1000 for start in at]
     days = {"format": "%b %d" if len({start[:4] for start in starts}) == 1 else "%Y-%m-%d"}
     dates = days if all(start.endswith("T00:00:00Z") for start in starts) else {}
     x = alt.X(
@@ -347,10 +302,8 @@ def draw_windows(
     data, head = alt.InlineData(values=shown), heading(title, notes)
     if len(panels) > 1:
         layered = alt.layer(*layers, data=data).properties(width=WIDTH // 2, height=160)
-        chart = layered.facet(alt.Facet("panel:N", title=None, sort=panels), columns=2).properties(title=head)
-    else:
-        chart = alt.layer(*layers, data=data).properties(width=WIDTH, height=220, title=head)
-    return themed(chart, theme)
+        return layered.facet(alt.Facet("panel:N", title=None, sort=panels), columns=2).properties(title=head)
+    return alt.layer(*layers, data=data).properties(width=WIDTH, height=220, title=head)
 
 
 _TICKS = 10
@@ -390,10 +343,6 @@ def is_far(numbers: Iterable[float | None]) -> bool:
     return bool(known) and min(known) > max(known) / 3
 
 
-def _milliseconds(start: str) -> float:
-    return dt.datetime.fromisoformat(start).timestamp() * 1000
-
-
 def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
     """Charts without colors of their own, one below the other; one alone as it is."""
     if len(charts) == 1:
@@ -403,11 +352,6 @@ def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
 
 
 # ---- words and numbers
-
-
-def text(value: Any) -> str:
-    """A value as it is shown: ``false`` and ``true`` for Booleans."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def finite(x: Any) -> float | None:
@@ -421,10 +365,11 @@ def instant(time: Any) -> str | None:
     >>> instant(dt.date(2013, 1, 1))
     '2013-01-01T00:00:00Z'
     """
-    return None if time is None else f"{_utc(time).replace(tzinfo=None).isoformat()}Z"
+    return None if time is None else f"{utc(time).replace(tzinfo=None).isoformat()}Z"
 
 
-def _utc(time: Any) -> dt.datetime:
+def utc(time: Any) -> dt.datetime:
+    """A time with the zone UTC: of a datetime or date (without a zone: UTC), or of Beam's Timestamp."""
     if hasattr(time, "to_utc_datetime"):  # Beam's
         time = time.to_utc_datetime()
     if not isinstance(time, dt.datetime):
@@ -448,10 +393,10 @@ def is_cut(start: Any, end: Any, covered: tuple[Any, Any] | None) -> bool:
     """
     if covered is None or None in (start, end, *covered):
         return False
-    first, last = map(_utc, covered)
+    first, last = map(utc, covered)
     if not isinstance(covered[1], dt.datetime) and isinstance(covered[1], dt.date):
         last += dt.timedelta(days=1)
-    start, end = _utc(start), _utc(end)
+    start, end = utc(start), utc(end)
     return bool(min(end, last) - max(start, first) <= _FULL * (end - start))
 
 

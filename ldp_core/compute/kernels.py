@@ -22,7 +22,7 @@ _Words = U64
 
 
 @inlined
-def _decided(  # noqa: PLR0915 (eight planes, one after the other)
+def _decided(  # noqa: C901 (planes, then ties)
     src: U64, start: int, words: int, threshold: Any, spare: int, out: U64
 ) -> int:
     """Bits of decisions to ``out``, from the planes and the words for ties at ``start``; returns how many ties."""
@@ -31,51 +31,28 @@ def _decided(  # noqa: PLR0915 (eight planes, one after the other)
             out[_U(j)] = src[_U(start + j)]
         return 0
     tail = threshold << _U(8)
-    h0 = _ZERO - (threshold >> _U(63))
-    h1 = _ZERO - (threshold >> _U(62) & _ONE)
-    h2 = _ZERO - (threshold >> _U(61) & _ONE)
-    h3 = _ZERO - (threshold >> _U(60) & _ONE)
-    h4 = _ZERO - (threshold >> _U(59) & _ONE)
-    h5 = _ZERO - (threshold >> _U(58) & _ONE)
-    h6 = _ZERO - (threshold >> _U(57) & _ONE)
-    h7 = _ZERO - (threshold >> _U(56) & _ONE)
+    heads = (  # of the threshold's leading bits, from the first on: all ones for 1
+        _ZERO - (threshold >> _U(63)),
+        _ZERO - (threshold >> _U(62) & _ONE),
+        _ZERO - (threshold >> _U(61) & _ONE),
+        _ZERO - (threshold >> _U(60) & _ONE),
+        _ZERO - (threshold >> _U(59) & _ONE),
+        _ZERO - (threshold >> _U(58) & _ONE),
+        _ZERO - (threshold >> _U(57) & _ONE),
+        _ZERO - (threshold >> _U(56) & _ONE),
+    )
     both = np.empty(2 * _PIECE, np.uint64)
     ties, first, step = 0, start + 8 * words, _U(words)
     for a in range(0, words, _PIECE):
         m = min(_PIECE, words - a)
         for j in range(m):
             at = _U(start + a) + _U(j)
-            p = src[at]
-            less = p & h0
-            equal = p ^ h0
-            at += step
-            p = src[at]
-            less |= equal & p & h1
-            equal &= p ^ h1
-            at += step
-            p = src[at]
-            less |= equal & p & h2
-            equal &= p ^ h2
-            at += step
-            p = src[at]
-            less |= equal & p & h3
-            equal &= p ^ h3
-            at += step
-            p = src[at]
-            less |= equal & p & h4
-            equal &= p ^ h4
-            at += step
-            p = src[at]
-            less |= equal & p & h5
-            equal &= p ^ h5
-            at += step
-            p = src[at]
-            less |= equal & p & h6
-            equal &= p ^ h6
-            at += step
-            p = src[at]
-            less |= equal & p & h7
-            equal &= p ^ h7
+            less, equal = _ZERO, ~_ZERO
+            for plane in range(8):
+                p = src[at]
+                less |= equal & p & heads[plane]
+                equal &= p ^ heads[plane]
+                at += step
             both[_U(j)] = less
             both[_U(_PIECE + j)] = equal
         if tail == _ZERO:

@@ -34,7 +34,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Question(Declared, ABC, Generic[R_co]):
-    """Base of a dataclass (``frozen=True, init=False``) whose fields are the options of one kind of question.
+    """Base of a dataclass (``frozen=True``) whose fields are the options of one kind of question, each a `parameter`.
 
     A subclass is known by its `name` from the moment that its module is imported. `ldp_core.estimates.registry` says
     which question is asked of a mechanism if nothing is said.
@@ -58,6 +58,9 @@ class Question(Declared, ABC, Generic[R_co]):
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             Question._named[cls.name] = cls
+
+    def __post_init__(self) -> None:
+        self._declare(**vars(self))
 
     @abstractmethod
     def check(self, mechanism: Mechanism) -> None:

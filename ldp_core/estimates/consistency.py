@@ -150,8 +150,10 @@ def consistent(
         _check_possible(mechanism, estimates, total)
     if method in _OF_ESTIMATES:
         made = _OF_ESTIMATES[method](estimates, total)
+    elif mechanism is not None and method == "base-cut":
+        made = _base_cut(estimates, total, mechanism.rates, significance)
     elif mechanism is not None:
-        made = _OF_NOISE[method](estimates, total, _Noise(*mechanism.rates, significance))
+        made = _OF_NOISE[method](estimates, total, mechanism.rates)
     else:
         raise ParameterError(f"{method} depends on the noise: say which mechanism made the reports")
     return np.where(given == 0, 0.0, made)
@@ -183,23 +185,13 @@ def _check_possible(mechanism: Noisy, estimates: F64, n: F64) -> None:
         raise ParameterError("some counts cannot come from n reports of this mechanism: another one, or another n?")
 
 
-class _Noise(NamedTuple):
-    """What a method knows of the mechanism, float64[d]: the variance of an estimated count c is n a + b c."""
-
-    q: F64
-    a: F64
-    b: F64
-    difference: float  # p - q
-    significance: float
-
-
 def _base_pos(estimates: F64, n: F64) -> F64:
     positive: F64 = np.maximum(estimates, 0)
     return positive
 
 
-def _base_cut(estimates: F64, n: F64, noise: _Noise) -> F64:
-    z = -NormalDist().inv_cdf(noise.significance / estimates.shape[-1])
+def _base_cut(estimates: F64, n: F64, noise: Rates, significance: float) -> F64:
+    z = -NormalDist().inv_cdf(significance / estimates.shape[-1])
     kept: F64 = np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
     return kept
 
@@ -243,29 +235,31 @@ def _nearest(estimates: F64, n: F64, a: Any, b: Any) -> F64:
     kept = np.maximum(np.count_nonzero(largest > a * x, axis=-1, keepdims=True), 1)
     multiplier = np.take_along_axis(x, kept - 1, axis=-1)
     room = 1 + b * multiplier
-    told = room > _NOTHING  # (not so where a Poisson count's variance is 0 throughout: no report supports anything)
-    nearest: F64 = np.maximum((estimates - a * multiplier) / np.where(told, room, 1), 0)
-    return np.where(told, nearest, n / estimates.shape[-1])
+    determined = (
+        room > _NOTHING
+    )  # (not so where a Poisson count's variance is 0 throughout: no report supports anything)
+    nearest: F64 = np.maximum((estimates - a * multiplier) / np.where(determined, room, 1), 0)
+    return np.where(determined, nearest, n / estimates.shape[-1])
 
 
 def _norm_sub(estimates: F64, n: F64) -> F64:
     return _nearest(estimates, n, 1, 0)
 
 
-def _mle_apx(estimates: F64, n: F64, noise: _Noise) -> F64:
+def _mle_apx(estimates: F64, n: F64, noise: Rates) -> F64:
     if _uneven(noise):
         return _norm_sub(estimates, n)
     # A count of n has a variance of n (a + b), which rounding may take to 0 or below for a large epsilon.
     return _nearest(estimates, n, n * noise.a[-1], max(noise.b[-1], (_NOTHING - 1) * noise.a[-1]))
 
 
-def _mle(estimates: F64, n: F64, noise: _Noise) -> F64:
+def _mle(estimates: F64, n: F64, noise: Rates) -> F64:
     if _uneven(noise):
         return _norm_sub(estimates, n)
     return _nearest(estimates, n, n * noise.q[-1] / noise.difference, 1)
 
 
-def _uneven(noise: _Noise) -> bool:
+def _uneven(noise: Rates) -> bool:
     """Whether values differ in their noise: unequal coins. Then two estimates add up to n, and nearest is to clip."""
     return bool(noise.q[0] != noise.q[-1])
 
@@ -275,7 +269,7 @@ _REACH = 8.0  # standard errors to either side of an estimate; the normal densit
 _BLOCK = 512  # estimates at a time: 4 MB
 
 
-def _power(estimates: F64, n: F64, noise: _Noise) -> F64:
+def _power(estimates: F64, n: F64, noise: Rates) -> F64:
     """E[x | e] for e = x + a normal error, a priori x in [1, n] with density x^-alpha."""
     alpha = np.broadcast_to(_exponent(n, estimates.shape[-1]), estimates.shape).reshape(-1)
     total = np.broadcast_to(np.maximum(n, 1), estimates.shape).reshape(-1)
@@ -288,7 +282,7 @@ def _power(estimates: F64, n: F64, noise: _Noise) -> F64:
     return out.reshape(estimates.shape)
 
 
-def _power_ns(estimates: F64, n: F64, noise: _Noise) -> F64:
+def _power_ns(estimates: F64, n: F64, noise: Rates) -> F64:
     return _norm_sub(_power(estimates, n, noise), n)
 
 
@@ -331,8 +325,7 @@ _OF_ESTIMATES: dict[Consistency, Callable[[F64, F64], F64]] = {
     "norm-cut": _norm_cut,
     "norm-sub": _norm_sub,
 }
-_OF_NOISE: dict[Consistency, Callable[[F64, F64, _Noise], F64]] = {
-    "base-cut": _base_cut,
+_OF_NOISE: dict[Consistency, Callable[[F64, F64, Rates], F64]] = {
     "mle-apx": _mle_apx,
     "mle": _mle,
     "power": _power,

@@ -62,28 +62,6 @@ class Distribution(Result):
     method: str
     mechanism: Mechanism | None = None
 
-    @classmethod
-    def of(
-        cls,
-        edges: F64,
-        frequencies: F64,
-        standard_errors: F64,
-        total_errors: F64,
-        grid: F64,
-        cumulative: F64,
-        cumulative_errors: F64,
-        n: int,
-        confidence: float,
-        method: str,
-        mechanism: Mechanism | None = None,
-    ) -> Distribution:
-        """With intervals of the normal approximation, cut to [0, 1]: z total errors, which allow for bias too."""
-        z = z_score(confidence)
-        low = np.maximum(frequencies - z * total_errors, 0)
-        high = np.minimum(frequencies + z * total_errors, 1)
-        arrays = (frequencies, standard_errors, low, high, grid, cumulative, cumulative_errors)
-        return cls(edges, (edges[1:] + edges[:-1]) / 2, *arrays, n, confidence, method, mechanism)
-
     def __len__(self) -> int:
         return len(self.frequencies)
 
@@ -185,7 +163,7 @@ class Distributing(Protocol):
         ...
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class DistributionEstimate(Question[Distribution]):
     """Which share of the numbers lies in each bucket.
 
@@ -207,12 +185,9 @@ class DistributionEstimate(Question[Distribution]):
     name: ClassVar[str] = Distribution.question
     view: ClassVar[View] = Distribution.view
 
-    confidence: float = parameter(check_open)
-    buckets: int | None = parameter()
-    method: str | None = parameter()
-
-    def __init__(self, confidence: float = 0.95, buckets: int | None = None, method: str | None = None) -> None:
-        self._declare(confidence=confidence, buckets=buckets, method=method)
+    confidence: float = parameter(check_open, default=0.95)
+    buckets: int | None = parameter(default=None)
+    method: str | None = parameter(default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:

@@ -87,7 +87,7 @@ class Searching(Protocol):
         ...
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class HeavyHittersEstimate(Question[Found]):
     """The most frequent values, ranked by estimated count.
 
@@ -107,12 +107,9 @@ class HeavyHittersEstimate(Question[Found]):
     name: ClassVar[str] = Found.question
     view: ClassVar[View] = Found.view
 
-    k: int = parameter(check_integer, low=1, high=MOST_CANDIDATES)
-    confidence: float = parameter(check_open)
-    threshold: float | None = parameter(_check_threshold)
-
-    def __init__(self, k: int = 20, confidence: float = 0.95, threshold: float | None = None) -> None:
-        self._declare(k=k, confidence=confidence, threshold=threshold)
+    k: int = parameter(check_integer, default=20, low=1, high=MOST_CANDIDATES)
+    confidence: float = parameter(check_open, default=0.95)
+    threshold: float | None = parameter(_check_threshold, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:

@@ -180,7 +180,13 @@ class Counting(Noisy, Protocol):
         ...
 
 
-@dataclass(frozen=True, init=False)
+def _check_consistency(name: str, value: Consistency | None) -> Consistency | None:
+    if value is not None:
+        check_method(value)
+    return value
+
+
+@dataclass(frozen=True)
 class HistogramEstimate(Question[Histogram]):
     """How many records hold each value of the domain.
 
@@ -202,16 +208,9 @@ class HistogramEstimate(Question[Histogram]):
     name: ClassVar[str] = Histogram.question
     view: ClassVar[View] = Histogram.view
 
-    confidence: float = parameter(check_open)
-    simultaneous: bool = parameter(check_flag)
-    consistency: Consistency | None = parameter()
-
-    def __init__(
-        self, confidence: float = 0.95, simultaneous: bool = False, consistency: Consistency | None = None
-    ) -> None:
-        if consistency is not None:
-            check_method(consistency)
-        self._declare(confidence=confidence, simultaneous=simultaneous, consistency=consistency)
+    confidence: float = parameter(check_open, default=0.95)
+    simultaneous: bool = parameter(check_flag, default=False)
+    consistency: Consistency | None = parameter(_check_consistency, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:

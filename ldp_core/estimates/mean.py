@@ -72,7 +72,7 @@ class Averaging(Protocol):
         ...
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class MeanEstimate(Question[Mean]):
     """The mean of numbers, in their own unit.
 
@@ -91,10 +91,7 @@ class MeanEstimate(Question[Mean]):
     view: ClassVar[View] = Mean.view
     single: ClassVar[bool] = True
 
-    confidence: float = parameter(check_open)
-
-    def __init__(self, confidence: float = 0.95) -> None:
-        self._declare(confidence=confidence)
+    confidence: float = parameter(check_open, default=0.95)
 
     @override
     def check(self, mechanism: Mechanism) -> None:

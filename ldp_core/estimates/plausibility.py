@@ -1,6 +1,6 @@
 """Estimates that no data give: a warning that names the likely mistake.
 
-Every number that is debiased is a sum of n independent parts, one a report, each in a known range, and the mean of each
+Every number that is debiased is a sum of n independent terms, one per report. Each is in a known range, and its mean
 lies between two known ends, whatever the values were: of a report that supports a value with probability p if it is the
 true one and q if not, between q and p. So whatever the data, a sum is outside of [n low, n high] by noise alone, and
 how seldom it is far outside is known without any approximation. With s the sum's mean, moved to [0, 1], and m the end
@@ -9,8 +9,8 @@ of the means that it is beyond,
     Pr[as far or farther] <= exp(-n KL(s, m))        KL(s, m) = s ln(s / m) + (1 - s) ln((1 - s) / (1 - m))
 
 (W. Hoeffding, "Probability Inequalities for Sums of Bounded Random Variables", JASA 58(301), 1963, Theorem 1, which
-holds for parts of different means). Where the range is far wider than the noise, Bernstein's inequality is closer: with
-the variance v of a part, its range r and the distance t of the sum from n m,
+holds for terms of different means). Where the range is far wider than the noise, Bernstein's inequality is closer: with
+the variance v of a term, its range r and the distance t of the sum from n m,
 
     Pr[as far or farther] <= exp(-t^2 / (2 (n v + r t / 3)))
 
@@ -30,27 +30,28 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ldp_core.accounting.binomials import divergence
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import warn_user
+from ldp_core.mechanism import Mechanism
 
 FALSE_ALARMS = 1e-9
 """At most so likely is a warning of a call, of however many groups, about reports that are what they should be."""
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """What is known of the parts of some sums, numbers or float64[k].
+class Term:
+    """What is known of the terms of some sums, numbers or float64[k].
 
     Attributes:
-        low, high: the mean of a part is at least and at most this, whatever the data.
-        least, greatest: a part itself is.
-        variance: of a part, at most; None: nothing is known that does not follow from the others.
-        each: of how many independent parts the one of a report consists.
+        low, high: the mean of a term is at least and at most this, whatever the data.
+        least, greatest: a term itself is.
+        variance: of a term, at most; None: nothing is known that does not follow from the others.
+        each: of how many independent terms the one of a report consists.
     """
 
     low: Any
@@ -72,8 +73,8 @@ class Part:
         return np.asarray(self.greatest - self.least, float)
 
     @cached_property
-    def spreads(self) -> tuple[F64, F64]:
-        """The most standard deviation of a part whose mean is low, and of one whose mean is high."""
+    def deviations(self) -> tuple[F64, F64]:
+        """The most standard deviation of a term whose mean is low, and of one whose mean is high."""
         if self.variance is not None:
             return np.sqrt(self.variance), np.sqrt(self.variance)
         below, above = ((m - self.least) * (self.greatest - m) for m in (self.low, self.high))
@@ -86,38 +87,14 @@ class Sums(NamedTuple):
     Attributes:
         totals: float64[..., k].
         n: number of reports, broadcast against ``totals``.
-        part: of each.
+        term: of each.
         of_all: whether it is the sum of all estimated counts.
     """
 
     totals: Any
     n: Any
-    part: Part
+    term: Term
     of_all: bool = False
-
-
-class Bounded(Protocol):
-    """A mechanism of which it is known what its reports can add up to."""
-
-    @property
-    def epsilon(self) -> float:
-        """What one report spends."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """What tables call it."""
-        ...
-
-    def bounded_sums(self, n: Any, counters: I64, counts: Any) -> Sequence[Sums]:
-        """Sums over the reports of tallies.
-
-        Args:
-            n: numbers of reports, broadcast against ``counters``.
-            counters: of tallies, int64[..., counters].
-            counts: of a histogram the estimated counts, float64[..., d], else None.
-        """
-        ...
 
 
 def distances(sums: Sequence[Sums], *, tallies: int = 1) -> list[F64]:
@@ -126,50 +103,53 @@ def distances(sums: Sequence[Sums], *, tallies: int = 1) -> list[F64]:
     0 where that may well be chance; one 0 for all tallies if it may be for all of them. With `FALSE_ALARMS` at most is
     any other number found in ``tallies`` tallies of honest reports (Bonferroni).
 
-    >>> coin = Part(0.25, 0.75, 0.0, 1.0)  # heads: how many of 100?
+    >>> coin = Term(0.25, 0.75, 0.0, 1.0)  # heads: how many of 100?
     >>> [d.round(1).tolist() for d in distances([Sums(np.array([[80], [100]]), 100, coin)])]
     [[0.0, 5.8]]
     """
     tests = 2 * tallies * sum(s.totals.shape[-1] for s in sums)
     enough = math.log(max(tests, 1) / FALSE_ALARMS)
-    return [_distance(s.totals, s.n, s.part, enough) for s in sums]
+    return [_distance(s.totals, s.n, s.term, enough) for s in sums]
 
 
-def _distance(totals: F64, n: Any, part: Part, enough: float) -> F64:
-    parts = n if part.each == 1 else np.multiply(n, part.each)
-    below, above = part.spreads
-    root, rounding = np.sqrt(parts), _ROUNDING * part.length
+def _distance(totals: F64, n: Any, term: Term, enough: float) -> F64:
+    terms = n if term.each == 1 else np.multiply(n, term.each)
+    below, above = term.deviations
+    root, rounding = np.sqrt(terms), _ROUNDING * term.length
     # n KL is at most z^2, and Bernstein's exponent at most z^2 / 2: nearly all sums are settled here.
     z = math.sqrt(enough)
-    top, bottom = parts * part.high + z * (root * above + rounding), parts * part.low - z * (root * below + rounding)
+    top, bottom = (
+        terms * term.high + z * (root * above + rounding),
+        terms * term.low - z * (root * below + rounding),
+    )
     suspects = (totals > top) | (totals < bottom)
     if not suspects.any():
         return _PLAUSIBLE
-    of_each = (parts, root, part.low, part.high, below, above, part.least, part.length, rounding)
-    parts, root, low, high, below, above, least, length, rounding = (
+    of_each = (terms, root, term.low, term.high, below, above, term.least, term.length, rounding)
+    terms, root, low, high, below, above, least, length, rounding = (
         np.broadcast_to(x, suspects.shape)[suspects] for x in of_each
     )
     total = totals[suspects]
-    over = total > parts * high
-    end, spread = np.where(over, high, low), np.where(over, above, below)
-    far = np.abs(total - parts * end)
-    if part.variance is None:
-        share, nearest = (np.clip((mean - least) / length, 0, 1) for mean in (total / parts, end))
-        exponents = parts * divergence(share, nearest)
+    over = total > terms * high
+    end, deviation = np.where(over, high, low), np.where(over, above, below)
+    far = np.abs(total - terms * end)
+    if term.variance is None:
+        share, nearest = (np.clip((mean - least) / length, 0, 1) for mean in (total / terms, end))
+        exponents = terms * divergence(share, nearest)
     else:
-        exponents = far**2 / (2 * (parts * part.variance + length * far / 3))
+        exponents = far**2 / (2 * (terms * term.variance + length * far / 3))
     outside = np.zeros(suspects.shape)
-    outside[suspects] = np.where(exponents > enough, far / (root * spread + rounding), 0)
+    outside[suspects] = np.where(exponents > enough, far / (root * deviation + rounding), 0)
     distance: F64 = outside.max(axis=-1)
     return distance
 
 
 _PLAUSIBLE = np.zeros(())
-_ROUNDING = 1e-6  # of a part's range: far above what floats round, far below what a report adds
+_ROUNDING = 1e-6  # of a term's range: far above what floats round, far below what a report adds
 
 
-def watch(mechanism: Bounded, n: Any, counters: I64, counts: F64 | None = None) -> None:
-    """Warn once if some of these tallies cannot be of reports of this mechanism; see `Bounded`."""
+def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None) -> None:
+    """Warn once if some of these tallies cannot be of reports of this mechanism; see `Tallier.bounded_sums`."""
     sums = mechanism.bounded_sums(n, counters, counts)
     found = distances(sums, tallies=max(math.prod(counters.shape[:-1]), 1))
     if not any(d.any() for d in found):

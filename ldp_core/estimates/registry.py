@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ldp_core.errors import ParameterError, PlanError
@@ -14,7 +14,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import shown
+from ldp_core.parameters import check_open, shown
 from ldp_core.tables import View
 
 Ask: TypeAlias = Question[Any] | Mapping[str, Any] | str
@@ -57,7 +57,7 @@ def _usual(mechanism: Mechanism, confidence: float) -> Question[Any] | None:
 
 
 def questions_of(
-    columns: Mapping[str, Mechanism], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95
+    columns: Mapping[str, Mechanism], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95, **options: Any
 ) -> dict[str, Question[Any]]:
     """What is asked of each column: what ``ask`` says, else the usual; checked.
 
@@ -65,25 +65,52 @@ def questions_of(
         columns: the mechanisms.
         ask: by column, a question or what stands for one (`question_of`).
         confidence: of the intervals, where ``ask`` does not say it.
+        options: others that a question has unless ``ask`` says them; those that its kind does not have are left out.
 
     Raises:
         PlanError: ``ask`` names a column that is not there, or a column can answer no question.
         ParameterError: a mechanism does not have what it is asked for.
     """
+    check_open("confidence", confidence)
     unknown = sorted((ask or {}).keys() - columns.keys())
     if unknown:
         raise PlanError(f"ask names columns {unknown}; the plan has {list(columns)}")
     found: dict[str, Question[Any]] = {}
     for name, mechanism in columns.items():
         if ask and name in ask:
-            found[name] = question_of(ask[name], confidence=confidence)
-            found[name].check(mechanism)
-            continue
-        usual = _usual(mechanism, confidence)
-        if usual is None:
-            raise PlanError(f"column {name!r} has no estimate: {OFFERS}")
-        found[name] = usual
+            asked = ask[name]
+        else:
+            usual = _usual(mechanism, confidence)
+            if usual is None:
+                raise PlanError(f"column {name!r} has no estimate: {OFFERS}; {_CANDIDATES}")
+            asked = usual.name
+        found[name] = question_of(asked, confidence=confidence, **options)
+        found[name].check(mechanism)
     return found
+
+
+_CANDIDATES = (
+    'in the TOML of a plan a sketch with its candidates is mechanism = "candidates", of Rappor '
+    'mechanism = "rappor_candidates", with sketch = {...} and domain = [...]'
+)
+
+
+def asked_of(pairs: Iterable[str]) -> dict[str, str]:
+    """What to ask of which column, from what one writes on the command line: ``COLUMN=QUESTION``, see `question_of`.
+
+    Raises:
+        ParameterError: it is written otherwise, or a column is there twice.
+
+    >>> asked_of(["age=mean", "word=heavy_hitters:k=5"])
+    {'age': 'mean', 'word': 'heavy_hitters:k=5'}
+    """
+    asked: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, question = pair.partition("=")
+        if not (name and equals and question) or name in asked:
+            raise ParameterError(f"--ask is NAME=QUESTION, as age=mean, once for a column, got {pair!r}")
+        asked[name] = question
+    return asked
 
 
 def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
@@ -150,4 +177,5 @@ def view_of(columns: Collection[str]) -> View | None:
     'mean'
     """
     kinds = dict.fromkeys([*reversed(QUESTIONS), *Question._named.values()])
-    return next((kind.view for kind in kinds if kind.view.fits(columns)), None)
+    fitting = [kind.view for kind in kinds if kind.view.fits(columns)]
+    return max(fitting, key=lambda view: len(view.labels), default=None)  # (other columns may be of groups)

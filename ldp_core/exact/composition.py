@@ -88,7 +88,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from ldp_core.errors import ParameterError
-from ldp_core.exact.probability import log_above, power_below
+from ldp_core.exact.probability import float_above, log_above, power_below
 from ldp_core.parameters import check_choice, check_integer
 
 ChangeTimes: TypeAlias = Literal["secret", "public"]
@@ -153,6 +153,64 @@ class History:
         """How many different values there can be."""
         reports = math.inf if self.reports is None else self.reports
         return min(reports, math.inf if self.changes is None else self.changes + 1)
+
+
+class Composing(ABC):
+    """What reports are made by, if it is known what several of one person spend: a mechanism, a plan."""
+
+    def epsilon_of(
+        self,
+        reports: int | None = 1,
+        *,
+        changes: int | None = 0,
+        change_times: ChangeTimes = "secret",
+        keyed: bool = False,
+    ) -> float:
+        """What several reports of one person spend together: an upper bound, rounded up.
+
+        Without permanent answers and with fresh noise it is ``reports * epsilon``, with the declared epsilon, as a plan
+        and a budget count it. (The exact loss is less by what 64-bit probabilities round off.) With permanent
+        answers and ``changes=0`` it is the exact loss: more than ``reports * epsilon`` for a few reports, and at most
+        epsilon_infinity. See `ldp_core.exact.composition` for all formulas and their proofs.
+
+        Of a plan it is the sum over all columns; of columns of which a record answers one, the largest counts. With
+        fresh noise each record draws its column anew and spends epsilon; with keyed noise a person answers the same
+        column for ever, and its reports spend what they would alone (`ldp_core.plans.drawn`).
+
+        Args:
+            reports: how many; None for any number.
+            changes: how often the value changes at most, from one report to the next, of a plan that of *each* column;
+                None for any number. A value is what the domain makes of it: all that are unmatched are one.
+            change_times: ``"secret"``: that the value changed, and when, is protected too. ``"public"``: it is known
+                which reports have the same value (more than the times of the changes: also what returns).
+            keyed: whether the noise is keyed (`Keyed`). A memoized mechanism's always is; a plan with one takes keyed
+                noise for all its columns, and is counted so.
+
+        Returns:
+            A number of nats; infinite if there is no bound.
+
+        Raises:
+            ParameterError: negative numbers, or other words.
+
+        >>> from ldp_core import LongitudinalRandomizedResponse, PrivacyPlan, RandomizedResponse
+        >>> RandomizedResponse(epsilon=0.5).epsilon_of(10), RandomizedResponse(epsilon=0.5).epsilon_of(10, keyed=True)
+        (5.0, 0.5)
+        >>> RandomizedResponse(epsilon=0.5).epsilon_of(2, changes=1, keyed=True)  # whether they differ is seen
+        inf
+        >>> m = LongitudinalRandomizedResponse(range(100), epsilon_infinity=5.0, epsilon_1=0.5)
+        >>> [round(m.epsilon_of(k), 3) for k in (1, 4, 10, 1000, None)]
+        [0.5, 2.408, 4.859, 5.0, 5.0]
+        >>> m.epsilon_of(1000, changes=1, change_times="public"), round(m.epsilon_of(1000, changes=1))
+        (10.0, 379)
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=0.5)})
+        >>> plan.epsilon_of(3), plan.epsilon_of(3, keyed=True), plan.epsilon_of(3, changes=1, keyed=True)
+        (4.5, 1.5, inf)
+        """
+        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
+
+    @abstractmethod
+    def spent_by(self, history: History) -> Spent:
+        """`epsilon_of` before it is rounded to a float, for budgets."""
 
 
 def times(number: float | None, each: Spent) -> Spent:
@@ -266,7 +324,7 @@ class SharedAnswer(ABC):
 
 
 @dataclass(frozen=True)
-class Bits(SharedAnswer):
+class SharedBits(SharedAnswer):
     """Independent bits, of which a value has from ``fewest`` to ``most``.
 
     Attributes:
@@ -394,7 +452,7 @@ class Bits(SharedAnswer):
 
 
 @dataclass(frozen=True)
-class Symbols(SharedAnswer):
+class SharedSymbol(SharedAnswer):
     """Two rounds of randomized response over ``size`` symbols.
 
     Attributes:
@@ -483,11 +541,9 @@ def memoized(
 
 def _gain(unlikely: Fraction) -> float:
     """-ln u."""
-    return -math.log1p(-float(1 - unlikely)) if unlikely > _HALF else (-_log(unlikely) if unlikely else math.inf)
-
-
-def _log(x: Fraction) -> float:
-    return math.log(x.numerator) - math.log(x.denominator)
+    if unlikely > _HALF:
+        return -math.log1p(-float(1 - unlikely))
+    return math.log(unlikely.denominator) - math.log(unlikely.numerator) if unlikely else math.inf
 
 
 def _minus_log_mean(weight: float, loss: float, rest: float, other: float) -> float:

@@ -93,13 +93,10 @@ def _wide_words(array: pa.Array, key: bytes) -> tuple[U64, U64 | None]:
     return words[:, 0].copy(), words[:, 1].copy() if len(far) else None
 
 
-def _is_wide_integer(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal128(kind) and kind.scale == 0)
-
-
 _ID_KINDS = (
-    pa.types.is_integer, _is_wide_integer, pa.types.is_string, pa.types.is_large_string,
+    pa.types.is_integer, pa.types.is_string, pa.types.is_large_string,
     pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
+    lambda kind: pa.types.is_decimal128(kind) and kind.scale == 0,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from ldp_core.arrays.types import Codes
 from ldp_core.errors import DomainError, DtypeError, LdpWarning, ParameterError, ReportError
 from ldp_core.inputs.base import Inputs
 from ldp_core.parameters import Declared, shown
+from ldp_core.tables import text_of
 
 Label: TypeAlias = bool | int | str
 Unmatched: TypeAlias = Literal["error", "other", "none"]
@@ -61,6 +62,12 @@ class Domain(Declared, Inputs):
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
             raise DomainError(f'a domain is an ordered list of labels, as ["yes", "no"], got {type(labels).__name__}')
+        if isinstance(labels, tuple) and len(labels) == 2 and {*map(type, labels)} <= {int, float}:
+            low, high = labels
+            raise DomainError(
+                f"({low}, {high}) may be an interval or two labels: write Interval({low}, {high}) for the numbers "
+                f"between, [{low}, {high}] for the two labels"
+            )
         if _is_data(labels):
             warnings.warn(
                 "a domain made of a column of data: its order may change, and it tells which values there are. Declare "
@@ -170,7 +177,7 @@ class Domain(Declared, Inputs):
         """The values as text: ``false`` and ``true`` for Booleans."""
         if self.kind == "str":
             return self.values  # type: ignore[return-value]
-        return tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
+        return tuple(map(text_of, self.values))
 
     @cached_property
     def arrow_values(self) -> pa.Array:

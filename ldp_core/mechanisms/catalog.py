@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from string import ascii_lowercase
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -23,20 +23,15 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
-from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
-from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
-from ldp_core.mechanisms.numbers.hybrid import Hybrid
-from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
-from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
+from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.mechanisms.oracles.block_hadamard_response import BlockHadamardResponse
-from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
-from ldp_core.mechanisms.oracles.hash_families import MOST_BUCKETS, SMALL_PRIMES
-from ldp_core.mechanisms.oracles.hybrid_projective_geometry_response import HybridProjectiveGeometryResponse
-from ldp_core.mechanisms.oracles.local_hashing import LocalHashing
+from ldp_core.mechanisms.oracles.hadamard_response import BlockHadamardResponse, HadamardResponse
+from ldp_core.mechanisms.oracles.local_hashing import MOST_BUCKETS, SMALL_PRIMES, LocalHashing
 from ldp_core.mechanisms.oracles.projective_geometry_response import (
+    HybridProjectiveGeometryResponse,
     ProjectiveGeometryResponse,
     best_field,
     projective_space,
@@ -44,13 +39,9 @@ from ldp_core.mechanisms.oracles.projective_geometry_response import (
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
-from ldp_core.mechanisms.oracles.threshold_histogram_encoding import ThresholdHistogramEncoding
-from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
-from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch
-from ldp_core.mechanisms.sketches.hadamard_count_mean_sketch import HadamardCountMeanSketch
+from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
+from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor
-
-Family: TypeAlias = Literal["oracles", "sketches", "heavy hitters", "numbers", "longitudinal"]
 
 
 @dataclass(frozen=True)
@@ -87,23 +78,23 @@ class Entry:
 
     Attributes:
         mechanism: its class.
-        family: the folder of its file.
-        page: of the documentation, ``docs/PAGE.md``.
         question: the row of README's table that offers it; none: its page alone does.
-        examples: small ones, by a short name: each stands for a way of working of its own. Tests ask of all of them
-            whatever must hold for every mechanism.
-        choices: for `recommend`.
-        sized: from a domain size d and an epsilon of one report the ones to compare, by name; of sketches for d
-            candidates. Numbers and heavy hitters do not depend on d.
     """
 
     mechanism: type[Mechanism]
-    family: Family
-    page: str
     question: str | None
-    examples: Callable[[], dict[str, Mechanism]]
-    choices: tuple[Choice, ...] = ()
-    sized: Callable[[int, float], dict[str, Mechanism]] = field(kw_only=True)
+
+    @property
+    def family(self) -> str:
+        """The folder of its file: oracles, sketches, heavy hitters, numbers or longitudinal."""
+        return self.mechanism.__module__.split(".")[-2].replace("_", " ")
+
+    @property
+    def page(self) -> str:
+        """Of the documentation, ``docs/PAGE.md``."""
+        if self.mechanism is Rappor:
+            return "rappor"
+        return "mechanisms" if self.family == "oracles" else self.family.replace(" ", "_")
 
 
 # ---- (p, q)
@@ -188,10 +179,6 @@ def _each_value(d: int, epsilon: float) -> int:
 # ---- the entries
 
 
-def _make(mechanism: Callable[..., FrequencyOracle], **options: str) -> Callable[[Domain, float], FrequencyOracle]:
-    return lambda domain, epsilon: mechanism(domain, epsilon=epsilon, **options)
-
-
 _FEW = "yes or no, one of a few values"
 _MANY = "one of many declared values"
 _UNLISTED = "values that nobody listed; candidates come later"
@@ -208,251 +195,140 @@ def _rappor(epsilon: float) -> Rappor:
 
 
 CATALOG: tuple[Entry, ...] = (
-    Entry(
-        RandomizedResponse,
-        "oracles",
-        "mechanisms",
-        _FEW,
-        lambda: {
-            "binary RR": RandomizedResponse(epsilon=1.0),
-            "k-ary RR": RandomizedResponse(range(5), epsilon=1.0),
-        },
-        (Choice("randomized_response", _randomized_response, _code, _one, _make(RandomizedResponse), _one),),
-        sized=lambda d, e: {"randomized response": RandomizedResponse(range(d), epsilon=e)},
-    ),
-    Entry(
-        UnaryEncoding,
-        "oracles",
-        "mechanisms",
-        _MANY,
-        lambda: {
-            "OUE": UnaryEncoding(range(5), epsilon=1.0),
-            "SUE wide": UnaryEncoding(range(40), epsilon=2.0, variant="symmetric"),
-        },
-        (
-            Choice("unary_encoding", _optimized, _bits, _each_value, _make(UnaryEncoding)),
-            Choice(
-                "unary_encoding",
-                _symmetric,
-                _bits,
-                _each_value,
-                _make(UnaryEncoding, variant="symmetric"),
-                variant="symmetric",
-            ),
-        ),
-        sized=lambda d, e: {
-            "OUE": UnaryEncoding(range(d), epsilon=e),
-            "SUE": UnaryEncoding(range(d), epsilon=e, variant="symmetric"),
-        },
-    ),
-    Entry(
-        SubsetSelection,
-        "oracles",
-        "mechanisms",
-        _MANY,
-        lambda: {
-            "SS": SubsetSelection(range(5), epsilon=1.0),
-            "SS wide": SubsetSelection(range(40), epsilon=1.0),
-        },
-        (Choice("subset_selection", _subset_selection, _bits, _each_value, _make(SubsetSelection), _subset),),
-        sized=lambda d, e: {"subset selection": SubsetSelection(range(d), epsilon=e)},
-    ),
-    Entry(
-        ThresholdHistogramEncoding,
-        "oracles",
-        "mechanisms",
-        None,
-        lambda: {"THE": ThresholdHistogramEncoding(range(5), epsilon=1.0)},
-        sized=lambda d, e: {"THE": ThresholdHistogramEncoding(range(d), epsilon=e)},
-    ),
-    Entry(
-        LocalHashing,
-        "oracles",
-        "mechanisms",
-        _MANY,
-        lambda: {
-            "OLH": LocalHashing(range(40), epsilon=1.0),
-            "BLH": LocalHashing(range(5), epsilon=1.0, variant="binary"),
-            "FLH": LocalHashing(range(40), epsilon=1.0, variant="fast"),
-        },
-        (
-            Choice("local_hashing", _local_hashing, _word, _each_value, _make(LocalHashing)),
-            Choice(
-                "local_hashing",
-                _fast_local_hashing,
-                _word,
-                _one,
-                _make(LocalHashing, variant="fast"),
-                variant="fast",
-            ),
-        ),
-        sized=lambda d, e: {
-            "OLH": LocalHashing(range(d), epsilon=e),
-            "FLH": LocalHashing(range(d), epsilon=e, variant="fast"),
-        },
-    ),
-    Entry(
-        HadamardResponse,
-        "oracles",
-        "mechanisms",
-        _MANY,
-        lambda: {"HR": HadamardResponse(range(40), epsilon=1.0)},
-        (Choice("hadamard_response", _hadamard, _word, _one, _make(HadamardResponse)),),
-        sized=lambda d, e: {"Hadamard response": HadamardResponse(range(d), epsilon=e)},
-    ),
-    Entry(
-        BlockHadamardResponse,
-        "oracles",
-        "mechanisms",
-        _MANY,
-        lambda: {
-            "BHR": BlockHadamardResponse(range(40), epsilon=1.0),  # one block
-            "BHR, a value a block": BlockHadamardResponse(range(40), epsilon=3.0, blocks=40),
-        },
-        sized=lambda d, e: {"BHR": BlockHadamardResponse(range(d), epsilon=e)},
-    ),
-    Entry(
-        SummationHistogramEncoding,
-        "oracles",
-        "mechanisms",
-        None,
-        lambda: {"SHE": SummationHistogramEncoding(range(5), epsilon=1.0)},
-        sized=lambda d, e: {"SHE": SummationHistogramEncoding(range(d), epsilon=e)},
-    ),
-    Entry(
-        ProjectiveGeometryResponse,
-        "oracles",
-        "mechanisms",
-        _MANY,
-        lambda: {"PGR": ProjectiveGeometryResponse(range(40), epsilon=1.0)},
-        (
-            Choice(
-                "projective_geometry_response", _projective, _word, _one, _make(ProjectiveGeometryResponse), _hyperplane
-            ),
-        ),
-        sized=lambda d, e: {"PGR": ProjectiveGeometryResponse(range(d), epsilon=e)},
-    ),
-    Entry(
-        HybridProjectiveGeometryResponse,
-        "oracles",
-        "mechanisms",
-        None,
-        lambda: {"HPGR": HybridProjectiveGeometryResponse(range(40), epsilon=1.0)},
-        sized=lambda d, e: {"HPGR": HybridProjectiveGeometryResponse(range(d), epsilon=e)},
-    ),
-    Entry(
-        CountMeanSketch,
-        "sketches",
-        "sketches",
-        _UNLISTED,
-        lambda: {"CMS": CountMeanSketch("int", epsilon=1.0, hashes=64, width=64)},
-        sized=lambda d, e: {"CMS": CountMeanSketch("int", epsilon=e).over(range(d))},
-    ),
-    Entry(
-        HadamardCountMeanSketch,
-        "sketches",
-        "sketches",
-        _UNLISTED,
-        lambda: {"HCMS": HadamardCountMeanSketch("int", epsilon=1.0, hashes=64, width=64)},
-        sized=lambda d, e: {"HCMS": HadamardCountMeanSketch("int", epsilon=e).over(range(d))},
-    ),
-    Entry(
-        Rappor,
-        "sketches",
-        "rappor",
-        _UNLISTED,
-        lambda: {"RAPPOR": Rappor(bits=16, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75)},
-        sized=lambda d, e: {"RAPPOR": _rappor(e).over(range(d))},
-    ),
-    Entry(
-        HeavyHitters,
-        "heavy hitters",
-        "heavy_hitters",
-        _FREQUENT,
-        lambda: {"heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=64, width=4096)},
-        sized=lambda d, e: {"heavy hitters, of 6 letters": HeavyHitters(Prefixes(ascii_lowercase, 6), epsilon=e)},
-    ),
-    Entry(
-        Hybrid,
-        "numbers",
-        "numbers",
-        _MEAN,
-        lambda: {"hybrid": Hybrid((0, 100), epsilon=1.0)},
-        sized=lambda d, e: {"hybrid, [0, 1]": Hybrid((0, 1), epsilon=e)},
-    ),
-    Entry(
-        Piecewise,
-        "numbers",
-        "numbers",
-        _MEAN,
-        lambda: {"piecewise": Piecewise((-1, 1), epsilon=1.0)},
-        sized=lambda d, e: {"piecewise, [0, 1]": Piecewise((0, 1), epsilon=e)},
-    ),
-    Entry(
-        OneBitMean,
-        "numbers",
-        "numbers",
-        _MEAN,
-        lambda: {"one bit": OneBitMean((0, 10), epsilon=1.0)},
-        sized=lambda d, e: {"one bit, [0, 1]": OneBitMean((0, 1), epsilon=e)},
-    ),
-    Entry(
-        SquareWave,
-        "numbers",
-        "numbers",
-        _DISTRIBUTION,
-        lambda: {"square wave": SquareWave((0, 1), epsilon=1.0)},
-        sized=lambda d, e: {"square wave, [0, 1]": SquareWave((0, 1), epsilon=e)},
-    ),
-    Entry(
-        StochasticRounding,
-        "numbers",
-        "numbers",
-        _DISTRIBUTION,
-        lambda: {"stochastic rounding": StochasticRounding((0, 1), epsilon=1.0)},
-        sized=lambda d, e: {"stochastic rounding, [0, 1]": StochasticRounding((0, 1), epsilon=e)},
-    ),
-    Entry(
-        LongitudinalRandomizedResponse,
-        "longitudinal",
-        "longitudinal",
-        None,
-        lambda: {"L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0)},
-        sized=lambda d, e: {"L-GRR": LongitudinalRandomizedResponse(range(d), epsilon_infinity=2 * e, epsilon_1=e)},
-    ),
-    Entry(
-        LongitudinalUnaryEncoding,
-        "longitudinal",
-        "longitudinal",
-        _AGAIN,
-        lambda: {
-            "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
-            "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),
-        },
-        sized=lambda d, e: {"L-OSUE": LongitudinalUnaryEncoding(range(d), epsilon_infinity=2 * e, epsilon_1=e)},
-    ),
-    Entry(
-        Loloha,
-        "longitudinal",
-        "longitudinal",
-        _AGAIN,
-        lambda: {
-            "LOLOHA": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0),
-            "LOLOHA, linear": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0, g=3),
-        },
-        sized=lambda d, e: {"LOLOHA": Loloha(range(d), epsilon_infinity=2 * e, epsilon_1=e)},
-    ),
-    Entry(
-        DBitFlip,
-        "longitudinal",
-        "longitudinal",
-        _AGAIN,
-        lambda: {"dBitFlipPM": DBitFlip(range(40), epsilon_infinity=2.0, bits=4)},
-        sized=lambda d, e: {"dBitFlipPM, 4 bits": DBitFlip(range(d), epsilon_infinity=e, bits=4)},
-    ),
+    Entry(RandomizedResponse, _FEW),
+    Entry(UnaryEncoding, _MANY),
+    Entry(SubsetSelection, _MANY),
+    Entry(ThresholdHistogramEncoding, None),
+    Entry(LocalHashing, _MANY),
+    Entry(HadamardResponse, _MANY),
+    Entry(BlockHadamardResponse, _MANY),
+    Entry(SummationHistogramEncoding, None),
+    Entry(ProjectiveGeometryResponse, _MANY),
+    Entry(HybridProjectiveGeometryResponse, None),
+    Entry(CountMeanSketch, _UNLISTED),
+    Entry(HadamardCountMeanSketch, _UNLISTED),
+    Entry(Rappor, _UNLISTED),
+    Entry(HeavyHitters, _FREQUENT),
+    Entry(Hybrid, _MEAN),
+    Entry(Piecewise, _MEAN),
+    Entry(OneBitMean, _MEAN),
+    Entry(SquareWave, _DISTRIBUTION),
+    Entry(StochasticRounding, _DISTRIBUTION),
+    Entry(LongitudinalRandomizedResponse, None),
+    Entry(LongitudinalUnaryEncoding, _AGAIN),
+    Entry(Loloha, _AGAIN),
+    Entry(DBitFlip, _AGAIN),
 )
 
-CHOICES: dict[str, Choice] = {choice.key: choice for entry in CATALOG for choice in entry.choices}
+
+def examples() -> dict[str, Mechanism]:
+    """Small ones of each mechanism, by a short name: each stands for a way of working of its own.
+
+    Tests ask of all of them whatever must hold for every mechanism.
+    """
+    return {
+        "binary RR": RandomizedResponse(epsilon=1.0),
+        "k-ary RR": RandomizedResponse(range(5), epsilon=1.0),
+        "OUE": UnaryEncoding(range(5), epsilon=1.0),
+        "SUE wide": UnaryEncoding(range(40), epsilon=2.0, variant="symmetric"),
+        "SS": SubsetSelection(range(5), epsilon=1.0),
+        "SS wide": SubsetSelection(range(40), epsilon=1.0),
+        "THE": ThresholdHistogramEncoding(range(5), epsilon=1.0),
+        "OLH": LocalHashing(range(40), epsilon=1.0),
+        "BLH": LocalHashing(range(5), epsilon=1.0, variant="binary"),
+        "FLH": LocalHashing(range(40), epsilon=1.0, variant="fast"),
+        "HR": HadamardResponse(range(40), epsilon=1.0),
+        "BHR": BlockHadamardResponse(range(40), epsilon=1.0),
+        "BHR, a value a block": BlockHadamardResponse(range(40), epsilon=3.0, blocks=40),
+        "SHE": SummationHistogramEncoding(range(5), epsilon=1.0),
+        "PGR": ProjectiveGeometryResponse(range(40), epsilon=1.0),
+        "HPGR": HybridProjectiveGeometryResponse(range(40), epsilon=1.0),
+        "CMS": CountMeanSketch("int", epsilon=1.0, hashes=64, width=64),
+        "HCMS": HadamardCountMeanSketch("int", epsilon=1.0, hashes=64, width=64),
+        "RAPPOR": Rappor(bits=16, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75),
+        "heavy hitters": HeavyHitters(Prefixes("abc", 4), epsilon=1.0, rows=64, width=4096),
+        "hybrid": Hybrid((0, 100), epsilon=1.0),
+        "piecewise": Piecewise((-1, 1), epsilon=1.0),
+        "one bit": OneBitMean((0, 10), epsilon=1.0),
+        "square wave": SquareWave((0, 1), epsilon=1.0),
+        "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
+        "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
+        "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
+        "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),
+        "LOLOHA": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0),
+        "LOLOHA, linear": Loloha(range(40), epsilon_infinity=2.0, epsilon_1=1.0, g=3),
+        "dBitFlipPM": DBitFlip(range(40), epsilon_infinity=2.0, bits=4),
+    }
+
+
+def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
+    """The ones to compare, by name, for d values and an epsilon of one report; of sketches for d candidates.
+
+    Numbers and heavy hitters do not depend on d.
+    """
+    values = range(d)
+    return {
+        "randomized response": RandomizedResponse(values, epsilon=epsilon),
+        "OUE": UnaryEncoding(values, epsilon=epsilon),
+        "SUE": UnaryEncoding(values, epsilon=epsilon, variant="symmetric"),
+        "subset selection": SubsetSelection(values, epsilon=epsilon),
+        "THE": ThresholdHistogramEncoding(values, epsilon=epsilon),
+        "OLH": LocalHashing(values, epsilon=epsilon),
+        "FLH": LocalHashing(values, epsilon=epsilon, variant="fast"),
+        "Hadamard response": HadamardResponse(values, epsilon=epsilon),
+        "BHR": BlockHadamardResponse(values, epsilon=epsilon),
+        "SHE": SummationHistogramEncoding(values, epsilon=epsilon),
+        "PGR": ProjectiveGeometryResponse(values, epsilon=epsilon),
+        "HPGR": HybridProjectiveGeometryResponse(values, epsilon=epsilon),
+        "CMS": CountMeanSketch("int", epsilon=epsilon).over(values),
+        "HCMS": HadamardCountMeanSketch("int", epsilon=epsilon).over(values),
+        "RAPPOR": _rappor(epsilon).over(values),
+        "heavy hitters, of 6 letters": HeavyHitters(Prefixes(ascii_lowercase, 6), epsilon=epsilon),
+        "hybrid, [0, 1]": Hybrid((0, 1), epsilon=epsilon),
+        "piecewise, [0, 1]": Piecewise((0, 1), epsilon=epsilon),
+        "one bit, [0, 1]": OneBitMean((0, 1), epsilon=epsilon),
+        "square wave, [0, 1]": SquareWave((0, 1), epsilon=epsilon),
+        "stochastic rounding, [0, 1]": StochasticRounding((0, 1), epsilon=epsilon),
+        "L-GRR": LongitudinalRandomizedResponse(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
+        "L-OSUE": LongitudinalUnaryEncoding(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
+        "LOLOHA": Loloha(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
+        "dBitFlipPM, 4 bits": DBitFlip(values, epsilon_infinity=epsilon, bits=min(4, d)),
+    }
+
+
+def _choice(
+    mechanism: type[FrequencyOracle],
+    probabilities: Callable[[int, float], tuple[float, float]],
+    report_bytes: Callable[[int, float], int],
+    server_operations: Callable[[int, float], int],
+    supported: Callable[[int, float], int] = _each_value,
+    variant: str | None = None,
+) -> Choice:
+    options = {} if variant is None else {"variant": variant}
+    make: Any = mechanism
+    return Choice(
+        mechanism.name,
+        probabilities,
+        report_bytes,
+        server_operations,
+        lambda domain, epsilon: make(domain, epsilon=epsilon, **options),
+        supported,
+        variant,
+    )
+
+
+_CHOICES = (
+    _choice(RandomizedResponse, _randomized_response, _code, _one, _one),
+    _choice(UnaryEncoding, _optimized, _bits, _each_value),
+    _choice(UnaryEncoding, _symmetric, _bits, _each_value, variant="symmetric"),
+    _choice(SubsetSelection, _subset_selection, _bits, _each_value, _subset),
+    _choice(LocalHashing, _local_hashing, _word, _each_value),
+    _choice(LocalHashing, _fast_local_hashing, _word, _one, variant="fast"),
+    _choice(HadamardResponse, _hadamard, _word, _one),
+    _choice(ProjectiveGeometryResponse, _projective, _word, _one, _hyperplane),
+)
+
+CHOICES: dict[str, Choice] = {choice.key: choice for choice in _CHOICES}
 """What `ldp_core.recommend` knows, by name."""
 
 

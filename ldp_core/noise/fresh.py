@@ -46,13 +46,11 @@ class Keystream(Noise, Randomness):
 
     by_value = False
 
-    def bind(self, digest: str, codes: npt.NDArray[Any]) -> Keystream:
-        """Itself: fresh noise depends on nothing."""
+    def _itself(self, *_: Any, **__: Any) -> Keystream:
+        """Itself: fresh noise depends on nothing, and whatever comes next is the noise of the next records."""
         return self
 
-    def rows(self, start: int, stop: int) -> Keystream:
-        """Itself: whatever comes next is the noise of the next records."""
-        return self
+    bind = rows = of_persons = with_codes = instantaneous = _itself
 
     @override
     def another(self) -> Keystream | None:
@@ -94,18 +92,6 @@ class Keystream(Noise, Randomness):
     @override
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int = 0, lane: int = 0) -> npt.NDArray[Any]:
         return sampling.uniform_below(d, len(rows), self)
-
-    def of_persons(self) -> Keystream:
-        """Itself: fresh noise depends on nothing."""
-        return self
-
-    def with_codes(self, codes: npt.NDArray[Any]) -> Keystream:
-        """Itself: fresh noise depends on nothing."""
-        return self
-
-    def instantaneous(self) -> Keystream:
-        """Itself: it is fresh already."""
-        return self
 
     def __reduce__(self) -> str:
         raise TypeError("a Keystream must not be pickled or copied: two users of one key draw the same noise")

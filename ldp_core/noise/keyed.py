@@ -40,6 +40,7 @@ has values of 128 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -335,31 +336,28 @@ class KeyedRows(Noise):
 
     @override
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
-        """Multiply and shift on 32 bits; what is rejected draws again, on the next level."""
-        out: npt.NDArray[Any] = np.empty(n, np.uint8 if d <= _BYTE else np.uint32)
-        rejected = _scaled(self._words(lane), d, out)
-        level = 1
-        while len(rejected):
-            places = self._places(_place(lane, level % _REDRAWS, level // _REDRAWS), rejected)
-            part = np.empty(len(rejected), out.dtype)
-            again = _scaled(self._blocks(*places).view(np.uint64)[:, 0], d, part)
-            out[rejected] = part
-            rejected = rejected[again]
-            level += 1
-        return out
+        """What is rejected draws again, on the next level."""
+        return self._uniform(self._words(lane), d, np.arange(n), lambda k: _place(lane, k % _REDRAWS, k // _REDRAWS))
 
     @override
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
-        out: npt.NDArray[Any] = np.empty(len(rows), np.uint8 if d <= _BYTE else np.uint32)
-        at = np.arange(len(rows))
-        count = step << _STEP_SHIFT
-        while len(at):
-            words = self._blocks(*self._places(_place(lane, _STEPS, count), rows[at]))
-            part = np.empty(len(at), out.dtype)
-            again = _scaled(words.view(np.uint64)[:, 0], d, part)
-            out[at] = part
-            at = at[again]
-            count += 1
+        first = step << _STEP_SHIFT
+        words = self._blocks(*self._places(_place(lane, _STEPS, first), rows)).view(np.uint64)[:, 0]
+        return self._uniform(words, d, rows, lambda k: _place(lane, _STEPS, first + k))
+
+    def _uniform(
+        self, words: U64, d: int, rows: npt.NDArray[np.int64], place: Callable[[int], int]
+    ) -> npt.NDArray[Any]:
+        """Multiply and shift on 32 bits of a word for each of ``rows``; what is rejected draws at the next place."""
+        out: npt.NDArray[Any] = np.empty(len(words), np.uint8 if d <= _BYTE else np.uint32)
+        rejected, attempt = _scaled(words, d, out), 1
+        while len(rejected):
+            blocks = self._blocks(*self._places(place(attempt), rows[rejected]))
+            part = np.empty(len(rejected), out.dtype)
+            again = _scaled(blocks.view(np.uint64)[:, 0], d, part)
+            out[rejected] = part
+            rejected = rejected[again]
+            attempt += 1
         return out
 
     def _blocks(self, high: U64, low: U64) -> U8:

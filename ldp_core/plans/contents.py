@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ldp_core.errors import ParameterError, PlanError
-from ldp_core.exact.composition import ChangeTimes, History, Spent
+from ldp_core.exact.composition import Composing, History, Spent
 from ldp_core.exact.probability import float_above
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -20,7 +20,7 @@ PLAN_WAYS = "PrivacyPlan({name: mechanism}) makes a plan, PrivacyPlan.from_toml(
 """Where plans come from, for who passes something else."""
 
 
-class PlanContents(Declared):
+class PlanContents(Declared, Composing):
     """The value itself: see `PrivacyPlan` for its arguments."""
 
     columns: Mapping[str, Mechanism]
@@ -98,40 +98,6 @@ class PlanContents(Declared):
     def exact_epsilon(self) -> Fraction:
         """`epsilon` before it is rounded to a float, for budgets."""
         return Fraction(composed(self.columns.values(), lambda m: Fraction(m.epsilon)))
-
-    def epsilon_of(
-        self,
-        reports: int | None = 1,
-        *,
-        changes: int | None = 0,
-        change_times: ChangeTimes = "secret",
-        keyed: bool = False,
-    ) -> float:
-        """What several reports of one person spend over all columns: the sum of `Mechanism.epsilon_of`.
-
-        Of columns of which a record answers one, the largest counts. With fresh noise each record draws its column anew
-        and spends epsilon; with keyed noise a person answers the same column for ever, and its reports spend what they
-        would alone (`ldp_core.plans.drawn`).
-
-        Args:
-            reports: how many; None for any number.
-            changes: how often the value of *each* column changes at most; None for any number.
-            change_times: see `Mechanism.epsilon_of`, for each column.
-            keyed: whether the noise is keyed. A plan with a memoized mechanism takes keyed noise for all its columns,
-                and is counted so.
-
-        Returns:
-            A number of nats, rounded up; infinite if there is no bound.
-
-        Raises:
-            ParameterError: negative numbers, or other words.
-
-        >>> from ldp_core import PrivacyPlan, RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=0.5)})
-        >>> plan.epsilon_of(3), plan.epsilon_of(3, keyed=True), plan.epsilon_of(3, changes=1, keyed=True)
-        (4.5, 1.5, inf)
-        """
-        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
 
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` before it is rounded to a float, for budgets."""

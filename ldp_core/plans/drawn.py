@@ -33,18 +33,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, Bools, Codes
+from ldp_core.arrays.types import Bools, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.exact.composition import History, Spent
-from ldp_core.inputs.base import Inputs
-from ldp_core.inputs.domain import Domain
-from ldp_core.mechanism import Mechanism
+from ldp_core.exact.composition import Spent
+from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import Keyed
 from ldp_core.parameters import check_integer, parameter
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.reports import Native
 
 
 def _check_answer(name: str, value: FrequencyOracle) -> FrequencyOracle:
@@ -53,8 +51,13 @@ def _check_answer(name: str, value: FrequencyOracle) -> FrequencyOracle:
     return value
 
 
+def _of_inner(name: str) -> Any:
+    """A property that is the inner mechanism's."""
+    return property(lambda column: getattr(column.inner, name), doc="The inner mechanism's.")
+
+
 @dataclass(frozen=True, init=False)
-class DrawnColumn(FrequencyOracle):
+class DrawnColumn(Wrapping, FrequencyOracle):
     """One of ``columns`` columns of which a record answers one.
 
     Args:
@@ -71,63 +74,16 @@ class DrawnColumn(FrequencyOracle):
     def __init__(self, inner: FrequencyOracle, *, columns: int) -> None:
         self._declare(inner=inner, columns=columns)
 
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        return self.inner.reports
-
     @abstractmethod
     def perturb_drawn(self, codes: Codes, drawn: Bools, randomness: Randomness) -> Native:
         """Reports of n records, of which those that are ``drawn`` answer this column."""
 
     # ---- what is the inner mechanism's
 
-    @property
-    def domain(self) -> Domain:  # type: ignore[override]
-        """The inner mechanism's."""
-        return self.inner.domain
-
-    @property
-    def inputs(self) -> Inputs:
-        """The inner mechanism's."""
-        return self.inner.inputs
-
-    @property
-    def exhaustive(self) -> bool:
-        """As the inner mechanism is."""
-        return self.inner.exhaustive
-
-    @property
-    def epsilon(self) -> float:  # type: ignore[override]
-        """What a record spends over all the columns of which it answers one."""
-        return self.inner.epsilon
-
-    @property
-    def memoized(self) -> bool:  # type: ignore[override]
-        """As the inner mechanism is."""
-        return self.inner.memoized
-
-    @property
-    def parts(self) -> tuple[float, float]:
-        """The inner mechanism's."""
-        return self.inner.parts
-
-    def spent_by(self, history: History) -> Spent:
-        """The inner mechanism's: of all the columns together, the largest counts."""
-        return self.inner.spent_by(history)
-
-    @property
-    @override
-    def most_reports(self) -> int:
-        return self.inner.most_reports
-
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        """As of the inner mechanism's reports."""
-        return self.inner.is_possible(n, counters)
-
-    def worst_ratio(self) -> Fraction:
-        """The inner mechanism's: of the reports of the whole record, see `ldp_core.plans.drawn`."""
-        return self.inner.worst_ratio()
+    domain = _of_inner("domain")
+    inputs = _of_inner("inputs")
+    exhaustive = _of_inner("exhaustive")
+    parts = _of_inner("parts")
 
     @property
     def title(self) -> str:

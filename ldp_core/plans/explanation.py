@@ -1,20 +1,24 @@
-"""A plan in words and numbers: its table, the errors to expect, and what it promises."""
+"""A plan in words and numbers: its table, the errors to expect, and what it promises, once it is shuffled too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 import pyarrow as pa
 
+from ldp_core.accounting.people import best_guess, shuffled_epsilon
 from ldp_core.arrays.arrow import table_of
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, warn_user
 from ldp_core.exact.composition import ChangeTimes
+from ldp_core.exact.probability import exp_above, float_above
+from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_integer
+from ldp_core.parameters import check_epsilon, check_integer, check_open
 from ldp_core.plans.contents import PlanContents
+from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
-from ldp_core.plans.promises import promises
 from ldp_core.tables import aligned, folded
 
 
@@ -30,6 +34,12 @@ def contents(plan: PlanContents) -> list[tuple[str, ...]]:
 def seed_warning(plan: PlanContents) -> list[str]:
     """A line if the plan has a seed."""
     return [] if plan.seed is None else [f"seeded with {plan.seed}: repeatable, and therefore NOT private"]
+
+
+def warn_of_seed(plan: PlanContents) -> None:
+    """Warn, where records are perturbed, of a plan that has a seed."""
+    for said in seed_warning(plan):
+        warn_user(f"the plan is {said}: for tests and simulation. Perturb people's records with plan.seeded(None)")
 
 
 def explanation(
@@ -50,7 +60,7 @@ def explanation(
             warnings.append(f"{name}: {outlook.advice}")
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
     rows.append(("total a record", "", f"{plan.epsilon:.4g}", ""))
-    learnt = [] if plan.seed is not None else promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)
+    learnt = [] if plan.seed is not None else _promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)
     parts = [
         aligned(rows) + folded(warnings),
         _of_a_person(plan, reports, keyed),
@@ -85,3 +95,96 @@ def _spends(mechanism: Mechanism) -> str:
     """What a report spends; and all reports about one value together, where the mechanism remembers."""
     in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
     return f"{mechanism.epsilon:.4g}" + ("" if in_all is None else f" ({in_all:.4g} in all)")
+
+
+def shuffled(columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, delta: float, *, rows: bool) -> float:
+    """`PrivacyPlan.shuffled`; ``epsilon`` is that of a record.
+
+    Without the rows, what is seen is made of one shuffled pile of reports for each column, and of one for all columns
+    of which a record answers one: their epsilons and their deltas add up. It is made of the shuffled rows as well.
+    """
+    n, delta = check_integer("n", n, low=1), check_open("delta", delta)
+    alone = [m for m in columns.values() if not isinstance(m, DrawnColumn)]
+    if len(columns) == len(alone) == 1:
+        return alone[0].shuffled(n, delta)
+    whole = shuffled_epsilon(float_above(epsilon), n, delta)
+    if rows:
+        return whole
+    drawn = max((m.epsilon for m in columns.values() if isinstance(m, DrawnColumn)), default=None)
+    part = math.nextafter(delta / (len(alone) + (drawn is not None)), 0.0)
+    spent = [m.shuffled(n, part) for m in alone]
+    if drawn is not None:
+        spent.append(shuffled_epsilon(drawn, n, part))
+    return min(float_above(sum(map(Fraction, spent), Fraction(0))), whole)
+
+
+def _promises(
+    columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, *, total: float | None, delta: float | None
+) -> list[str]:
+    """Lines: one record, all reports of a person, the histograms of shuffled records."""
+    inputs = [m.inputs for m in columns.values()]
+    values = inputs[0].size if len(inputs) == 1 and isinstance(inputs[0], Domain) else 2
+    lines = [promise("one record", float_above(epsilon), values=values)]
+    if total is not None:
+        lines.append(promise("all reports of a person", check_epsilon("total", total), values=values))
+    if delta is not None:
+        after = shuffled(columns, epsilon, n, delta, rows=False)
+        lines.append(promise(f"histograms of {n:,} shuffled records", after, values=values, delta=delta))
+    return lines
+
+
+# ---- an epsilon in plain words
+
+
+def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -> str:
+    """A sentence: the most that ``what`` tells anybody about a person. All numbers are rounded up.
+
+    The odds of two values after the reports are seen are the odds before, times a ratio of probabilities, whose
+    logarithm is at most epsilon (Bayes). With a delta there is no such factor, and only the guess is said.
+
+    >>> promise("one record", 1.0)
+    'one record (epsilon 1): odds between two values change at most 2.72-fold; of 2 equally likely values the right \
+one is guessed at most 73.2 % of the time (50 % without)'
+    """
+    if math.isinf(epsilon):
+        return f"{what} (epsilon inf): there is no bound on what it tells"
+    spent = f"epsilon {_up(epsilon, 4)}" + (f", delta {delta:.3g}" if delta else "")
+    odds = "" if delta else f"odds between two values change at most {_factor(epsilon)}-fold; "
+    guess = f"of 2 equally likely values the right one is guessed at most {_percent(epsilon, 2, delta)} of the time"
+    guess += " (50 % without)"
+    more = f", of {values} at most {_percent(epsilon, values, delta)} ({100 / values:.3g} %)" if values > 2 else ""
+    return f"{what} ({spent}): {odds}{guess}{more}"
+
+
+def _factor(epsilon: float) -> str:
+    if epsilon > 100:
+        return "more than 10^43"
+    factor = Fraction(exp_above(epsilon))
+    if factor < _MILLION:
+        return _up(factor, 3)
+    least = _exponent(factor)
+    return f"10^{least if 10**least >= factor else least + 1}"
+
+
+_MILLION = 10**6
+
+
+def _percent(epsilon: float, values: int, delta: float) -> str:
+    """One decimal; near 100 % as many as it takes to tell the difference."""
+    percent = 100 * Fraction(best_guess(epsilon, values=values, delta=delta))
+    places = max(-_exponent(100 - percent), 1) if percent < 100 else 0
+    return f"{float(math.ceil(percent * 10**places) / Fraction(10) ** places):.{places}f} %".replace(".0 %", " %")
+
+
+def _up(x: Fraction | float, digits: int) -> str:
+    """``x`` with so many significant digits, rounded up."""
+    exact = Fraction(x)
+    if not exact:
+        return "0"
+    unit = Fraction(10) ** (_exponent(exact) - digits + 1)
+    value = float(math.ceil(exact / unit) * unit)
+    return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.{digits}g}"
+
+
+def _exponent(x: Fraction) -> int:
+    return math.floor(math.log10(x))

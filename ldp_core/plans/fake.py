@@ -52,7 +52,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.mechanisms.oracles.independent_bits import IndependentBits
+from ldp_core.mechanisms.oracles.unary_encoding import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_epsilon, check_integer, shown
 from ldp_core.plans.drawn import DrawnColumn
@@ -147,10 +147,6 @@ class FakeDataColumn(DrawnColumn):
     @property
     def _total(self) -> Fraction:
         return self._sums[-1]
-
-    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        """The inner mechanism's."""
-        return self.inner.count_reports(reports, groups, n_groups)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

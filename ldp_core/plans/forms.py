@@ -1,32 +1,40 @@
-"""A plan as a dictionary, as JSON, in the metadata of files, and as TOML."""
+"""A plan as a dictionary, as JSON, in metadata, in a file beside estimates, as TOML; and the data that it fits."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
+
+import pyarrow as pa
 
 from ldp_core.errors import LdpError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.metadata import from_text, to_text
+from ldp_core.plans.provenance import maker, not_proved, typed, warn_assumed
+from ldp_core.randomizer.declared import check_same
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
 
 
+RESULTS = "results.json"
+"""The file beside estimates that says which plan they are of: its text is that of `about`."""
+
+DEAD_LETTERS = "dead_letters"
+"""How a file of dead letters is called; it is there where they were counted, be there none."""
+
 _COMPACT = (",", ":")
-_COLUMNS = 256
-"""A mechanism costs far more time than the few bytes that it takes in a compressed plan."""
 
 
 class PlanForms(PlanContents):
-    """What is written, and read back."""
+    """What is written and read back, and checks of data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), dict(self.columns), self.keep, self.seed)
@@ -93,17 +101,12 @@ class PlanForms(PlanContents):
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
-        data = from_text(text, "the plan", PlanError, limits)
-        columns = data.get("columns") if isinstance(data, Mapping) else None
-        if isinstance(columns, Mapping) and len(columns) > _COLUMNS and not text.startswith(b'{"keep"'):
-            raise PlanError(f"a compressed plan has at most {_COLUMNS:,} columns, got {len(columns):,}")
-        return cls.from_dict(data)
+        return cls.from_dict(from_text(text, "the plan", PlanError, limits))
 
     @cached_property
     def metadata(self) -> dict[str, str]:
         """What files and messages of its reports have in their metadata; `from_metadata` reads it."""
-        many = len(self.columns) > _COLUMNS  # (which nobody would read compressed)
-        return {METADATA_KEY: self.to_json() if many else to_text(self.to_dict(), separators=_COMPACT)}
+        return {METADATA_KEY: to_text(self.to_dict(), separators=_COMPACT)}
 
     def check_readable(self) -> None:
         """Raise `PlanError` if the plan is beyond this process's limits: files of it could not be read back."""
@@ -145,6 +148,137 @@ class PlanForms(PlanContents):
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify the plan."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    # ---- what data it fits, and whether data are reports that it has made: by their schema alone
+
+    def check_columns(self, available: Iterable[str]) -> None:
+        """Raise `PlanError` if a planned column is not among ``available``."""
+        there = set(available)
+        missing = [name for name in self if name not in there]
+        if missing:
+            raise PlanError(
+                f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}"
+            )
+
+    def schema(self, source: pa.Schema, *, packed: bool = False) -> pa.Schema:
+        """Names and types of the reports made from data of schema ``source``.
+
+        It says nothing of how they were made: the reports themselves do, see `check_reports`. So data that were never
+        perturbed do not pass for reports when they are written with this schema.
+        """
+        self.check_columns(source.names)
+        fields = [
+            pa.field(name, m.reports.arrow_type(packed=packed), nullable=m.reports.nullable)
+            for name, m in self.columns.items()
+        ]
+        return pa.schema([*fields, *(source.field(name) for name in self.keep)])
+
+    def with_proof(self, schema: pa.Schema, *, seeded: bool) -> pa.Schema:
+        """``schema`` with the plan in its metadata, and in each planned column's who made the reports.
+
+        For those who have made or checked the reports themselves: others take `assume_reports`.
+        """
+        fields = [
+            typed(field, self.columns[field.name], seeded=seeded) if field.name in self.columns else field
+            for field in schema
+        ]
+        return pa.schema(fields, metadata=self.metadata)
+
+    def check_reports(self, schema: pa.Schema) -> None:
+        """Raise unless data of this schema are, by what it says of each column, reports that this plan has made.
+
+        A batch that `perturb` or ``ldp_beam.Perturb`` has made says so, and a frame that ``.ldp.perturb(plan)`` has;
+        it stays with the data when they are sliced, filtered, concatenated, written and read, in Arrow, Polars and
+        Parquet. A column that is put in its place under the same name does not say so. A writer asks before it writes
+        the plan.
+
+        It guards against mistakes, and is not a signature: a schema or dtype of reports says the same of whatever it is
+        given to (``pa.Table.cast``, ``from_pydict(..., schema=)``, ``pl.DataFrame(..., schema=)``, a Polars ``cast`` to
+        it). In Arrow it is metadata of a field, which ``pa.concat_tables(..., promote_options="default")`` takes from
+        the first table for the rows of all: do not concatenate raw data and reports there.
+
+        Raises:
+            PlanError: a planned column holds no reports, for all that is known, or seeded ones although the plan is
+                not seeded; or there is a column that the plan neither perturbs nor keeps.
+            MechanismMismatchError: a column's reports were made by another mechanism.
+
+        >>> from ldp_core import PrivacyPlan, RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> raw = pa.record_batch({"crashed": [True, False]})
+        >>> plan.check_reports(plan.perturb(raw).schema)
+        >>> plan.check_reports(raw.schema)
+        Traceback (most recent call last):
+            ...
+        ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports of the plan: perturb the \
+data with the plan; for reports that were made elsewhere there is assume_reports
+        """
+        self.check_made(schema.names, {field.name: maker(field) for field in schema})
+
+    def check_made(self, names: Sequence[str], makers: Mapping[str, tuple[Mechanism, bool] | None]) -> None:
+        """`check_reports` of columns of which it is known who made them, and whether with a seed, or None."""
+        self._check_no_others(names)
+        unproved = [name for name in self.columns if name in makers and makers[name] is None]
+        if unproved:
+            raise PlanError(not_proved(unproved))
+        for name, mechanism in self.columns.items():
+            made = makers.get(name)
+            if made is not None:
+                check_same(made[0], mechanism, name)
+                if made[1] and self.seed is None:
+                    raise PlanError(
+                        f"column {name!r} holds seeded reports, which are not private: use plan.seeded(seed)"
+                    )
+
+    def _check_no_others(self, names: Sequence[str]) -> None:
+        """Raise `PlanError` if there are columns that the plan does not name, or several of one name."""
+        others = sorted(set(names) - set(self))
+        if others:
+            raise PlanError(
+                f"columns {others} are neither perturbed nor kept by the plan, so they do not travel with it: drop "
+                "them, or name them in the plan's keep"
+            )
+        if len(set(names)) < len(names):
+            raise PlanError("there are several columns of one name")
+
+    def assume_reports(self, data: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """``data`` as reports of this plan, **on your word alone**; with an `LdpWarning`.
+
+        For reports that were made elsewhere, by this plan, and lost what said so: on devices in another language, in
+        single records, in CSV. If they are raw values, they travel as reports from here on.
+
+        Args:
+            data: the plan's columns and no others, each of the type of the plan's reports; text may be plain text.
+
+        Raises:
+            PlanError: a column is missing, is not the plan's, or of another type.
+
+        >>> import warnings
+        >>> from ldp_core import PrivacyPlan, RandomizedResponse
+        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     reports = plan.assume_reports(pa.record_batch({"crashed": [True, False]}))
+        >>> plan.check_reports(reports.schema)
+        """
+        self.check_columns(data.schema.names)
+        self._check_no_others(data.schema.names)
+        for name, m in self.columns.items():
+            fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
+            fits += [pa.string(), pa.large_string()] if pa.types.is_dictionary(fits[0]) else []
+            if (got := data.schema.field(name).type) not in fits:
+                raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
+        warn_assumed(self.columns)
+        return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
+
+
+def about(plan: PlanForms, confidence: float | None = None) -> str:
+    """What the file `RESULTS` has: the plan, and the confidence of the intervals beside it, as JSON.
+
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
+    >>> sorted(json.loads(text))
+    ['confidence', 'plan']
+    """
+    return json.dumps({"plan": plan.to_dict(), "confidence": confidence}, indent=1) + "\n"
 
 
 def _restored(

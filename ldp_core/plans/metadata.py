@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -21,16 +22,38 @@ PLAIN = 1 << 16
 """Characters up to which a text is not compressed."""
 _TIMES = 100
 """A compressed text has at most so many times its bytes: who sends much work has to send many bytes."""
+_COLUMNS = 256
+"""A plan of more columns is not compressed: a mechanism costs far more time than the few bytes that it takes there."""
 _HEAD, _TAIL = '{"zstd": "', '"}'
 
 
 def to_text(data: Mapping[str, Any], **options: Any) -> str:
     """The text of what ``to_dict`` of a mechanism or a plan gives; options of ``json.dumps``."""
     text = json.dumps(data, **options)
+    return text if _columns(data) > _COLUMNS else _packed(text)
+
+
+def _columns(data: Any) -> int:
+    """How many columns a plan has; 0 of what is none."""
+    columns = data.get("columns") if isinstance(data, Mapping) else None
+    return len(columns) if isinstance(columns, Mapping) else 0
+
+
+def _packed(text: str) -> str:
     if len(text) <= PLAIN:
         return text
     packed = pa.Codec("zstd").compress(text.encode(), asbytes=True)
     return text if len(packed) * _TIMES < len(text) else f"{_HEAD}{base64.b64encode(packed).decode()}{_TAIL}"
+
+
+def canonical(text: str) -> str:
+    """The text as `to_text` writes it here: another release wrote a long one plain, another zstd compresses otherwise.
+
+    What cannot be read is as it was.
+    """
+    with suppress(LdpError):
+        return _packed(_unpacked(text, "", LdpError, DEFAULT))
+    return text
 
 
 def from_text(text: str | bytes, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
@@ -41,13 +64,20 @@ def from_text(text: str | bytes, what: str, error: type[LdpError], limits: Limit
     """
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
-    if text.startswith(_HEAD) and text.endswith(_TAIL):
-        _check_length(text, what, error, limits)
-        text = _expanded(text[len(_HEAD) : -len(_TAIL)], what, error, limits)
-    return read_json(text, what, error, limits)
+    whole = _unpacked(text, what, error, limits)
+    data = read_json(whole, what, error, limits)
+    if whole is not text and _columns(data) > _COLUMNS:
+        raise error(f"{what} is compressed and has {_columns(data):,} columns: it may have at most {_COLUMNS} columns")
+    return data
 
 
-def _expanded(packed: str, what: str, error: type[LdpError], limits: Limits) -> str:
+def _unpacked(given: str, what: str, error: type[LdpError], limits: Limits) -> str:
+    """The JSON of a text, which is the text itself unless it is compressed."""
+    if not (given.startswith(_HEAD) and given.endswith(_TAIL)):
+        return given
+    if len(given) > limits.plan_bytes:
+        raise error(over(what, len(given), "characters", "plan_bytes", limits))
+    packed = given[len(_HEAD) : -len(_TAIL)]
     text: bytes | None = None
     most = 0
     try:
@@ -62,8 +92,3 @@ def _expanded(packed: str, what: str, error: type[LdpError], limits: Limits) -> 
     if len(text) > most:
         raise error(f"{what} has more than {most} characters when decompressed; see plan_bytes of ldp_core.Limits")
     return text.decode(errors="replace")
-
-
-def _check_length(text: str, what: str, error: type[LdpError], limits: Limits) -> None:
-    if len(text) > limits.plan_bytes:
-        raise error(over(what, len(text), "characters", "plan_bytes", limits))

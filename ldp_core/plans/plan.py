@@ -13,13 +13,12 @@ from ldp_core.arrays.arrow import table_of
 from ldp_core.errors import PlanError, warn_large
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
-from ldp_core.plans.checks import PlanChecks
 from ldp_core.plans.contents import PLAN_WAYS
 from ldp_core.plans.drawn import DrawnColumn
-from ldp_core.plans.forms import METADATA_KEY
+from ldp_core.plans.forms import METADATA_KEY, PlanForms
 from ldp_core.plans.metadata import PLAIN
 from ldp_core.plans.provenance import is_report
-from ldp_core.randomizer.made_by import refuse_reports_in
+from ldp_core.randomizer.declared import refuse_keys_in, refuse_reports_in
 from ldp_core.tables import aligned, html
 
 if TYPE_CHECKING:  # imported when they are used
@@ -28,10 +27,10 @@ if TYPE_CHECKING:  # imported when they are used
     from ldp_core.plans.simulation import Data, Simulation
     from ldp_core.plans.sql import Dialect
 
-__all__ = ["METADATA_KEY", "PLAN_WAYS", "PrivacyPlan", "plan_of", "refuse_reports"]
+__all__ = ["METADATA_KEY", "PLAN_WAYS", "PrivacyPlan", "plan_of", "refuse_keys", "refuse_reports"]
 
 
-class PrivacyPlan(PlanChecks):
+class PrivacyPlan(PlanForms):
     """What one record reveals: a mechanism for each column that leaves perturbed, and the columns kept as they are.
 
     Args:
@@ -197,6 +196,9 @@ class PrivacyPlan(PlanChecks):
             PlanError: no records; a planned column is missing; the plan is seeded, and there is no id or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
             MechanismMismatchError: the batch says that a planned column holds reports already.
+
+        Warns:
+            LdpWarning: the plan is seeded, so that its noise protects nobody.
         """
         batch = table_of(batch)
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
@@ -209,6 +211,9 @@ class PrivacyPlan(PlanChecks):
         if self.seed is not None:
             if key is not None or id is None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key")
+            from ldp_core.plans.explanation import warn_of_seed
+
+            warn_of_seed(self)
             key = Secret.from_seed(self.seed)
         schema = self.with_proof(schema, seeded=key is not None and key.seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)
@@ -267,7 +272,7 @@ class PrivacyPlan(PlanChecks):
         """
         if self.seed is not None:
             raise PlanError("a seeded plan promises nothing, also when shuffled: use the plan without its seed")
-        from ldp_core.plans.promises import shuffled
+        from ldp_core.plans.explanation import shuffled
 
         return shuffled(self.columns, self.exact_epsilon, n, delta, rows=rows)
 
@@ -392,6 +397,7 @@ class PrivacyPlan(PlanChecks):
         """
         from ldp_core.plans.sql import histogram_sql
 
+        refuse_keys_in(self.columns.keys() & set(by), "the plan")
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
 
     def registry_entry(self) -> str:
@@ -432,11 +438,10 @@ def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
         PlanError: what is there is not a plan.
     """
     text = (schema.metadata or {}).get(METADATA_KEY.encode())
-    return None if text is None else (_short_plan if _is_short(text) else _long_plan)(text)
-
-
-def _is_short(text: bytes) -> bool:
-    return len(text) <= PLAIN and text.startswith(b'{"keep"')  # (of a compressed plan nobody knows before it is read)
+    if text is None:
+        return None
+    short = len(text) <= PLAIN and text.startswith(b'{"keep"')  # (of a compressed one nobody knows before it is read)
+    return _short_plan(text) if short else _long_plan(text)
 
 
 def _plan_in(text: bytes) -> PrivacyPlan:
@@ -453,8 +458,22 @@ def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
     Raises:
         MechanismMismatchError: perturbing reports again makes estimates wrong.
     """
+    for found, who in _reports_among(schema, columns):
+        refuse_reports_in(found, who)
+
+
+def refuse_keys(schema: pa.Schema, keys: Iterable[str]) -> None:
+    """Raise if one of the columns to group by holds reports, as `refuse_reports` knows it.
+
+    Raises:
+        MechanismMismatchError: a group of equal reports has records of all values.
+    """
+    for found, who in _reports_among(schema, keys):
+        refuse_keys_in(found, who)
+
+
+def _reports_among(schema: pa.Schema, columns: Iterable[str]) -> list[tuple[set[str], str]]:
+    """Which of the columns hold reports, and who says so."""
     plan, names = plan_of(schema), set(columns)
-    planned = sorted(plan.columns.keys() & names) if plan else []
-    typed = sorted(field.name for field in schema if field.name in names and is_report(field))
-    refuse_reports_in(planned, "the plan in the data's metadata")
-    refuse_reports_in(typed, "their type")
+    typed = {field.name for field in schema if field.name in names and is_report(field)}
+    return [(plan.columns.keys() & names if plan else set(), "the plan in the data's metadata"), (typed, "their type")]

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from ldp_core.errors import LdpError, LdpWarning, ReportError
 from ldp_core.mechanism import Mechanism
-from ldp_core.plans.metadata import from_text, to_text
-from ldp_core.randomizer.made_by import check_same
+from ldp_core.plans.metadata import canonical, from_text, to_text
+from ldp_core.randomizer.declared import check_same
 
 NAME = "ldp.report"
 _EXTENSION, _EXTENSION_METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
@@ -34,17 +34,33 @@ _MOST_OWN = 64
 @lru_cache(maxsize=_MOST_OWN)
 def describe(mechanism: Mechanism, *, seeded: bool) -> str:
     """The type's metadata: the mechanism, and whether its noise was seeded, which is not private."""
-    metadata = to_text(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
+    metadata = _text(mechanism, seeded)
     with _one_at_a_time:
         _own[_digest(metadata)] = mechanism, seeded
         if len(_own) > _MOST_OWN:
-            del _own[next(iter(_own))]
+            _forget_oldest()
     return metadata
+
+
+def _text(mechanism: Mechanism, seeded: bool) -> str:
+    return to_text(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
+
+
+def _forget_oldest() -> None:
+    """Forget what was described first, unless it is beyond the limits: nothing else could read that again."""
+    digest = next(iter(_own))
+    oldest = _own.pop(digest)
+    try:
+        _read(_text(*oldest))
+    except ReportError:
+        _beyond_limits[digest] = oldest
 
 
 _one_at_a_time = threading.Lock()
 _own: dict[bytes, tuple[Mechanism, bool]] = {}
 """What this process has described itself: for that there are no limits, as it does not come from outside."""
+_beyond_limits: dict[bytes, tuple[Mechanism, bool]] = {}
+"""Of it, what is kept for good."""
 
 
 def _digest(metadata: str) -> bytes:
@@ -57,8 +73,11 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     Raises:
         ReportError: no JSON table, one over the limits, or not a mechanism's.
     """
-    if own := _own.get(_digest(metadata)):
-        return own
+    digest = _digest(metadata)
+    return _own.get(digest) or _beyond_limits.get(digest) or _read(metadata)
+
+
+def _read(metadata: str) -> tuple[Mechanism, bool]:
     made = from_text(metadata, f"the metadata of a column of type {NAME}", ReportError)
     if not isinstance(made, dict):
         raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
@@ -68,6 +87,12 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     except LdpError as error:
         reason = str(error)
     raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's: {reason}")
+
+
+@lru_cache(maxsize=2)
+def canonical_once(metadata: str) -> str:
+    """The text as `describe` writes it in this process, whoever has written it."""
+    return metadata if _digest(metadata) in _own else canonical(metadata)
 
 
 described_once = lru_cache(maxsize=64)(described)
@@ -118,6 +143,15 @@ def _extension(field: pa.Field) -> tuple[bytes | None, bytes | None]:
         with suppress(AttributeError):  # a type that is not Python's
             text = field.type.__arrow_ext_serialize__()
     return name, text
+
+
+def not_proved(columns: Iterable[str]) -> str:
+    """What to say of columns that are no reports as far as is known."""
+    names = list(columns)
+    return (
+        f"columns {names}: nothing says that these are reports of the plan: perturb the data with the plan; for "
+        "reports that were made elsewhere there is assume_reports"
+    )
 
 
 def warn_assumed(columns: Iterable[str]) -> None:

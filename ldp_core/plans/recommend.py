@@ -3,11 +3,12 @@
 Most of it follows from the two probabilities of a pure protocol (Wang, Blocki, Li, Jha, USENIX Security 2017): with
 n reports, a value of true frequency f is estimated with variance (ibid., Theorem 2)
 
-    variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)
+    variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)        + f (1 - f) / n
 
-and so is nearly normal: 1 - beta of all estimates are within z standard errors, z the normal quantile of 1 - beta / 2,
-which is what an interval around an estimate is made of. For every n and whatever the frequency is, the error is below
-sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability 1 - beta (Hoeffding): that takes two to five times the reports.
+the second term where f is the share of a population of which the n people are a random sample. The probability of a
+larger error than a margin is bounded as `ldp_core.estimates.tails` bounds it, which is nearly normal for many people.
+For every n and whatever the frequency is, the error is below sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability
+1 - beta (Hoeffding), of these people and of a population: that takes two to five times the reports.
 Of numbers the error is the mean's, in their own unit, see `Numeric.variance`; of heavy hitters it is
 `HeavyHitters.reports_to_find`. What can be recommended is a table, `ldp_core.mechanisms.catalog`.
 """
@@ -21,10 +22,13 @@ from functools import partial
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
+from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval
@@ -33,9 +37,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES, Choice, choice_named
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.numbers.base import Numeric
-from ldp_core.mechanisms.numbers.hybrid import Hybrid
-from ldp_core.mechanisms.numbers.one_bit_mean import OneBitMean
-from ldp_core.mechanisms.numbers.piecewise import Piecewise
+from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
@@ -43,8 +45,12 @@ from ldp_core.poisoning import Influence
 from ldp_core.tables import Row, Table
 
 Bound: TypeAlias = Literal["normal", "hoeffding"]
-"""``"normal"``: half a normal interval around a value of the given frequency, which is what estimates show.
+"""``"normal"``: half an interval around a value of the given frequency, nearly normal.
 ``"hoeffding"``: `FrequencyOracle.accuracy`, which holds for every n and every frequency, and is wider."""
+
+About: TypeAlias = Literal["population", "people"]
+"""Whose share or mean it is: that of the population of which those who report are a random sample, so that the error of
+the sample counts; or that of the people themselves who report, so that noise is the only error."""
 
 Values: TypeAlias = int | Domain | Iterable[Label] | Interval | Prefixes
 """What is asked about: declared values, or how many; the mean of numbers in an `Interval`; the most frequent of
@@ -91,7 +97,8 @@ class Recommendation(Row):
             ParameterError: the domain is of another size than was asked for, or missing.
         """
         if isinstance(self.domain, (Interval, Prefixes)):
-            return _NUMBERS[self.name](self.domain, self.epsilon)
+            of_numbers: Mechanism = _NUMBERS[self.name](self.domain, epsilon=self.epsilon)
+            return of_numbers
         size = self.domain if isinstance(self.domain, int) else self.domain.listed
         if domain is None and isinstance(self.domain, Domain):
             domain = self.domain
@@ -124,28 +131,21 @@ class Recommendation(Row):
 
     @override
     def texts(self) -> dict[str, str]:
-        unit = str if isinstance(self.domain, Interval) else _percent
+        one, numeric = self.influence.one, isinstance(self.domain, Interval)
+        unit = str if numeric else _percent
+        lies = [("lie", one)] if numeric else [("lie, one", one), ("lie, all", self.influence.all)]
         return {
             "mechanism": self.key,
             "std.error": unit(float(f"{self.standard_error:.4g}")),
             "found from" if isinstance(self.domain, Prefixes) else "95% within": unit(float(f"{self.margin:.4g}")),
             "bytes/report": f"{self.bytes_per_report:,}",
             "ops/report": f"{self.server_operations:,}",
-            **self._lies(),
+            **{head: "no bound" if math.isinf(x) else f"{x:,.1f}" if x < _LONG else f"{x:.2e}" for head, x in lies},
         }
-
-    def _lies(self) -> dict[str, str]:
-        if isinstance(self.domain, Interval):
-            return {"lie": _moved(self.influence.one)}
-        return {"lie, one": _moved(self.influence.one), "lie, all": _moved(self.influence.all)}
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.4g} %"
-
-
-def _moved(x: float) -> str:
-    return "no bound" if math.isinf(x) else f"{x:,.1f}" if x < _LONG else f"{x:.2e}"
 
 
 _LONG = 1e6
@@ -160,11 +160,13 @@ def recommend(
     frequency: float | None = None,
     group: float = 1.0,
     bound: Bound = "normal",
+    about: About = "population",
 ) -> Table[Recommendation]:
     r"""The mechanisms for such values, such an epsilon and n people, the best first.
 
-    In order of the standard error of a typical value, to two digits; where these agree, of bytes per report, then of
-    operations per report on the server. The last columns are what a report that lies moves at most: one count, and
+    In order of the standard error of a typical value, which is that of noise alone; where it differs by less than 1 %,
+    what costs less comes first, in operations per report on the server and then in bytes. The last columns are what a
+    report that lies moves at most: one count, and
     all of them together (an honest one adds 1 to its value on average), see `FrequencyOracle.influence`; or the sum of
     the numbers.
 
@@ -174,10 +176,12 @@ def recommend(
         epsilon: of a report.
         n: number of people, each of whom sends one report.
         bytes_per_report: leave out mechanisms whose reports are larger.
-        frequency: true share of the typical value; default 1 / d.
+        frequency: true share of the typical value; default 1 / d for the standard error, and for the margin the share
+            that has the widest one.
         group: the share of the people who are in the group that is asked about, if the groups are known (a column that
             is kept) and each has estimates of its own.
         bound: what the margin is.
+        about: of whose share or mean the margin is, see `About`.
 
     Returns:
         A table: a `Recommendation` a row.
@@ -187,23 +191,27 @@ def recommend(
 
     >>> recommend(16, 1.0, 100_000)
     mechanism                     std.error  95% within  bytes/report  ops/report  lie, one  lie, all
-    subset_selection               0.5644 %     1.106 %             2          16       3.2      24.5
-    projective_geometry_response   0.6032 %     1.182 %             8           1       3.9      29.4
-    unary_encoding                  0.612 %     1.199 %             2          16       3.2      50.6
-    local_hashing                  0.6138 %     1.203 %             8          16       3.3      53.2
-    local_hashing:fast             0.6159 %     1.207 %             8           1       2.7      43.9
-    unary_encoding:symmetric       0.6259 %     1.227 %             2          16       2.5      40.7
-    hadamard_response              0.6797 %     1.332 %             8           1       2.2      34.6
-    randomized_response            0.7856 %      1.54 %             1           1       9.7      18.5
-    lie: by how much a made-up report moves one count, or all counts together, at
-    most; an honest one moves its count by 1 on average.
+    subset_selection               0.5644 %     1.292 %             2          16       3.2      24.5
+    projective_geometry_response   0.6032 %     1.462 %             8           1       3.9      29.4
+    local_hashing:fast             0.6159 %     1.281 %             8           1       2.7      43.9
+    unary_encoding                  0.612 %     1.346 %             2          16       3.2      50.6
+    local_hashing                  0.6138 %     1.378 %             8          16       3.3      53.2
+    unary_encoding:symmetric       0.6259 %     1.269 %             2          16       2.5      40.7
+    hadamard_response              0.6797 %     1.346 %             8           1       2.2      34.6
+    randomized_response            0.7856 %     2.318 %             1           1       9.7      18.5
+    std.error: of noise alone, of a value that 1 in d of the people has. 95% within:
+    any share of a population that these people are a random sample of. lie: by how
+    much a made-up report moves one count, or all counts together, at most; an
+    honest one moves its count by 1 on average.
     >>> from ldp_core import Interval
     >>> recommend(Interval(0, 100), 2.0, 10_000)  # of the mean
     mechanism     std.error  95% within  bytes/report  ops/report    lie
-    hybrid           0.5106       1.001             1           1  157.8
-    piecewise        0.5541       1.086             1           1  157.8
-    one_bit_mean     0.6565       1.287             1           1  115.7
-    lie: by how much a made-up report moves the sum of the numbers at most.
+    hybrid           0.5106       1.401             1           1  157.8
+    piecewise        0.5541       1.463             1           1  157.8
+    one_bit_mean     0.6565       1.617             1           1  115.7
+    std.error: of noise alone, in the worst case. 95% within: the mean of a
+    population that these people are a random sample of. lie: by how much a made-up
+    report moves the sum of the numbers at most.
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
@@ -213,22 +221,26 @@ def recommend(
     if isinstance(domain, int | Domain):
         d = domain if isinstance(domain, int) else domain.size
         f = _check_frequency(frequency, d)
-        made = [_recommendation(choice, domain, d, e, people, reports, f, bound) for choice in CHOICES.values()]
+
+        def margin(error: Error) -> float:
+            return error.margin(reports, 0.05, bound, error.worst(about) if frequency is None else f, about)
+
+        made = [_recommendation(choice, domain, d, e, people, reports, f, margin) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
-        kinds = [_NUMBERS[name](domain, e) for name in KINDS[type(domain)]]
-        made = [_of_mechanism(m, domain, e, people, reports, bound) for m in kinds]
+        kinds = [_NUMBERS[name](domain, epsilon=e) for name in KINDS[type(domain)]]
+        made = [_of_mechanism(m, domain, e, people, reports, bound, about) for m in kinds]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
         raise ParameterError(f"bytes_per_report must be at least {least}, got {shown(bytes_per_report)}")
-    return Table(tuple(sorted(fitting, key=_rank)), note=_LIE if isinstance(domain, Interval) else _LIES)
+    kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
+    return Table(
+        _ranked(fitting), note=" ".join([*_notes(kind, frequency, about), _LIE if kind == "interval" else _LIES])
+    )
 
 
-_NUMBERS: dict[str, Callable[[Any, float], Mechanism]] = {
-    m.name: partial(lambda kind, domain, epsilon: kind(domain, epsilon=epsilon), m)
-    for m in (Hybrid, Piecewise, OneBitMean, HeavyHitters)
-}
+_NUMBERS: dict[str, Any] = {m.name: m for m in (Hybrid, Piecewise, OneBitMean, HeavyHitters)}
 KINDS: dict[type[Any], tuple[str, ...]] = {
     Interval: (Hybrid.name, Piecewise.name, OneBitMean.name),
     Prefixes: (HeavyHitters.name,),
@@ -244,7 +256,14 @@ _LIE = "lie: by how much a made-up report moves the sum of the numbers at most."
 
 
 def _recommendation(
-    choice: Choice, domain: Domain | int, d: int, epsilon: float, n: int, reports: float, f: float, bound: Bound
+    choice: Choice,
+    domain: Domain | int,
+    d: int,
+    epsilon: float,
+    n: int,
+    reports: float,
+    f: float,
+    margin: Callable[[Error], float],
 ) -> Recommendation:
     p, q = choice.probabilities(d, epsilon)
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
@@ -257,14 +276,16 @@ def _recommendation(
         n,
         f,
         math.sqrt(error.n_variance(f) / reports),
-        math.sqrt(error.needed(0.05, bound, f) / reports),
+        margin(error),
         choice.report_bytes(d, epsilon),
         choice.server_operations(d, epsilon),
         Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q)),
     )
 
 
-def _of_mechanism(m: Mechanism, domain: Inputs, epsilon: float, n: int, reports: float, bound: Bound) -> Recommendation:
+def _of_mechanism(
+    m: Mechanism, domain: Inputs, epsilon: float, n: int, reports: float, bound: Bound, about: About
+) -> Recommendation:
     error = error_of(m)
     kind = m.reports.arrow_type()
     return Recommendation(
@@ -275,15 +296,41 @@ def _of_mechanism(m: Mechanism, domain: Inputs, epsilon: float, n: int, reports:
         n,
         None,
         math.sqrt(error.n_variance(0.0) / reports),
-        error.margin(reports, 0.05, bound, 0.0),
+        error.margin(reports, 0.05, bound, 0.0, about),
         1 if pa.types.is_boolean(kind) else kind.bit_width // 8,
         1,
         m.influence(),
     )
 
 
-def _rank(r: Recommendation) -> tuple[float, int, int, float]:
-    return float(f"{r.standard_error:.1e}"), r.bytes_per_report, r.server_operations, r.standard_error
+def _ranked(rows: list[Recommendation]) -> tuple[Recommendation, ...]:
+    """In order of the error; of all whose error is nearly the least that is left, what costs the least comes first."""
+    left, out = list(rows), []
+    while left:
+        nearly = _NEARLY * min(r.standard_error for r in left)
+        out.append(
+            min(
+                (r for r in left if r.standard_error <= nearly),
+                key=lambda r: (r.server_operations, r.bytes_per_report, r.standard_error),
+            )
+        )
+        left.remove(out[-1])
+    return tuple(out)
+
+
+_NEARLY = 1.01
+
+
+def _notes(kind: str, frequency: float | None, about: About) -> list[str]:
+    """What the errors of a table are of."""
+    whom = "of these people" if about == "people" else "of a population that these people are a random sample of"
+    if kind == "prefixes":
+        return []
+    if kind == "interval":
+        return [f"std.error: of noise alone, in the worst case. 95% within: the mean {whom}."]
+    typical = "1 in d" if frequency is None else f"{100 * frequency:.4g} %"
+    any_share = "any share" if frequency is None else "this share"
+    return [f"std.error: of noise alone, of a value that {typical} of the people has. 95% within: {any_share} {whom}."]
 
 
 def expected_error(
@@ -329,77 +376,136 @@ class Error(NamedTuple):
     """What is known of the error of an estimate.
 
     Attributes:
-        n_variance: n times its variance, from the true frequency.
+        n_variance: n times its variance, of noise alone, from the true frequency.
         hoeffding: from beta, the alpha sqrt(n) with Pr[|error| >= alpha] <= beta.
         together: how many estimates there are: d.
-        to_find: of heavy hitters, from a share and beta, the reports that it takes to find it.
-        numeric: whether it is that of a mean, which has no frequency.
+        ends: the least and the greatest that a report adds to an estimated count; None: its error is taken for normal.
+        finds: of heavy hitters, whether so many reports find a value of such a share, but for beta.
+        length: of the interval of numbers, of whose mean it is the error; 0 of a frequency.
     """
 
     n_variance: Callable[[float], float]
     hoeffding: Callable[[float], float]
     together: int
-    to_find: Callable[[float, float], float] | None = None
-    numeric: bool = False
+    ends: tuple[float, float] | None = None
+    finds: Callable[[float, float, float], bool] | None = None
+    length: float = 0.0
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
         """That of a pure protocol."""
-        return cls(partial(_n_variance, p, q), lambda beta: _hoeffding(beta) / (p - q), d)
+        ends = (-q / (p - q), (1 - q) / (p - q))
+        return cls(partial(_n_variance, p, q), lambda beta: _hoeffding(beta) / (p - q), d, ends)
 
     def share(self, frequency: float | None) -> float:
         """The frequency, checked; by default that of one value in d."""
-        if self.numeric:
+        if self.length:
             _refuse_frequency(frequency)
         return _check_frequency(frequency, self.together)
 
-    def needed(self, beta: float, bound: Bound, f: float) -> float:
-        """``n margin^2``, which does not depend on n."""
+    def variance(self, f: float, about: About) -> float:
+        """``n`` times the variance of what is asked about."""
+        if about == "people":
+            return self.n_variance(f)
+        # Of numbers: at most, where half of the people are at each end.
+        return self.n_variance(f) + (self.length**2 / 4 if self.length else f * (1 - f))
+
+    def worst(self, about: About) -> float:
+        """The frequency of the greatest variance, which is a polynomial of degree 2 at most."""
+        at0, middle, at1 = (self.variance(f, about) for f in (0.0, 0.5, 1.0))
+        bend = 2 * (at0 + at1 - 2 * middle)
+        ends = 0.0 if at0 >= at1 else 1.0
+        if bend >= 0:
+            return ends
+        return min(max(-(at1 - at0 - bend) / (2 * bend), 0.0), 1.0)
+
+    def _score(self, f: float, about: About) -> Callable[[Any, float], F64]:
+        """From margins, one number or float64[2], and reports: how improbable an error beyond is, on either side."""
+        variance = self.variance(f, about)
+        if self.ends is None:
+            return lambda margin, n: np.broadcast_to(margin, 2) * math.sqrt(n / max(variance, 1e-300))
+        least, greatest = self.ends
+        # Of these people, those who have the value add 1 on average, and the others 0.
+        below, above = (f, f) if about == "population" else (0.0, 1.0)
+        reach = np.array([greatest - below, above - least])
+
+        def score(margin: Any, n: float) -> F64:
+            reports = np.full(2, n)
+            return two_point_score(reports * margin, reports, reports * variance, reach)
+
+        return score
+
+    def suffices(self, reports: float, margin: float, beta: float, bound: Bound, f: float, about: About) -> bool:
+        """Whether so many reports keep the margin."""
+        if self.finds is not None:
+            return self.finds(reports, margin, beta)
         if bound == "hoeffding":
-            return self.hoeffding(beta) ** 2
-        if bound == "normal":
-            return NormalDist().inv_cdf(beta / 2) ** 2 * self.n_variance(f)
-        raise ParameterError(f'bound must be "normal" or "hoeffding", got {shown(bound)}')
+            return self.hoeffding(beta) ** 2 <= reports * margin**2
+        return bool(self._score(f, about)(margin, reports).min() >= _z(beta))
 
-    def reports(self, margin: float, beta: float, bound: Bound, f: float) -> float:
-        """How many reports a margin takes."""
-        needed = self.needed(beta, bound, f)
-        return needed / margin**2 if self.to_find is None else self.to_find(margin, beta)
+    def reports(self, margin: float, beta: float, bound: Bound, f: float, about: About) -> float:
+        """How many reports a margin takes: the least that `suffices`."""
+        if self.finds is None and bound == "hoeffding":
+            return self.hoeffding(beta) ** 2 / margin**2
+        normal = (_z(beta) / margin) ** 2 * self.variance(f, about)
+        if self.finds is None and self.ends is None:
+            return normal
+        return least_that(lambda n: self.suffices(n, margin, beta, bound, f, about), max(normal, 1e-3))
 
-    def margin(self, reports: float, beta: float, bound: Bound, f: float) -> float:
+    def margin(self, reports: float, beta: float, bound: Bound, f: float, about: About) -> float:
         """The inverse of `reports`."""
-        if self.to_find is None:
-            return math.sqrt(self.needed(beta, bound, f) / reports)
-        low, high = 0.0, 1.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.to_find(middle, beta) > reports else (low, middle)
-        return high
+        if self.finds is not None:
+            low, high = 0.0, 1.0
+            for _ in range(60):
+                middle = (low + high) / 2
+                low, high = (low, middle) if self.finds(reports, middle, beta) else (middle, high)
+            return high
+        if bound == "hoeffding":
+            return self.hoeffding(beta) / math.sqrt(reports)
+        score, normal = self._score(f, about), _z(beta) * math.sqrt(self.variance(f, about) / reports)
+        return float(
+            least_beyond(_z(beta), lambda margins: score(margins, reports), np.full(2, max(normal, 1e-12))).max()
+        )
+
+
+def _z(beta: float) -> float:
+    """What a normal variable exceeds on either side with a probability of beta."""
+    return -NormalDist().inv_cdf(beta / 2)
+
+
+def check_asked(bound: Bound, about: About) -> None:
+    """Raise `ParameterError` unless there are such a bound and such people."""
+    check_choice("bound", bound, get_args(Bound))
+    check_choice("about", about, get_args(About))
 
 
 def error_of(m: Mechanism) -> Error:
     """The error of a mechanism, which knows it best."""
     n = _MANY
     if isinstance(m, FrequencyOracle):
+        moves = [(float(x.min()), float(x.max())) for x in m.extremes()]
+        ends = (min(low for low, _ in moves), max(high for _, high in moves))
         return Error(
-            lambda f: float(m.variance(n, n * f)) / n, lambda beta: m.accuracy(n, beta) * math.sqrt(n), m.domain.size
+            lambda f: float(m.variance(n, n * f)) / n,
+            lambda beta: m.accuracy(n, beta) * math.sqrt(n),
+            m.domain.size,
+            ends if m.count_term.variance is None else None,
         )
     if isinstance(m, Numeric):
         low, high = m.value_bounds()
-        length = (high - low) * (m.domain.high - m.domain.low)
-        return Error(lambda _: m.variance(1), lambda beta: _hoeffding(beta) * length, 1, numeric=True)
+        length = m.domain.high - m.domain.low
+        return Error(lambda _: m.variance(1), lambda beta: _hoeffding(beta) * (high - low) * length, 1, length=length)
     if isinstance(m, HeavyHitters):
         levels = len(m.levels)
-        c = float(m.hashes.collision)
-        one = Error.of(m.p, m.q + c * (m.p - m.q), 2)
+        one = Error.of(m.p, chance_of_none(m), 2)
         return Error(
             lambda f: levels * one.n_variance(f) + (levels - 1) * f * (1 - f),
             lambda beta: math.sqrt(levels) * one.hoeffding(beta),
-            m.searched.least_candidates(),
-            m.reports_to_find,
+            m.least_candidates,
+            finds=m.finds,
         )
     if isinstance(m, Sketch):
-        p, q = (float(x) for x in m.support_probability())
+        p, q = (float(x) for x in m.support_probabilities())
         return Error.of(p, q, 1)._replace(together=_FEW)
     raise ParameterError(f"the error of {m.name} is not known before there are reports")
 
@@ -419,7 +525,7 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
         if not isinstance(domain, Interval | Prefixes) or epsilon is None:
             kind = "Prefixes" if name == HeavyHitters.name else "an Interval"
             raise ParameterError(f"{name} needs domain, {kind}, and epsilon")
-        return error_of(_NUMBERS[name](domain, check_epsilon("epsilon", epsilon)))
+        return error_of(_NUMBERS[name](domain, epsilon=check_epsilon("epsilon", epsilon)))
     choice = choice_named(name)
     if domain is None or epsilon is None:
         raise ParameterError(f"{choice.name} needs domain (the values, or how many) and epsilon")
@@ -440,9 +546,9 @@ def _n_variance(p: float, q: float, f: float) -> float:
 
 
 def _values(values: Any) -> int | Domain | Interval | Prefixes:
-    if isinstance(values, Domain | Interval | Prefixes):
+    if isinstance(values, Interval | Prefixes):
         return values
-    if isinstance(values, Iterable) and not isinstance(values, str):
+    if isinstance(values, Domain) or (isinstance(values, Iterable) and not isinstance(values, str)):
         return Domain.of(values)
     return check_integer("values", values, 2, 2**31 - 1)
 

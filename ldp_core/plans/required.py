@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_group, error_of, resolve
+from ldp_core.plans.recommend import KINDS, About, Bound, Error, Values, check_group, error_of, resolve
 from ldp_core.tables import Row, Table
 
 
@@ -39,13 +38,7 @@ class Need(Row):
 
     @override
     def values(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "mechanism": self.mechanism,
-            "margin": self.margin,
-            "epsilon": self.epsilon,
-            "n": self.n,
-        }
+        return vars(self).copy()
 
     @override
     def texts(self) -> dict[str, str]:
@@ -89,13 +82,15 @@ def required_n(
     simultaneous: bool = False,
     frequency: float | None = None,
     group: float = 1.0,
+    about: About = "population",
 ) -> Needs:
     """The least number of people with which an estimate is within ``margin`` of the truth, but for probability beta.
 
-    It is the half width of the interval that a histogram or a mean shows for ``confidence=1 - beta``:
-    z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2. Of a mean the
-    margin is in the numbers' own unit, for the noise in the worst case; of heavy hitters it is the share of people
-    that a value must have to be found (an approximation: `HeavyHitters.reports_to_find`).
+    Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
+    for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
+    and for a population z^2 f (1 - f) / margin^2 more. Of a mean the margin is in the numbers' own unit, for the noise
+    in the worst case; of heavy hitters it is the share of people that a value must have to be found
+    (`HeavyHitters.reports_to_find`).
 
     Args:
         mechanism: a mechanism; a plan, of which each column is asked; a name in `CHOICES`, or a class, with ``domain``
@@ -107,8 +102,11 @@ def required_n(
         bound: ``"normal"``, or ``"hoeffding"``, ln(2 / beta) / (2 margin^2 (p - q)^2), which holds for every n and
             every frequency and takes two to five times the people: the inverse of `FrequencyOracle.accuracy`.
         simultaneous: whether all values are to be as near, together (Bonferroni), and not any one by itself.
-        frequency: true share of the value; default 1 / d.
+        frequency: true share of the value; default: the share that takes the most people.
         group: the share of the people who are in the group that is asked about, see `recommend`.
+        about: of whose share or mean the margin is: that of a population of which the people are a random sample, or
+            that of the ``"people"`` themselves, of which noise is the only error. An interval of a histogram is about
+            these people.
 
     Returns:
         A table, `Need` a row; ``.n``, or ``int`` of it, is the number.
@@ -119,38 +117,41 @@ def required_n(
     >>> from ldp_core import Hybrid, RandomizedResponse, UnaryEncoding
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02)
     mechanism       margin  epsilon  people
-    unary_encoding    0.02        2   7,754
-    Asked for: one share, that of a value that 1 in 12 of the people has, within the
-    margin with a probability of 95 %. For all shares at once: simultaneous; for a
-    value of another share: frequency.
+    unary_encoding    0.02        2  16,819
+    Asked for: one share, whatever it is, of a population that the people are a
+    random sample of, within the margin with a probability of 95 %. For all shares
+    at once: simultaneous.
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, simultaneous=True).n
-    16572
+    35646
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, bound="hoeffding").n
     31800
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
     >>> required_n(plan, {"crashed": 0.02, "minutes": 0.5}, group=0.1)  # of a tenth of the people
-    all columns: 593,301 people
+    all columns: 731,594 people
     name     mechanism            margin  epsilon   people
-    crashed  randomized_response    0.02        1   88,419
-    minutes  hybrid                  0.5        1  593,301
-    Asked for: of each column the margin holds with a probability of 95 %: of the
-    share of one value that 1 in d of the people has (d is the number of values), of
-    a mean where the noise is greatest. A share of 0.1 of the people is in the group
-    that is asked about.
+    crashed  randomized_response    0.02        1  114,575
+    minutes  hybrid                  0.5        1  731,594
+    Asked for: of each column the margin holds with a probability of 95 %: of one
+    share, whatever it is, and of a mean where the noise is greatest; of a
+    population that the people are a random sample of. A share of 0.1 of the people
+    is in the group that is asked about.
     """
+    asked = _Asked(beta, bound, simultaneous, frequency, check_group(group), about)
     if isinstance(mechanism, PrivacyPlan):
-        return _of_plan(mechanism, margin, beta, domain, epsilon, bound, simultaneous, frequency, group)
+        if domain is not None or epsilon is not None or frequency is not None:
+            raise ParameterError(
+                "a plan has its domains and epsilons, and each column a frequency of its own: leave them out"
+            )
+        return _of_plan(mechanism, margin, asked)
     if isinstance(margin, Mapping):
         raise ParameterError("margins by column are a plan's: give one number")
-    share = check_group(group)
-    asked = _Asked(margin, beta, bound, simultaneous, frequency)
     rows = []
     for key in _keys(mechanism, domain):
         error = resolve(key, domain, epsilon)
         spent = key.epsilon if isinstance(key, Mechanism) else float(epsilon or 0)
-        rows.append(Need("", _called(key), margin, spent, asked.people(error, share)))
+        rows.append(Need("", _called(key), margin, spent, asked.people(error, margin)))
     rows.sort(key=lambda row: row.n)
-    return Needs(tuple(rows), "", asked.question(error, share), rows[0].n, rows[0].epsilon)
+    return Needs(tuple(rows), "", asked.question(error), rows[0].n, rows[0].epsilon)
 
 
 def _keys(mechanism: Any, domain: Values | None) -> list[Any]:
@@ -165,99 +166,95 @@ def _called(mechanism: Any) -> str:
 
 
 class _Asked(NamedTuple):
-    """What is asked for; see `required_n`."""
+    """What is asked for beside the margin; see `required_n`."""
 
-    margin: float
     beta: float
     bound: Bound
     simultaneous: bool
     frequency: float | None
+    group: float
+    about: About
 
-    def reports(self, error: Error) -> float:
+    def reports(self, error: Error, margin: float) -> float:
         """How many it takes."""
-        together = error.together if self.simultaneous and not error.numeric else 1
+        return error.reports(*self._of(error, margin))
+
+    def suffices(self, error: Error, margin: float, reports: float) -> bool:
+        """Whether so many do."""
+        return error.suffices(reports, *self._of(error, margin))
+
+    def _of(self, error: Error, margin: float) -> tuple[float, float, Bound, float, About]:
+        """What one estimate is asked for: margin, beta, bound, share, about."""
+        together = error.together if self.simultaneous and not error.length else 1
         if self.frequency is not None and self.frequency * together < 1 - 1e-9 and together > 1:
             raise ParameterError(
                 f"with simultaneous, frequency is the greatest share: at least 1 / {together}, got {self.frequency:g}; "
                 "the shares of all values add up to 1, and a frequent value may be noisier than a rare one"
             )
-        margin, beta = _check_margin(self.margin, error), check_open("beta", self.beta) / together
-        return error.reports(margin, beta, self.bound, error.share(self.frequency))
+        share = error.share(self.frequency) if self.frequency is not None else error.worst(self.about)
+        return _check_margin(margin, error), check_open("beta", self.beta) / together, self.bound, share, self.about
 
-    def people(self, error: Error, share: float) -> int:
+    def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""
         # An n that was computed from a margin comes back as itself, not as one more.
-        return max(math.ceil(self.reports(error) / share * (1 - 1e-12)), 1)
+        return max(math.ceil(self.reports(error, margin) / self.group * (1 - 1e-12)), 1)
 
-    def question(self, error: Error, share: float) -> str:
+    @property
+    def sure(self) -> str:
+        """How sure it is to be, in words."""
+        return f"with a probability of {100 * (1 - self.beta):.4g} %"
+
+    def question(self, error: Error) -> str:
         """What is asked for, in a sentence."""
-        sure = f"with a probability of {100 * (1 - self.beta):.4g} %"
-        if error.numeric:
-            said = f"a mean, within the margin {sure}, where the noise is greatest"
-        elif error.to_find is not None:
-            said = f"a value is found {sure} if so great a share of the people has it (the margin is that share)"
+        whom, frequency = _WHOM[self.about], f"{100 * float(self.frequency or 0):.4g} %"
+        if error.to_find is not None:
+            said = f"a value is found {self.sure} if so great a share of the people has it (the margin is that share)"
+        elif error.length:
+            said = f"the mean {whom}, within the margin {self.sure}, where the noise is greatest"
+        elif self.simultaneous:
+            said = f"the shares of all {error.together:,} values at once, {whom}, all within the margin {self.sure}"
+            said += "" if self.frequency is None else f"; no value has more than {frequency}"
         else:
-            of = f"a value that {self.true_share(error.together)} of the people has"
-            of = "any value, however frequent" if self.bound == "hoeffding" else of
-            if self.simultaneous:
-                said = f"the shares of all {error.together:,} values at once, all within the margin {sure}; each is as "
-                said += f"noisy as that of {of}; where one has more, give the greatest share: frequency"
-            else:
-                said = (
-                    f"one share, that of {of}, within the margin {sure}. For all shares at once: simultaneous; for a "
-                )
-                said += "value of another share: frequency"
-        return f"Asked for: {said}.{_of_group(share)}"
+            any_value = self.frequency is None or self.bound == "hoeffding"
+            of = "whatever it is" if any_value else f"that of a value that {frequency} of the people has"
+            said = f"one share, {of}, {whom}, within the margin {self.sure}. For all shares at once: simultaneous"
+        return self.sentence(said)
 
-    def true_share(self, values: int) -> str:
-        """The share of the people who have the value, in words."""
-        return f"1 in {values:,}" if self.frequency is None else f"{100 * self.frequency:.4g} %"
+    def sentence(self, said: str) -> str:
+        """What is asked for, and of whom."""
+        group = f" A share of {self.group:g} of the people is in the group that is asked about."
+        return f"Asked for: {said}.{'' if self.group == 1 else group}"
 
 
-def _of_group(share: float) -> str:
-    return "" if share == 1 else f" A share of {share:g} of the people is in the group that is asked about."
+_WHOM: dict[About, str] = {
+    "population": "of a population that the people are a random sample of",
+    "people": "of these people themselves",
+}
 
 
 def _check_margin(margin: float, error: Error) -> float:
-    if not error.numeric:
+    if not error.length:
         return check_open("margin", margin)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
         raise ParameterError(f"margin of a mean must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
 
 
-def _of_plan(
-    plan: PrivacyPlan,
-    margin: float | Mapping[str, float],
-    beta: float,
-    domain: Values | None,
-    epsilon: float | None,
-    bound: Bound,
-    simultaneous: bool,
-    frequency: float | None,
-    group: float,
-) -> Needs:
-    if domain is not None or epsilon is not None or frequency is not None:
-        raise ParameterError(
-            "a plan has its domains and epsilons, and each column a frequency of its own: leave them out"
-        )
-    share, rows = check_group(group), []
+def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:
+    rows = []
     for name, m in plan.columns.items():
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
-        people = _Asked(wanted, beta, bound, simultaneous, None).people(error_of(m), share)
-        rows.append(Need(name, m.name, wanted, m.epsilon, people))
+        rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(error_of(m), wanted)))
     most = max(row.n for row in rows)
-    shares = "of all shares of a column together" if simultaneous else "of the share of one value"
-    if bound == "normal":
-        shares += ", as noisy as that of one in d values" if simultaneous else " that 1 in d of the people has"
-    sure = f"with a probability of {100 * (1 - beta):.4g} %"
-    question = f"Asked for: of each column the margin holds {sure}: {shares} (d is the number of values), of a mean "
-    question += f"where the noise is greatest.{_of_group(share)}"
-    return Needs(tuple(rows), f"all columns: {most:,} people", question, most, plan.epsilon)
+    shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
+    said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "
+    said += _WHOM[asked.about]
+    return Needs(tuple(rows), f"all columns: {most:,} people", asked.sentence(said), most, plan.epsilon)
 
 
+@no_warning_of_epsilon()
 def required_epsilon(
     mechanism: str | type[Mechanism] | None = None,
     margin: float = 0.01,
@@ -269,6 +266,7 @@ def required_epsilon(
     simultaneous: bool = False,
     frequency: float | None = None,
     group: float = 1.0,
+    about: About = "population",
 ) -> Needs:
     """The epsilon with which n people suffice for a margin: the inverse of `required_n`.
 
@@ -278,7 +276,7 @@ def required_epsilon(
     Args:
         mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
             epsilon first.
-        margin, beta, bound, simultaneous, frequency, group: see `required_n`.
+        margin, beta, bound, simultaneous, frequency, group, about: see `required_n`.
         n: number of people.
         domain: the values, or how many declared ones; see `recommend`.
 
@@ -290,74 +288,78 @@ def required_epsilon(
         ParameterError: an argument outside its interval, or no epsilon up to 50 does: more people or a wider margin.
 
     >>> required_epsilon("randomized_response", 0.02, 10_000, domain=2)
-    mechanism            margin   epsilon  people
-    randomized_response    0.02  0.944483  10,000
-    Asked for: one share, that of a value that 1 in 2 of the people has, within the
-    margin with a probability of 95 %. For all shares at once: simultaneous; for a
-    value of another share: frequency.
+    mechanism            margin  epsilon  people
+    randomized_response    0.02  1.08526  10,000
+    Asked for: one share, whatever it is, of a population that the people are a
+    random sample of, within the margin with a probability of 95 %. For all shares
+    at once: simultaneous.
     >>> from ldp_core import Hybrid, Interval
-    >>> round(required_epsilon(Hybrid, 0.5, 10_000, domain=Interval(0, 60)).epsilon, 3)
-    2.375
+    >>> round(required_epsilon(Hybrid, 1.0, 10_000, domain=Interval(0, 60)).epsilon, 3)
+    1.5
     """
-    people, share = check_integer("n", n, 1), check_group(group)
-    asked = _Asked(margin, beta, bound, simultaneous, frequency)
+    people = check_integer("n", n, 1)
+    asked = _Asked(beta, bound, simultaneous, frequency, check_group(group), about)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):
-        found = _least(partial(resolve, key, domain), asked, people * share, closed=_called(key) in CHOICES)
+
+        def suffices(epsilon: float, times: float, key: Any = key) -> bool:
+            return asked.suffices(resolve(key, domain, epsilon), margin, people * asked.group * times)
+
+        found = _least(suffices, closed=_called(key) in CHOICES)
         if found is None:
-            enough = math.ceil(asked.reports(resolve(key, domain, _LARGEST)) / share)
+            enough = math.ceil(asked.reports(resolve(key, domain, _LARGEST), margin) / asked.group)
             hopeless.append(f"{_called(key)} needs at least {enough:,} people for margin {margin!r}")
         else:
             rows.append(Need("", _called(key), margin, found, people))
     if not rows:
         raise ParameterError(f"no epsilon suffices: {hopeless[0]}")
     rows.sort(key=lambda row: row.epsilon)
-    note = asked.question(resolve(_keys(mechanism, domain)[0], domain, _LARGEST), share)
+    note = asked.question(resolve(_keys(mechanism, domain)[0], domain, _LARGEST))
     if hopeless:
         note += f" Left out, as no epsilon is enough: {'; '.join(hopeless)}."
     return Needs(tuple(rows), "", note, people, rows[0].epsilon)
 
 
-def _least(error: Callable[[float], Error], asked: _Asked, reports: float, *, closed: bool) -> float | None:
-    """The least epsilon with which so many reports suffice; None: there is none."""
+def _least(takes: Callable[[float, float], bool], *, closed: bool) -> float | None:
+    """The least epsilon with which the reports suffice, or so many times as many; None: there is none."""
 
-    def needed(epsilon: float) -> float:
+    def suffices(epsilon: float, times: float = 1.0) -> bool:
         try:
-            return asked.reports(error(epsilon))
+            return takes(epsilon, times)
         except ZeroDivisionError:  # p is q
-            return math.inf
+            return False
         except ParameterError:  # below what 64-bit probabilities resolve
             if epsilon > _RESOLVED:
                 raise
-            return math.inf
+            return False
 
     # Others make a mechanism each time, and nothing is known of their jumps.
     step, precision, jump = (1.003, 1e-12, _JUMP) if closed else (1.2, 1e-6, math.inf)
     grid = [_LARGEST * step**-k for k in range(int(math.log(_LARGEST / _SMALLEST, step)), -1, -1)]
-    needed(_LARGEST)  # refuses what no epsilon is asked for
-    first = _first(lambda k: needed(grid[k]), len(grid), reports, jump)
+    suffices(_LARGEST)  # refuses what no epsilon is asked for
+    first = _first(lambda k, times=1.0: suffices(grid[k], times), len(grid), jump)
     if first is None:
         return None
     low, high = [0.0, *grid][first : first + 2]
     while high - low > precision * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if needed(middle) > reports else (low, middle)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
     return min(high * (1 + precision), _LARGEST)
 
 
-def _first(needed: Callable[[int], float], points: int, reports: float, jump: float) -> int | None:
-    """The first of the points that so many reports suffice for; None: there is none.
+def _first(suffices: Callable[..., bool], points: int, jump: float) -> int | None:
+    """The first of the points at which the reports suffice; None: there is none.
 
     What is needed falls from point to point, but may come back up to ``jump`` times as much. Before a point that needs
     more than that many times the reports there is none that they suffice for: bisection finds such a point.
     """
     low, high = -1, points - 1
-    if needed(high) > reports * jump:
+    if not suffices(high, jump):
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if needed(middle) > reports * jump else (low, middle)
-    return next((k for k in range(high, points) if needed(k) <= reports), None)
+        low, high = (low, middle) if suffices(middle, jump) else (middle, high)
+    return next((k for k in range(high, points) if suffices(k)), None)
 
 
 _JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency

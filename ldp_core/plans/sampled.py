@@ -28,7 +28,8 @@ from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
-from ldp_core.estimates.plausibility import Part, Sums
+from ldp_core.estimates.plausibility import Sums, Term
+from ldp_core.estimates.tails import ends_together
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
@@ -173,14 +174,30 @@ class SampledColumn(DrawnColumn):
         b, e = scale * (b + people), -people / answers
         inside = np.clip(counts, 0, n)
         errors: F64 = np.sqrt(np.maximum(a + (b + e * inside) * inside, 0))
-        z = z_score(confidence, self.domain.size if simultaneous else 1)
-        shrink = 1 - z**2 * e
-        middle = counts + z**2 * b / 2
-        half = np.sqrt(np.maximum(middle**2 - shrink * (counts**2 - z**2 * a), 0))
-        out = counts, errors, (middle - half) / shrink, (middle + half) / shrink
+        out = counts, errors, *self._ends(counts, n, answers, (a, b, e), confidence, simultaneous)
         empty = np.where(n == 0, 0.0, np.nan)  # without records there is nothing to be uncertain about
         made = [np.where(none, empty, array) for array in out]
         return made[0], made[1], made[2], made[3]
+
+    def _ends(
+        self, counts: F64, n: F64, answers: F64, variance: tuple[F64, F64, F64], confidence: float, simultaneous: bool
+    ) -> tuple[F64, F64]:
+        """Ends of the intervals, given the variance's coefficients (a, b, e)."""
+        a, b, e = variance
+        if simultaneous:
+            scale = n / answers
+            z, reports = z_score(confidence, self.domain.size), np.broadcast_to(answers, counts.shape)
+
+            def score(errors: F64, at: F64) -> F64:
+                of_one = np.maximum(a + (b + e * at) * at, 1e-300) / scale**2
+                return self.inner.error_score(errors / scale, reports, of_one)
+
+            return ends_together(counts, reports, z, score, z * np.sqrt(np.maximum(a + b * counts, scale**2)))
+        z = z_score(confidence)
+        shrink = 1 - z**2 * e
+        middle = counts + z**2 * b / 2
+        half = np.sqrt(np.maximum(middle**2 - shrink * (counts**2 - z**2 * a), 0))
+        return (middle - half) / shrink, (middle + half) / shrink
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
@@ -188,7 +205,7 @@ class SampledColumn(DrawnColumn):
         answers = counters[..., :1]
         of_answers = counts * (answers / np.maximum(n, 1))
         share = 1 / self.columns
-        return Sums(answers, n, Part(share, share, 0.0, 1.0)), *self.inner.bounded_sums(
+        return Sums(answers, n, Term(share, share, 0.0, 1.0)), *self.inner.bounded_sums(
             answers, counters[..., 1:], np.where(answers, of_answers, 0)
         )
 

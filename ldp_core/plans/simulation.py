@@ -19,7 +19,7 @@ from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_integer
-from ldp_core.randomizer.simulating import check_people
+from ldp_core.randomizer.perturbing import check_people
 from ldp_core.simulated_counts import generator_of
 from ldp_core.tables import preformatted
 from ldp_core.tally import Tally

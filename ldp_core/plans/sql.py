@@ -20,7 +20,7 @@ from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.reports.bits import Bits
-from ldp_core.reports.value import Value
+from ldp_core.reports.numbers import Value
 
 Dialect: TypeAlias = Literal["duckdb", "bigquery"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import Codes
+from ldp_core.errors import MechanismMismatchError
 from ldp_core.inputs.base import Inputs
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import Declared
@@ -81,14 +82,23 @@ class DeclaredMechanism(Declared, Tallier):
 
     # ---- as text
 
+    other_constructor: ClassVar[tuple[str, str, tuple[str, ...]] | None] = None
+    """Of a mechanism that may be made in another way: that class method, the field with its arguments, their names."""
+
     def parameters(self) -> dict[str, Any]:
         """JSON-able constructor arguments other than the inputs: the declared parameters."""
+        if self.other_constructor is not None:
+            _, field, names = self.other_constructor
+            if (given := getattr(self, field)) is not None:
+                return dict(zip(names, given, strict=True))
         return {name: value for name, value in self._parameters().items() if name != "domain"}
 
     @classmethod
     def from_parameters(cls, domain: Any, parameters: Mapping[str, Any]) -> Self:
         """Inverse of `parameters`; ``domain`` are the inputs."""
         make: Any = cls  # nearly every mechanism takes its inputs, and then its parameters by name
+        if cls.other_constructor is not None and not parameters.keys().isdisjoint(cls.other_constructor[2]):
+            make = getattr(cls, cls.other_constructor[0])
         made: Self = make(domain, **parameters)
         return made
 
@@ -122,3 +132,40 @@ def _cell(value: Any) -> str:
         own = (f"{key} {_cell(part)}" for key, part in value.items() if key not in ("mechanism", "domain", "unmatched"))
         return ", ".join([str(value.get("mechanism", "")), *own])
     return f"{value:.6g}" if isinstance(value, float) else f"{value}"
+
+
+# ---- whose reports these are
+
+
+def maker_of(column: Any) -> DeclaredMechanism | None:
+    """The mechanism of a Series of typed reports, which its dtype has (`ldp_polars.Report`); None of other columns."""
+    made = getattr(getattr(column, "dtype", None), "mechanism", None)
+    return made if isinstance(made, DeclaredMechanism) else None
+
+
+def refuse_reports_in(columns: Iterable[str], who: str) -> None:
+    """Raise `MechanismMismatchError` if there are columns of which ``who`` says that they hold reports already."""
+    if again := sorted(columns):
+        raise MechanismMismatchError(f"columns {again} hold reports already, says {who}; do not perturb them again")
+
+
+def refuse_keys_in(columns: Iterable[str], who: str) -> None:
+    """Raise `MechanismMismatchError` if there are columns to group by of which ``who`` says that they hold reports."""
+    if private := sorted(columns):
+        raise MechanismMismatchError(
+            f"columns {private} hold reports, says {who}: records of all values are in each group of equal reports, so "
+            "what is estimated in the groups is wrong. Group by columns that the plan keeps"
+        )
+
+
+def check_same(made_by: DeclaredMechanism, mechanism: DeclaredMechanism, column: str, who: str = "their type") -> None:
+    """Raise `MechanismMismatchError` unless the two mechanisms are the same."""
+    if made_by.fingerprint != mechanism.fingerprint:
+        raise MechanismMismatchError(
+            f"column {column!r}: the reports were made by the mechanism {_known(made_by)}, says {who}, not by "
+            f"{_known(mechanism)}: estimate with the mechanism that made them"
+        )
+
+
+def _known(m: DeclaredMechanism) -> str:
+    return f"{m.title} (epsilon {m.epsilon:.4g}, fingerprint {m.fingerprint})"

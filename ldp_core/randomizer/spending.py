@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from ldp_core.accounting.shuffling import amplified
-from ldp_core.exact.composition import ChangeTimes, History, Spent, memoryless
-from ldp_core.exact.probability import float_above, log_above
+from ldp_core.exact.composition import Composing, History, Spent, memoryless
+from ldp_core.exact.probability import log_above
 from ldp_core.parameters import check_integer, check_open
 from ldp_core.randomizer.declared import DeclaredMechanism
 
 
-class Spending(DeclaredMechanism):
+class Spending(DeclaredMechanism, Composing):
     """Privacy, in numbers."""
 
     @property
@@ -21,48 +21,6 @@ class Spending(DeclaredMechanism):
         The exact value is never above `epsilon`; this float may exceed it by one unit in the last place.
         """
         return log_above(self.worst_ratio())
-
-    def epsilon_of(
-        self,
-        reports: int | None = 1,
-        *,
-        changes: int | None = 0,
-        change_times: ChangeTimes = "secret",
-        keyed: bool = False,
-    ) -> float:
-        """What several reports of one person spend together: an upper bound, rounded up.
-
-        Without permanent answers and with fresh noise it is ``reports * epsilon``, with the declared epsilon, as a plan
-        and a budget count it. (The exact loss is less by what 64-bit probabilities round off.) With permanent
-        answers and ``changes=0`` it is the exact loss: more than ``reports * epsilon`` for a few reports, and at most
-        epsilon_infinity. See `ldp_core.exact.composition` for all formulas and their proofs.
-
-        Args:
-            reports: how many; None for any number.
-            changes: how often the value changes at most, from one report to the next; None for any number. A value
-                is what the domain makes of it: all that are unmatched are one.
-            change_times: ``"secret"``: that the value changed, and when, is protected too. ``"public"``: it is known
-                which reports have the same value (more than the times of the changes: also what returns).
-            keyed: whether the noise is keyed (`Keyed`). A memoized mechanism's always is.
-
-        Returns:
-            A number of nats; infinite if there is no bound.
-
-        Raises:
-            ParameterError: negative numbers, or other words.
-
-        >>> from ldp_core import LongitudinalRandomizedResponse, RandomizedResponse
-        >>> RandomizedResponse(epsilon=0.5).epsilon_of(10), RandomizedResponse(epsilon=0.5).epsilon_of(10, keyed=True)
-        (5.0, 0.5)
-        >>> RandomizedResponse(epsilon=0.5).epsilon_of(2, changes=1, keyed=True)  # whether they differ is seen
-        inf
-        >>> m = LongitudinalRandomizedResponse(range(100), epsilon_infinity=5.0, epsilon_1=0.5)
-        >>> [round(m.epsilon_of(k), 3) for k in (1, 4, 10, 1000, None)]
-        [0.5, 2.408, 4.859, 5.0, 5.0]
-        >>> m.epsilon_of(1000, changes=1, change_times="public"), round(m.epsilon_of(1000, changes=1))
-        (10.0, 379)
-        """
-        return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
 
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` as an exact fraction. A mechanism with permanent answers says how; here they have no bound."""

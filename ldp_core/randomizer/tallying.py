@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
 from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import MechanismMismatchError, ReportError
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.exact.transforms import count_numbers
+from ldp_core.reports import Native, Number, ReportFormat, Word
 from ldp_core.tally import MOST, Counts, Tally
 
 
@@ -187,8 +189,33 @@ or forged, leave it out
         return possible
 
     def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
-        """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none."""
+        """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none.
+
+        Args:
+            n: numbers of reports, broadcast against ``counters``.
+            counters: of tallies, int64[..., counters].
+            counts: of a histogram the estimated counts, float64[..., d], else None.
+        """
         return ()
+
+
+class NumberedCounters(Tallier):
+    """Each report is the number of the counter that counts it."""
+
+    @property
+    @override
+    def reports(self) -> Number:
+        return Word(self.counters)
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return count_numbers(reports, groups, n_groups, self.counters)
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Each report counts once."""
+        possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
+        return possible
 
 
 def _of_one_length(rows: pa.Array) -> pa.Array:

@@ -6,7 +6,6 @@
 from ldp_core.reports.base import Native, ReportFormat
 from ldp_core.reports.bits import Bits
 from ldp_core.reports.nullable import Nullable
-from ldp_core.reports.numbers import Flag, Number, Row, Symbol, Word
-from ldp_core.reports.value import Value
+from ldp_core.reports.numbers import Flag, Number, Row, Symbol, Value, Word
 
 __all__ = ["Bits", "Flag", "Native", "Nullable", "Number", "ReportFormat", "Row", "Symbol", "Value", "Word"]

@@ -101,22 +101,65 @@ const Planner = (() => {
     return Math.sqrt(perPerson(named(key).probabilities(d, epsilon), f) / n);
   }
 
+  // ---- margins: ldp_core/estimates/tails.py, plans/recommend.py
+
+  // x ln(x / mean) + mean - x, without cancellation.
+  function deviance(x, mean) {
+    const difference = x - mean, v = difference / (x + mean);
+    if (Math.abs(v) > 0.05) return x * Math.log(x / mean) - difference;
+    let series = 1 / 15;
+    for (let odd = 13; odd > 1; odd -= 2) series = series * v * v + 1 / odd;
+    return difference * v + 2 * x * v * v * v * series;
+  }
+
+  // The z with Pr[sum of n parts >= t] <= Pr[N > z], of a variance in all and at most `reach` each.
+  function twoPointScore(t, n, variance, reach) {
+    const square = reach ** 2 + variance / n, expected = Math.max(variance / square, 1e-300), count = expected + (t * reach) / square;
+    if (count > n) return Infinity;
+    const below = Math.min(Math.max(count - 1, expected), n);
+    return Math.sqrt(Math.max(2 * (deviance(below, expected) + deviance(Math.max(n - below, 1e-300), n - expected)), 0));
+  }
+
+  // The margin that 95 % of the estimates are within: of the share f of a population of which n people are a sample.
+  function marginOf([p, q], n, f) {
+    const variance = perPerson([p, q], f) + f * (1 - f), reach = [(1 - q) / (p - q) - f, f + q / (p - q)];
+    const enough = (margin) => reach.every((r) => twoPointScore(n * margin, n, n * variance, r) >= Z);
+    let high = Math.max(Z * Math.sqrt(variance / n), 1e-12);
+    while (!enough(high)) high *= 2;
+    let low = high / 2;
+    while (high - low > 1e-12 * high) {
+      const middle = (low + high) / 2;
+      if (enough(middle)) high = middle; else low = middle;
+    }
+    return high;
+  }
+  const margin = (key, d, epsilon, n, f) => marginOf(named(key).probabilities(d, epsilon), n, f);
+
   // All mechanisms, the best first: `ldp_core.recommend(d, epsilon, n, frequency=f)`.
   function recommend(d, epsilon, n, f) {
-    const rows = CHOICES.map((choice) => {
+    const left = CHOICES.map((choice) => {
       const error = standardError(choice.key, d, epsilon, n, f);
-      return { key: choice.key, name: choice.name, variant: choice.variant, standardError: error, margin: Z * error, bytes: choice.bytes(d), operations: choice.operations(d) };
+      return { key: choice.key, name: choice.name, variant: choice.variant, standardError: error, margin: margin(choice.key, d, epsilon, n, f), bytes: choice.bytes(d), operations: choice.operations(d) };
     });
-    const rank = (row) => [Number(row.standardError.toExponential(1)), row.bytes, row.operations, row.standardError];
-    return rows.sort((a, b) => {
-      const [x, y] = [rank(a), rank(b)], k = x.findIndex((v, i) => v !== y[i]);
-      return k < 0 ? 0 : x[k] - y[k];
-    });
+    const cost = (row) => [row.operations, row.bytes, row.standardError], rows = [];
+    while (left.length) { // of those whose error is nearly the least, the one that costs the least
+      const nearly = 1.01 * Math.min(...left.map((row) => row.standardError));
+      const best = left.filter((row) => row.standardError <= nearly).reduce((a, b) => {
+        const [x, y] = [cost(a), cost(b)], k = x.findIndex((v, i) => v !== y[i]);
+        return k >= 0 && y[k] < x[k] ? b : a;
+      });
+      rows.push(best);
+      left.splice(left.indexOf(best), 1);
+    }
+    return rows;
   }
 
   // The least epsilon with which 95 % of the estimates are within a margin; null: none up to 50.
-  function leastEpsilon(key, margin, n, d, f) {
-    const misses = (epsilon) => !((Z * standardError(key, d, epsilon, n, f)) <= margin);
+  function leastEpsilon(key, wanted, n, d, f) {
+    const misses = (epsilon) => {
+      const [p, q] = named(key).probabilities(d, epsilon), variance = perPerson([p, q], f) + f * (1 - f);
+      return ![(1 - q) / (p - q) - f, f + q / (p - q)].every((r) => twoPointScore(n * wanted, n, n * variance, r) >= Z);
+    };
     if (misses(MOST)) return null;
     let below = 0, above = MOST;
     for (let k = Math.trunc(Math.log(MOST / LEAST) / Math.log(STEP)); k >= 0; k--) {
@@ -203,12 +246,13 @@ const Planner = (() => {
 
   // Everything that the page says. input: {people, values, smallest, perDay, shuffled, epsilon}; epsilon null: look for it.
   function answer({ people, values, smallest, perDay, shuffled, epsilon }) {
-    const needs = requiredEpsilon(smallest, people, values, smallest);
+    // An estimate of the smallest share stays above half of it, and one of 0 below, each but for 2.5 %.
+    const needs = requiredEpsilon(smallest / 2, people, values, smallest);
     let spent = epsilon, taken = null;
     if (spent === null) {
       if (!needs.length) return { needs, epsilon: null, table: [] };
       taken = needs[0].key;
-      spent = neat(needs[0].epsilon, (e) => Z * standardError(taken, values, e, people, smallest) <= smallest);
+      spent = neat(needs[0].epsilon, (e) => margin(taken, values, e, people, smallest) <= smallest / 2);
     }
     const table = recommend(values, spent, people, smallest);
     const row = table.find((r) => r.key === taken) || table[0];

@@ -15,11 +15,13 @@
   function read() {
     const found = { shuffled: at("shuffled").checked }, wrong = [];
     for (const [id, [name, low, high, integer]] of Object.entries(LIMITS)) {
-      const text = at(id).value.replace(/[\s,_]/g, ""), empty = text === "" && id === "epsilon";
-      const x = /^\d*\.?\d+(e\d+)?$/i.test(text) ? Number(text) : NaN;
+      const text = at(id).value.replace(/[\s_]/g, ""), empty = text === "" && id === "epsilon";
+      // A comma only separates thousands, and only of whole numbers: "0,5" and "1,500" are not read as another number.
+      const plain = integer && /^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "") : text;
+      const x = /^\d*\.?\d+(e\d+)?$/i.test(plain) ? Number(plain) : NaN;
       const good = empty || (x >= low && x <= high && (!integer || Number.isInteger(x)));
       at(id).setAttribute("aria-invalid", String(!good));
-      if (!good) wrong.push(`${name} must be ${integer ? "a whole number" : "a number"} from ${digits(low)} to ${digits(high)}`);
+      if (!good) wrong.push(`${name} must be ${integer ? "a whole number" : "a number"} from ${digits(low)} to ${digits(high)}${text.includes(",") ? ", with a point before the decimals, as 0.5" : ""}`);
       found[id] = empty ? null : x;
     }
     found.smallest /= 100;
@@ -42,8 +44,8 @@
       ...(a.central === null ? [] : [tile("is-central", "epsilon once shuffled", digits(a.central, 4), `delta ${a.delta.toExponential(0)}`)]));
     const least = a.needs.length ? a.needs[0].epsilon : null;
     at("words").textContent = input.epsilon === null
-      ? `With epsilon ${digits(a.epsilon, 6)} a value that ${shareOf(input.smallest)} of the people have is told from one that nobody has: its interval of 95 % is no wider than the share itself to either side.`
-      : a.taken.margin <= input.smallest ? `That is enough for shares of ${shareOf(input.smallest)}; ${digits(least, 4)} would be.`
+      ? `With epsilon ${digits(a.epsilon, 6)} a value that ${shareOf(input.smallest)} of the people have is told from one that nobody has: 97.5 % of the estimates of the first are above half of that share, and 97.5 % of the estimates of the second are below.`
+      : a.taken.margin <= input.smallest / 2 ? `That is enough for shares of ${shareOf(input.smallest)}; ${digits(least, 4)} would be.`
       : `That is too little for shares of ${shareOf(input.smallest)}: ${least === null ? "no epsilon up to 50 is enough for so few people" : `they take epsilon ${digits(least, 4)}, or more people`}.`;
   }
 

@@ -23,19 +23,23 @@ from ldp_core.limits import Limits
 
 from ..cases import case
 
-SCHEMA = pa.schema([("t", pa.timestamp("us", "UTC")), ("os", pa.string())])
+TIME = ("t", pa.timestamp("us", "UTC"))
+SCHEMA = pa.schema([TIME, ("os", pa.string())])
 EVENTS = EventSchema("t", (("os", pa.string()),))
 AT = b"2024-01-01T00:00:00Z"
 READERS = {
-    "folder": lambda path: _files.ReadFileDoFn(SCHEMA, "dead").process(path),
-    "command": lambda path: EventsDoFn(EVENTS, "dead").process(path),
+    "folder": lambda path, kind: _files.ReadFileDoFn(pa.schema([TIME, ("os", kind)]), "dead").process(path),
+    "command": lambda path, kind: EventsDoFn(EventSchema("t", (("os", kind),)), "dead").process(path),
 }
 
 
-def found(reader, path):
+TEXT = pa.string()
+
+
+def found(reader, path, kind=TEXT):
     """The values of column os, and how many dead letters there are of each reason."""
     values, dead = [], {}
-    for item in READERS[reader](str(path)):
+    for item in READERS[reader](str(path), kind):
         if isinstance(item, TaggedOutput):
             dead[item.value.reason] = dead.get(item.value.reason, 0) + item.value.count
         else:
@@ -84,6 +88,26 @@ def test_each_bad_line_is_one_dead_letter_and_no_good_one_is(tmp_path, monkeypat
             monkeypatch.setattr(csv_text, "_READ_BYTES", size)
             with case(name, size, reader):
                 assert found(reader, path) == (list(values), dead)
+
+
+WORDS = ["NA", "null", "NULL", "NaN", "nan", "N/A", "#N/A", "-NaN", "1.#IND", " "]
+TYPED = [  # type; words and their values; words of other types
+    (pa.string(), {**{word: word for word in WORDS}, '"NA"': "NA", '""': "", "": None}, []),
+    (pa.bool_(), {"true": True, "1": True, "": None}, []),
+    (pa.int64(), {"7": 7, '"7"': 7, "": None}, ["1.5"]),
+    (pa.float64(), {"7": 7.0, "": None, "inf": float("inf")}, []),  # (NaN and nan are numbers: of no interval)
+]
+
+
+def test_only_an_empty_field_without_quotes_is_null(tmp_path):
+    """The country code NA was null, also in quotes; and so was what is of another type."""
+    path = tmp_path / "a.csv"
+    for (kind, good, more), reader in product(TYPED, READERS):
+        bad = [] if kind == pa.string() else ["NA", "null", "N/A", '""', '" "', "x", *more]
+        path.write_bytes(HEAD + lines(*map(str.encode, [*good, *bad, *good])))
+        dead = {f"not of type {kind}": len(bad)} if bad else {}
+        with case(kind, reader):
+            assert found(reader, path, kind) == ([*good.values()] * 2, dead)
 
 
 def test_in_a_large_file(tmp_path):

@@ -11,8 +11,18 @@ import pytest
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.io import WriteReports
-from ldp_core import Domain, MechanismMismatchError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_beam import Perturb
+from ldp_beam.io import ReadReports, WriteReports
+from ldp_core import (
+    Domain,
+    LocalHashing,
+    MechanismMismatchError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+)
+from ldp_core.limits import DEFAULT
 
 from ..beam.helpers import run
 
@@ -73,6 +83,8 @@ def test_reports_of_polars_are_tallied_by_beam(tmp_path, packed):
     path = tmp_path / "reports.parquet"
     pl.from_arrow(events()).lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path)
     check_counts(path)
+    with pytest.raises(Exception, match="the reports were made by the mechanism"):  # as the type of the column says
+        run(ldp_beam.Histogram("crashed", RandomizedResponse(epsilon=0.123)), pq.read_table(path).to_batches())
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -88,3 +100,36 @@ def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
         pl.scan_parquet(path).ldp.perturb(PLAN)
     pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", PLAN)
     check_counts(path)
+
+
+# ---- long lists of labels: what Polars and Beam write is small and is read back, and what could not be is refused
+
+
+MANY = [f"label{i}" for i in range(20_000)]
+LONG = PrivacyPlan({"x": LocalHashing(MANY, epsilon=1.0)})
+RECORDS = pa.record_batch({"x": MANY[:1000]})
+
+
+def test_a_file_of_a_thousand_reports_is_read_back_by_both(tmp_path):
+    """With ten times as many labels it was 5.7 MB, of which 9 kB are the reports."""
+    pl.DataFrame(RECORDS).ldp.perturb(LONG).ldp.sink_parquet(tmp_path / "polars.parquet", LONG)
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | beam.Create([RECORDS]) | Perturb(LONG) | WriteReports(f"{tmp_path}/beam", LONG, RECORDS.schema)
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    for file in files:
+        assert file.stat().st_size < 100_000
+        assert ldp_polars.read_plan(file) == ReadReports(str(file)).plan == LONG
+        tally = pl.read_parquet(file).select(pl.col("x").ldp.tally()).item()
+        assert (tally["n"], tally["fingerprint"]) == (1000, LONG["x"].fingerprint)
+
+
+def test_what_would_not_be_read_is_not_written(tmp_path):
+    plan = PrivacyPlan({"x": LocalHashing(range(DEFAULT.labels + 1), epsilon=1.0)})
+    for write in (
+        lambda: pl.DataFrame({"x": [1, 2]}).ldp.perturb(plan).ldp.sink_parquet(tmp_path / "x.parquet", plan),
+        lambda: WriteReports(f"{tmp_path}/x", plan, pa.schema([("x", pa.int64())])),
+    ):
+        with pytest.raises(PlanError, match="labels=1048576: if it is meant to, give Limits"):
+            write()
+    assert not list(tmp_path.iterdir())

@@ -9,21 +9,14 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
-import ldp_polars  # registers the namespaces
 from ldp_core import (
     HeavyHitters,
     HeavyHittersEstimate,
-    Keyed,
-    ParameterError,
     Prefixes,
     PrivacyPlan,
-    RandomizedResponse,
-    ReportError,
     Secret,
 )
-from ldp_core.estimates.histogram import ENTRY
 from ldp_polars import heavy_hitters
-from ldp_polars import heavy_hitters as find
 
 from ..beam.helpers import run
 from .checks import by_key, check_dead_letter
@@ -52,62 +45,7 @@ def check(values, counts: dict[str, int]) -> None:
     assert list(values) == list(counts)  # (they are far apart: in order)
 
 
-def found(frame: pl.DataFrame, *by: str) -> dict:
-    table = frame.explode("x").unnest("x")
-    return {key: part["value"].to_list() for (key,), part in table.group_by(*by)}
-
-
 # ---- Polars
-
-
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_polars(engine):
-    reports = events().lazy().with_columns(ldp_polars.perturb("x", M)).collect(engine=engine)
-    assert reports.schema["x"].ext_storage() == pl.UInt64
-    whole = reports.select(heavy_hitters("x", M, 1)).explode("x").unnest("x")
-    assert whole.columns == list(ENTRY)
-    assert whole["value"].to_list() == ["bead"]
-    hours = reports.group_by("hour").agg(heavy_hitters("x", M, 3))
-    check(found(hours, "hour")[0], MORNING)
-    check(found(hours, "hour")[1], EVENING)
-    core = M.find(M.tally(reports.filter(hour=0)["x"].to_arrow()), 3)
-    ours = hours.filter(hour=0).explode("x").unnest("x")
-    assert ours["count"].to_list() == core.counts.tolist()
-
-
-def test_stored_tallies_are_searched_later():
-    reports = events().select(pl.col("x").ldp.perturb(M), "hour")
-    tallies = reports.group_by("hour", maintain_order=True).agg(pl.col("x").ldp.tally(M))
-    merged = tallies.select(pl.col("x").ldp.merge(M))
-    assert merged.select(find("x", M, 5)).item().to_list() == reports.select(heavy_hitters("x", M, 5)).item().to_list()
-    with_null = pl.concat([tallies, pl.DataFrame({"hour": [9], "x": [None]}, schema=tallies.schema)])
-    lists = with_null.select(find("x", M, 3))["x"]
-    assert [None if one is None else len(one) for one in lists] == [3, 3, None]
-    assert tallies.clear().select(find("x", M, 3))["x"].to_list() == []
-
-
-def test_typed_and_keyed_reports():
-    frame, secret = events().head(3000), Secret.generate()
-    typed = frame.select(pl.col("x").ldp.perturb(M, typed=True))
-    assert typed.schema["x"].mechanism == M
-    assert typed.select(heavy_hitters("x", M, 3)).item() is not None
-    ours = frame.select(pl.col("x").ldp.perturb(M, key=secret, id="id"))["x"]
-    core = M.perturb(frame["x"].to_arrow(), randomness=Keyed(secret, frame["id"].to_arrow(), column="x"))
-    assert ours.to_list() == core.to_pylist()
-
-
-def test_nothing_found_is_an_empty_list():
-    lists = pl.DataFrame({"x": M.perturb(["a"])}).select(heavy_hitters("x", M, 3))
-    assert lists["x"].to_list() == [[]]
-
-
-def test_what_polars_refuses():
-    with pytest.raises(ParameterError):
-        heavy_hitters("x", M, 0)
-    with pytest.raises(ParameterError):
-        heavy_hitters("x", RandomizedResponse(epsilon=1.0), 3)
-    with pytest.raises(ReportError):
-        pl.DataFrame({"x": ["a"]}).select(heavy_hitters("x", M, 3))
 
 
 # ---- Beam
@@ -152,17 +90,6 @@ def test_keyed_in_beam_is_keyed_in_polars():
     assert [row.count for row in rows] == ours["count"].to_list()
 
 
-def test_what_beam_refuses():
-    with pytest.raises(ParameterError):
-        ldp_beam.Estimate("x", RandomizedResponse(epsilon=1.0), HeavyHittersEstimate(3))
-    with pytest.raises(ParameterError):
-        ldp_beam.Estimate("x", M, {"question": "heavy_hitters", "k": 0})
-    with pytest.raises(ParameterError):
-        ldp_beam.Estimate("x", M, "heavy_hitters:k=3", confidence=2.0)
-    with pytest.raises(ParameterError):
-        ldp_beam.Estimate("x", M, "heavy_hitters:k=3,threshold=-1.0")
-
-
 def test_dead_letters():
     reports = M.perturb(["bead"] * 50).tolist()
     reports[3] = M.counters
@@ -170,13 +97,3 @@ def test_dead_letters():
 
 
 # ---- plans
-
-
-def test_a_plan_with_heavy_hitters(tmp_path):
-    plan = PrivacyPlan({"x": M, "number": HeavyHitters(Prefixes(None, 20), epsilon=1.0)}, keep=["hour"])
-    path = tmp_path / "plan.toml"
-    path.write_text(plan.to_toml())
-    assert PrivacyPlan.from_toml(path) == plan
-    assert "heavy_hitters" in plan.explain(1000)
-    made = events().head(100).with_columns(number=7).ldp.perturb(plan)
-    assert made.columns == ["x", "number", "hour"]

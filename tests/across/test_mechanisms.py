@@ -34,11 +34,9 @@ from ldp_core import (
     SummationHistogramEncoding,
     ThresholdHistogramEncoding,
 )
-from ldp_core.exact import bits
 from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
-from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
-from ldp_core.mechanisms.longitudinal.unary_encoding import LongitudinalUnaryEncoding
+from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
 from ldp_core.mechanisms.sketches.rappor import Rappor
 
 from ..beam.helpers import run
@@ -172,27 +170,6 @@ def test_polars(name):
                 assert histogram(reports, None).equals(found)
 
 
-@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
-def test_wrong_reports_are_found():
-    """The check of the estimates has power."""
-    longitudinal = LONGITUDINAL["L-OSUE"]
-    for name, made, debiased in (
-        # reports with half of the epsilon, debiased with the whole
-        ("OLH", LocalHashing(PLAIN, epsilon=0.5, variant="binary"), LocalHashing(PLAIN, epsilon=1.0, variant="binary")),
-        ("PGR wide", *(ProjectiveGeometryResponse(WIDE, epsilon=x, field=7) for x in (1.0, 2.0))),
-        ("L-OSUE", longitudinal, longitudinal.instantaneous),  # the second round taken for the whole chain
-    ):
-        frame = events(name)
-        reports = frame.select(pl.col("x").ldp.perturb(made, **noise(name), typed=False))["x"]
-        found = debiased.estimate(debiased.tally(reports.to_arrow()))
-        with case(name), pytest.raises(AssertionError, match="standard errors"):
-            check(name, found.counts, found.standard_errors, frame["code"])
-    frame = events("RAPPOR")  # other true counts
-    found = histogram(frame.select(pl.col("x").ldp.perturb(MECHANISMS["RAPPOR"], **noise("RAPPOR"))), asked("RAPPOR"))
-    with pytest.raises(AssertionError, match="standard errors"):
-        check("RAPPOR", found["count"], found["standard_error"], (frame["code"].to_numpy() + 1) % 5)
-
-
 @each
 def test_keyed_and_seeded_reports_of_polars_are_those_of_the_core(name):
     m, secret, frame = MECHANISMS[name], Secret.generate(), events(name, 2000)
@@ -204,13 +181,6 @@ def test_keyed_and_seeded_reports_of_polars_are_those_of_the_core(name):
         core = m.perturb(frame["x"].to_arrow(), randomness=Keyed(key, frame["id"].to_arrow(), column="x"))
         if name not in KEYED_ONLY or "seed" in options:
             assert ours.to_list() == core.to_pylist()
-        elif name.startswith("RAPPOR"):  # but for the second round
-            again = frame.select(pl.col("x").ldp.perturb(m, **options))["x"]
-            one, two, three = (np.array(made.to_list(), np.uint64) for made in (ours, again, pl.from_arrow(core)))
-            np.testing.assert_array_equal(one[:, 0], three[:, 0])  # the cohort stays
-            for other in (two, three):
-                differing = np.bitwise_count(one[:, 1:] ^ other[:, 1:]).sum() / (len(one) * m.bits)
-                assert abs(differing - 2 * 0.2 * 0.8) < 0.02  # of two draws of the same permanent bits
 
 
 def test_what_is_refused_at_once():
@@ -228,33 +198,6 @@ def test_what_is_refused_at_once():
     for name in CANDIDATES:
         with case(name), pytest.raises(ParameterError, match="over"):
             pl.col("x").ldp.histogram(MECHANISMS[name])
-
-
-def test_days_of_reports_of_one_person_say_the_permanent_answer():
-    """Each day a query of its own; the bits converge to the permanent ones, and stay near p2 and q2."""
-    m, secret, days = LONGITUDINAL["L-SOUE wide"], Secret.generate(), 60
-    frame = pl.DataFrame({"x": [3] * 50, "id": ["ann"] * 50})
-    perturb = pl.col("x").ldp.perturb(m, key=secret, id="id")
-    rows = np.vstack([m.reports.from_arrow(frame.select(perturb)["x"].to_arrow()) for _ in range(days)])
-    codes = np.array([3], np.uint8)
-    permanent = m.permanent.perturb_codes(codes, Keyed(secret, ["ann"], column="x").bind(m.digest, codes))[0]
-    permanent = np.unpackbits(permanent, count=70, bitorder="little")
-    means = bits.column_sums(rows, 70) / len(rows)
-    rate = np.where(permanent, m.instantaneous.p, m.instantaneous.q)
-    assert (np.abs(means - rate) < 7 * np.sqrt(rate * (1 - rate) / len(rows))).all()
-
-
-def test_a_question_about_one_value():
-    m, frame = MECHANISMS["HCMS"], events("HCMS")
-    one = m.over([word("HCMS", 1)])
-    plan = PrivacyPlan({"x": one, "y": MECHANISMS["HCMS of integers"]})
-    assert PrivacyPlan.from_toml(plan.to_toml()) == plan
-    reports = frame.select(pl.col("x").ldp.perturb(m))
-    [found] = reports.select(pl.col("x").ldp.histogram(one)).item().to_list()
-    assert found["value"] == "word 1"
-    checks.check_counts([found["count"]], [found["standard_error"]], [(frame["code"] == 1).sum()])
-    [row] = run(ldp_beam.Histogram("x", one), [reports.to_arrow()])
-    assert (row.value, row.count, row.n) == ("word 1", pytest.approx(found["count"]), N)
 
 
 # ---- Beam

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -17,78 +14,23 @@ import ldp_polars  # noqa: F401 (registers the namespace)
 from ldp_beam.telemetry import command as telemetry
 from ldp_cli.app import app
 from ldp_core import (
-    FrequencyOracle,
     HistogramEstimate,
     MechanismMismatchError,
     ParameterError,
     PrivacyPlan,
-    Question,
     RandomizedResponse,
-    Result,
     SquareWave,
     question_of,
     usual_question,
 )
-from ldp_core.parameters import check_open, parameter
-from ldp_core.tables import View
+from ldp_core.engine import asked_of, questions_of
 from ldp_report import read_results
 
-from ..beam.estimates.test_own_question import BITS, SetTogether
+from ..beam.estimates.test_own_question import BITS, Mode, ModeEstimate, SetTogether
 
 OSES = ["ios", "android", "web"]
 RR = RandomizedResponse(OSES, epsilon=3.0)
 PLAN = PrivacyPlan({"os": RR}, keep=["country"])
-
-
-@dataclass(frozen=True, eq=False)
-class Mode(Result):
-    """The most frequent value."""
-
-    view: ClassVar[View] = View("count", ("value",))
-
-    value: Any
-    count: float
-    low: float
-    high: float
-    n: int
-    confidence: float
-    mechanism: Any = None
-
-    def to_arrow(self):
-        names = ("value", "count", "low", "high", "n")
-        return self._with_metadata(pa.Table.from_pylist([{name: getattr(self, name) for name in names}], SCHEMA))
-
-
-SCHEMA = pa.schema(
-    [("value", pa.string()), *((name, pa.float64()) for name in ("count", "low", "high")), ("n", pa.int64())]
-)
-
-
-@dataclass(frozen=True, init=False)
-class ModeEstimate(Question[Mode]):
-    """Which value most people have."""
-
-    name: ClassVar[str] = "mode"
-    view: ClassVar[View] = Mode.view
-    single: ClassVar[bool] = True
-
-    confidence: float = parameter(check_open)
-
-    def __init__(self, confidence: float = 0.95):
-        self._declare(confidence=confidence)
-
-    def check(self, mechanism):
-        if not isinstance(mechanism, FrequencyOracle):
-            raise ParameterError("a mode needs a frequency oracle")
-
-    def schema(self, mechanism):
-        return SCHEMA
-
-    def result(self, mechanism, tally):
-        found = HistogramEstimate(self.confidence).result(mechanism, tally)
-        top = int(np.argmax(found.counts))
-        numbers = (float(array[top]) for array in (found.counts, found.low, found.high))
-        return Mode(found.values[top], *numbers, tally.n, self.confidence, mechanism)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +51,19 @@ def test_it_is_written_as_text_and_as_a_mapping():
     for wrong in (*texts, {"question": "mode", "width": 1}, {}, 7):
         with pytest.raises(ParameterError, match=r"question|option|true or false"):
             question_of(wrong)
+
+
+def test_what_is_asked_of_columns():
+    asked = asked_of(["os=mode:confidence=0.9", "word=heavy_hitters"])
+    assert asked == {"os": "mode:confidence=0.9", "word": "heavy_hitters"}
+    columns = {"os": RR, "age": RR}
+    found = questions_of(columns, {"os": asked["os"]}, simultaneous=True, k=3)
+    assert found == {"os": ModeEstimate(0.9), "age": HistogramEstimate(simultaneous=True)}
+    for wrong in (["os"], ["=mode"], ["os="], ["os=mode", "os=mean"]):
+        with pytest.raises(ParameterError, match="NAME=QUESTION"):
+            asked_of(wrong)
+    with pytest.raises(ParameterError, match="confidence"):
+        questions_of(columns, {"os": ModeEstimate()}, confidence=7)
 
 
 def test_polars(reports):

@@ -9,22 +9,17 @@ import apache_beam as beam
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import ldp_beam
-import ldp_polars
 from ldp_beam.elements.faults import Faults, check_reports
 from ldp_beam.yaml import LdpHistogram, LdpPerturb
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
-from ldp_core.plans.sampled import SampledColumn
-from ldp_polars import drawn
-from ldp_polars.drawn import perturb_drawn
-from ldp_polars.perturbing import row_index
+from ldp_polars import perturbing
 
 from ..beam.helpers import run
 from ..cases import case
-from .checks import by_key, check_beam_reads, check_combined, check_counts, true_counts
+from .checks import by_key, check_counts, true_counts
 
 OS = ["ios", "android", "web"]
 COLUMNS = {
@@ -75,13 +70,13 @@ def check(frame: pl.DataFrame, plan: PrivacyPlan, name: str, counts) -> None:
 def draws(monkeypatch):
     """The number of rows of each call of the perturbing function for all columns."""
     calls = []
-    original = drawn.PerturbDrawn.__call__
+    original = perturbing._perturbed_draw
 
-    def spy(self, inputs, return_dtype=None):
+    def spy(inputs, return_dtype=None, **options):
         calls.append(len(inputs[0]))
-        return original(self, inputs, return_dtype)
+        return original(inputs, return_dtype, **options)
 
-    monkeypatch.setattr(drawn.PerturbDrawn, "__call__", spy)
+    monkeypatch.setattr(perturbing, "_perturbed_draw", spy)
     return calls
 
 
@@ -129,15 +124,6 @@ def test_polars(name, tmp_path, draws):
             check(frame.filter(g=1), plan, "crashed", grouped["count"])
 
 
-def test_fields_of_an_expression_would_be_of_two_draws(draws):
-    """Why the plan unnests a column of structs: here records answer no column, or two."""
-    plan = PLANS["sampled"]
-    structs = perturb_drawn(plan.drawn, tuple(COLUMNS), index=row_index(), packed=False, typed=False)
-    reports = events(2000).select(structs.struct.field(name) for name in COLUMNS)
-    assert len(draws) > 1
-    assert set(answers(reports, plan)) > {0, 1}
-
-
 @each
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_what_follows_sees_one_report_a_record(name, engine, draws, tmp_path):
@@ -162,16 +148,6 @@ def test_what_follows_sees_one_report_a_record(name, engine, draws, tmp_path):
     assert sum(draws[before:]) == one.height == n
     if name != "fake":  # of the one column, a share is there
         assert 0.15 * n < answered(one["level"]).sum() < 0.85 * n
-
-
-@either
-def test_typed_reports(name, packed):
-    plan = PLANS[name]
-    reports = events(5000).ldp.perturb(plan, packed=packed, typed=True)
-    for column, m in plan.columns.items():
-        assert reports.schema[column].mechanism == m
-        counts = reports.select(pl.col(column).ldp.histogram()).explode(column).unnest(column)["count"]
-        check(events(5000), plan, column, counts)
 
 
 @either
@@ -201,19 +177,6 @@ def test_seeded_runs_repeat(name):
         frame.ldp.perturb(plan, seed=1)
 
 
-def test_odd_frames():
-    plan, frame = PLANS["sampled"], events(1)
-    assert frame.clear().ldp.perturb(plan).schema == frame.ldp.perturb(plan).schema
-    assert answers(frame.ldp.perturb(plan), plan).tolist() == [1]
-    names = {"": [False, True], "*": [False, True], "reports_0_": [1, 2]}
-    odd = PrivacyPlan.sampled(names, epsilon=1.0, keep=["reports_1_3", "^.*$"])
-    values = pl.DataFrame({"": [True], "*": [False], "reports_0_": [1], "reports_1_3": [3], "^.*$": [4], "x": [5]})
-    for options in ({}, {"seed": 1}, {"key": Secret.generate(), "id": "reports_1_3"}):
-        reports = values.ldp.perturb(odd, **options)
-        assert reports.columns == ["", "*", "reports_0_", "reports_1_3", "^.*$"]
-        assert reports.select("reports_1_3", pl.selectors.by_name("^.*$")).row(0) == (3, 4)
-
-
 @each
 def test_one_column_alone_is_refused_at_once(name):
     m = PLANS[name]["crashed"]
@@ -224,18 +187,6 @@ def test_one_column_alone_is_refused_at_once(name):
     ):
         with pytest.raises(ParameterError, match="with the plan"):
             attempt()
-
-
-def test_reports_and_plan_travel_in_one_file(tmp_path):
-    plan, path = PLANS["sampled"], tmp_path / "reports.parquet"
-    events(3000).lazy().ldp.perturb(plan, packed=True).ldp.sink_parquet(path, plan)
-    assert ldp_polars.read_plan(path) == plan
-    table = pq.read_table(path)
-    back = pl.read_parquet(path)
-    for name, m in plan.columns.items():
-        tally = m.tally(table[name])
-        assert tally.n == 3000
-        assert back.select(pl.col(name).ldp.tally(m)).item()["counters"] == tally.counters.tolist()
 
 
 # ---- Beam
@@ -262,34 +213,6 @@ def test_beam(name, column, single):
         assert [row.value for row in rows] == plan[column].domain.arrow_values.to_pylist()
         assert {row.n for row in rows} == {some.height}
         check(some, plan, column, [row.count for row in rows])
-
-
-def test_beam_draws_one_column_a_record():
-    plan = PLANS["sampled"]
-    for elements in (events(500).to_dicts(), events(500).to_arrow().to_batches(max_chunksize=100)):
-        for reports in run(ldp_beam.Perturb(plan, packed=True), elements):
-            check_one_answer(reports)
-
-
-def check_one_answer(reports) -> None:
-    rows = [reports] if isinstance(reports, dict) else reports.to_pylist()
-    nothing = (None,) if isinstance(reports, dict) else (None, [None], [None, None])
-    assert all(sum(row[name] not in nothing for name in COLUMNS) == 1 for row in rows)
-
-
-def test_reports_of_polars_are_tallied_by_beam(tmp_path):
-    plan, path = PLANS["sampled"], str(tmp_path / "reports.parquet")
-    events(6000).ldp.perturb(plan).write_parquet(path)
-    for name in ("os", "level"):
-        check_beam_reads([path], plan[name], name)
-
-
-def test_combining_single_reports():
-    plan = PLANS["sampled"]
-    for name, m in plan.columns.items():
-        assert isinstance(m, SampledColumn)
-        reports = plan.perturb(events(1000).to_arrow().combine_chunks().to_batches()[0])[name]
-        check_combined(m, reports, [reports[:600], *reports[600:].to_pylist()])
 
 
 def test_a_bad_report_does_not_make_unanswered_ones_dead_letters():

@@ -29,6 +29,7 @@ from ldp_core import (
     Domain,
     DomainError,
     DtypeError,
+    Hybrid,
     LdpError,
     MechanismMismatchError,
     ParameterError,
@@ -136,18 +137,6 @@ def test_metrics():
     assert counters(result) == {"records_read": 8, "perturbed": 8}
     rows = rows_at_once(result)
     assert (rows.sum, rows.count, rows.min, rows.max) == (8, 3, 1, 4)
-
-
-def test_noise_is_there_and_right():
-    # counts are binomial: 6 standard deviations have probability 2e-9
-    n, mechanism = 20_000, RandomizedResponse(["a", "b", "c"], epsilon=1.0)
-    p = np.e / (np.e + 2)
-    plan = PrivacyPlan({"os": mechanism})
-    for elements in ([pa.record_batch({"os": ["a"] * n})], [{"os": "a"}] * n):
-        out = reports_of(ldp_beam.Perturb(plan), elements)
-        reports = out[0]["os"].to_pylist() if len(out) == 1 else [record["os"] for record in out]
-        for value, share in (("a", p), ("b", (1 - p) / 2), ("c", (1 - p) / 2)):
-            assert abs(reports.count(value) - n * share) < 6 * np.sqrt(n * share * (1 - share))
 
 
 def test_there_is_no_generator_in_a_pickle():
@@ -308,37 +297,6 @@ def test_unmatched_values_are_no_dead_letters_where_the_domain_takes_them():
         assert (good[0]["os"].to_pylist(), bad) == ([code, code, [2]], [])
 
 
-def test_rows_out_and_dead_letters_are_rows_in():
-    rng = np.random.default_rng(1)
-    n = 3000
-    os = rng.choice(np.array(["a", "b", "c", "z", None], object), n)
-    app = rng.choice(np.array(["a", "q", None], object), n)
-    table = pa.table({"os": pa.array(os), "app": pa.array(app), "crashed": rng.random(n) < 0.5, "day": np.arange(n)})
-    usable = np.isin(os, ["a", "b", "c"]) & (app == "a")
-    for elements in (table.to_batches(max_chunksize=999), table.to_pylist()):
-        good, bad = perturbed(ldp_beam.Perturb(PLAN).with_exception_handling(), elements)
-        days = np.concatenate([b["day"].to_numpy() for b in good]) if len(elements) < n else [r["day"] for r in good]
-        assert np.array_equal(np.sort(days), np.flatnonzero(usable))
-        assert len(days) + sum(letter.count for letter in bad) == n
-        by = {(c, r): sum(x.count for x in bad if x[:2] == (c, r)) for c, r, _ in bad}
-        # a record counts once, for its first unusable column
-        assert by == {
-            ("os", "null"): sum(v is None for v in os),
-            ("os", "not in the domain"): int((os == "z").sum()),
-            ("app", "null"): sum(v is None for v in app[np.isin(os, ["a", "b", "c"])]),
-            ("app", "not in the domain"): int(((app == "q") & np.isin(os, ["a", "b", "c"])).sum()),
-        }
-
-
-def test_exception_handling_is_a_copy():
-    plain = ldp_beam.Perturb(PLAN)
-    handling = plain.with_exception_handling(main_tag="ok", dead_letter_tag="no")
-    assert isinstance(handling, ldp_beam.Perturb)
-    assert len(reports_of(plain, RECORDS)) == 4
-    good, bad = perturbed(handling, RECORDS)
-    assert (len(good), bad) == (4, [])
-
-
 # ---- keyed noise; that it is the same everywhere is tested in `tests/across`
 
 
@@ -438,9 +396,34 @@ def test_single_reports_fit_into_a_schema():
                 assert np.flatnonzero(tally.counters).tolist() == values
 
 
-def test_both_layouts_in_one_batch():
-    sure = UnaryEncoding(range(64), epsilon=300.0, variant="symmetric")
-    bits = [[i == 63 for i in range(64)], [i == 5 for i in range(64)]]
-    found = tallied(ldp_beam.Histogram("v", sure), [{"v": bits[0]}, {"v": [-(2**63)]}, {"v": bits[1]}])[0]
-    [tally] = found.values()
-    assert {int(v): int(tally.counters[v]) for v in np.flatnonzero(tally.counters)} == {63: 2, 5: 1}
+# ---- what a new user of Beam meets first: the error says what to do
+
+
+GRR = RandomizedResponse(["rome", "oslo"], epsilon=3.0)
+WORDS = PrivacyPlan({"word": GRR})
+
+
+def test_what_is_called_wrongly_says_the_right_call():
+    for wrong, remedy in (
+        (lambda: ldp_beam.Perturb(GRR), r"PrivacyPlan\(\{name: mechanism\}\)"),
+        (lambda: ldp_beam.RandomizedResponse("word", ["rome", "oslo"], epsilon=1.0), r"got list; .*domain=\[...\]"),
+        (lambda: ldp_beam.RandomizedResponse(GRR, "word"), "got str; the column comes first"),
+        (lambda: ldp_beam.RandomizedResponse("word"), r"pass epsilon=1\.0, or a mechanism"),
+        (lambda: ldp_beam.UnaryEncode("word", epsilon=1.0), r"pass domain=\[...\], or a mechanism"),
+        (lambda: ldp_beam.UnaryEncode("word"), r"pass domain=\[...\] and epsilon=1\.0, or"),
+        (lambda: ldp_beam.Histogram("word", WORDS), r"got PrivacyPlan; the mechanism of one column is plan\[name\]"),
+        (lambda: ldp_beam.PrivateHistogram("word", ["rome", "oslo"]), r"got list; .*RandomizedResponse\("),
+        (lambda: ldp_beam.Histogram("word", RandomizedResponse), "the class RandomizedResponse; make one"),
+        (lambda: ldp_beam.PrivateHistogram("word", Hybrid((0, 1), epsilon=1.0)), "mechanisms for numbers have a mean"),
+        (lambda: ldp_beam.PrivateHistogram("word", GRR, window="1 hour", event_time="t"), 'like "2w"'),
+    ):
+        with pytest.raises(LdpError, match=remedy):
+            wrong()
+
+
+def test_values_that_were_never_perturbed_are_to_be_perturbed_first():
+    oue = UnaryEncoding(["rome", "oslo"], epsilon=1.0)
+    with pytest.raises(Exception, match="perturb them first"):
+        run(ldp_beam.Histogram("word", oue), [{"word": "rome"}])
+    with pytest.raises(Exception, match="needs bool values, got str"):
+        run(ldp_beam.RandomizedResponse("word", epsilon=1.0), [{"word": "rome"}])

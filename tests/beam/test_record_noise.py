@@ -5,7 +5,6 @@ from functools import partial
 
 import apache_beam as beam
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.internal import pickler
@@ -77,24 +76,6 @@ def test_single_records_and_batches_are_the_same():
     [batch] = batches([40])
     good, _ = perturbed(transform, batch.to_pylist())
     assert good == reports(transform, [batch])
-
-
-def test_records_of_equal_values_differ_in_and_between_messages_and_topics():
-    """Else their reports would say that the values are equal."""
-    equal = pa.record_batch({"v": np.zeros(400, np.int64)})
-    plan = PrivacyPlan({"v": OS})
-    transform = Perturb(plan, record="position", packed=True)
-    decode = DecodeMessages(position="position")._decoder.decode
-    found = [b for d in decode([(encode(equal), b"a"), (encode(equal), b"b")]) for b in d.batches]
-    words = [row["v"][0] for row in reports(transform, found)]
-    assert len(set(words)) == 800
-
-
-def test_bits_are_those_of_polars():
-    elements = batches([10, 30])
-    ours = reports(Perturb(PLAN, record="position", key=SECRET), elements)
-    frame = pl.concat([pl.from_arrow(batch) for batch in elements])
-    assert frame.ldp.perturb(PLAN, key=SECRET, id="position").to_dicts() == ours
 
 
 def test_of_a_repeated_bundle_a_sink_sees_one_report_unless_nothing_protects_it():
@@ -206,21 +187,6 @@ def test_a_ledger_charges_for_it_as_for_fresh_noise():
     keyed = PrivacyLedger(PLAN, id="u", budget=2 * PLAN.epsilon, keyed=True, changes=0)
     with pytest.raises(ParameterError, match="charges for keyed noise"):
         run(keyed | Perturb(PLAN, record="position"), batches([40]))
-
-
-def test_with_a_person_a_ledger_charges_for_keyed_noise():
-    plan = PrivacyPlan({"v": LASTING["grr"]})
-    ledger = PrivacyLedger(plan, id="u", budget=2.0, drop_id=False)
-    both = Perturb(plan, record="position", key=SECRET, id="u")
-    assert sum(len(batch) for batch in run(ledger | both, batches([20, 20]))) == 7 * ledger.records
-
-
-def test_two_records_of_one_position_show_whether_their_values_are_equal():
-    """Why a step of one's own must not make two records of one: docs/guarantees.md says so."""
-    [batch] = batches([1])
-    twice = pa.Table.from_batches([batch, batch]).combine_chunks().to_batches()
-    words = [row["v"][0] for row in reports(Perturb(PrivacyPlan({"v": OS}), record="position", packed=True), twice)]
-    assert words[: len(words) // 2] == words[len(words) // 2 :]
 
 
 # ---- what waits for a checkpoint

@@ -19,7 +19,7 @@ from ldp_beam import HistogramRow
 from ldp_beam.io import estimate_line
 from ldp_core import InputError, LdpError
 from pipelines.telemetry import main
-from tests.bed import engines, kafka, live
+from tests.bed import engines, live
 from tests.bed.engines import parse
 from tests.bed.flink import FlinkCluster
 from tests.bed.kafka import KafkaBroker, kafka_jars
@@ -81,17 +81,6 @@ def test_an_interruption_at_the_start_stops_what_has_started(processes, monkeypa
     assert signal.getsignal(number) is before
 
 
-def test_what_cannot_be_had_is_told_and_stops_what_has_started(processes, monkeypatch, capsys):
-    class Cluster(Process):
-        def __enter__(self):
-            raise InputError("no Flink here: get one")
-
-    monkeypatch.setattr(engines, "FlinkCluster", Cluster)
-    assert main(FLINK) == 2
-    assert capsys.readouterr().err == "error: no Flink here: get one\n"
-    assert [process.runs for process in processes] == [False, False]
-
-
 # ---- what is refused
 
 
@@ -110,39 +99,6 @@ def test_a_missing_package_is_told(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     assert main(FLINK) == 2
     assert "ldp-telemetry[kafka]" in capsys.readouterr().err
-
-
-def test_missing_programs_are_told(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match=r"'java' is not on the PATH.*install Java"), KafkaBroker():
-        pass
-    monkeypatch.setenv("LDP_KAFKA_JARS", str(tmp_path / "none"))
-    with pytest.raises(
-        InputError,
-        match=r"'mvn' is not on the PATH; a Kafka broker whose jars are not in .*none \(LDP_KAFKA_JARS .*install Maven",
-    ):
-        kafka_jars()
-
-
-def test_maven_that_fails_is_told(monkeypatch, tmp_path):
-    maven = tmp_path / "mvn"
-    maven.write_text("#!/bin/sh\necho '[ERROR] no such artifact'\nexit 1\n")
-    maven.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setenv("LDP_KAFKA_JARS", str(tmp_path / "none"))
-    with pytest.raises(InputError, match=r"Maven cannot make none\. .*no such artifact"):
-        kafka_jars()
-    assert not list(tmp_path.glob("building-*"))
-
-
-def test_a_broker_that_ends_at_once_is_told(monkeypatch, tmp_path):
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'port in use'\nexit 1\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setattr(kafka, "kafka_jars", lambda: tmp_path)
-    with pytest.raises(LdpError, match=r"did not start.*port in use"), KafkaBroker():
-        pass
 
 
 # ---- the whole of it

@@ -14,8 +14,7 @@ pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip i
 from ldp_beam.io import decode
 from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from tests.bed import fleet as fleet_module
-from tests.bed.fleet import BAD_ROWS, EVENT_TIME, TIMESTAMP_ATTRIBUTE, Devices, Faults, Fleet, Pace, Sent
-from tests.bed.pubsub import MAX_MESSAGE_BYTES
+from tests.bed.fleet import BAD_ROWS, EVENT_TIME, Devices, Faults, Fleet, Pace, Sent
 
 SECRET = "s3cr3t-value"
 SECOND = 1_000_000
@@ -42,11 +41,6 @@ def devices(made_with: PrivacyPlan, n: int = 1000, seed: int = 1) -> Devices:
     return Devices(made_with, devices=n, window=SECOND, seed=seed)
 
 
-def texts(made_with: PrivacyPlan, batch: pa.RecordBatch, column: str) -> list[str]:
-    mechanism = made_with[column]
-    return [mechanism.domain.texts[code] for code in mechanism.domain.lookup(batch.column(column))]
-
-
 def test_reports_hold_no_value_that_only_the_device_knows(monkeypatch):
     monkeypatch.setattr(fleet_module, "UNDECLARED", SECRET)
     made = devices(plan(1.0))
@@ -61,30 +55,6 @@ def test_reports_hold_no_value_that_only_the_device_knows(monkeypatch):
         assert not any(SECRET.encode() in text for text in [data, *columns, batch.schema.serialize().to_pybytes()])
         assert not any(SECRET in values for values in dictionaries)
         assert batch.schema.names == ["os", "app", "size", "dark", EVENT_TIME]
-
-
-def test_reports_are_perturbed_with_the_plans_probabilities():
-    n, noisy = 40_000, plan(1.0)
-    truths = decode(devices(SURE, n).report(n, START, START).message.data)  # the same devices: the same seed
-    reports = decode(devices(noisy, n).report(n, START, START).message.data)
-    for column in ("os", "dark"):
-        true, report = (np.array(texts(SURE, batch, column)) for batch in (truths, reports))
-        for value in set(true):
-            p = noisy[column].p
-            kept = np.mean(report[true == value] == value)
-            assert abs(kept - p) < 6 * np.sqrt(p * (1 - p) / np.sum(true == value))
-    assert (
-        devices(noisy, n).report(n, START, START).message.data != devices(noisy, n).report(n, START, START).message.data
-    )
-
-
-def test_times_are_cut_to_their_windows_unless_the_plan_keeps_them():
-    start, end = START + 700_000, START + 1_300_000
-    for keep, times in (((), [START, START, START + SECOND, START + SECOND]), ((EVENT_TIME,), None)):
-        message = devices(plan(1.0, keep)).report(4, start, end).message
-        found = decode(message.data).column(EVENT_TIME).cast(pa.int64()).to_pylist()
-        assert found == (times or [start, START + 900_000, START + 1_100_000, end])
-        assert message.attributes == {TIMESTAMP_ATTRIBUTE: str(found[0] // 1000)}
 
 
 def test_the_truth_is_what_was_sent_in_time_and_usable():
@@ -118,23 +88,6 @@ def test_the_truth_is_what_was_sent_in_time_and_usable():
     made.truth.forget(before=START + SECOND)
     assert made.truth.of(START, "os").sum() == 0
     assert made.truth.of(START + SECOND, "os").sum() > 0
-
-
-def test_a_full_message_fits_into_the_queue():
-    for d in [16, 1000]:
-        made = devices(PrivacyPlan({"v": UnaryEncoding(range(d), epsilon=1.0)}))
-        size = len(made.report(made.max_rows, START, START).message.data)
-        assert made.max_rows == fleet_module.MAX_ROWS or size > MAX_MESSAGE_BYTES / 2
-        assert size < MAX_MESSAGE_BYTES
-
-
-def test_devices_report_in_turn():
-    whole, parts = devices(SURE, n=70), devices(SURE, n=70)
-    whole.report(140, START, START)
-    for _ in range(14):
-        parts.report(10, START, START)
-    for column in SURE.columns:
-        np.testing.assert_array_equal(whole.truth.of(START, column), parts.truth.of(START, column))
 
 
 class Post:

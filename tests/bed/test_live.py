@@ -8,9 +8,6 @@ import json
 import queue
 import re
 import signal
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 
@@ -57,26 +54,6 @@ def test_a_record_too_few_or_too_many_is_seen():
 
 
 # ---- the view
-
-
-def test_rows_may_come_in_any_order():
-    counts = {"c": 3, "b": 2, "a": 1}
-    plan = PrivacyPlan({"v": RandomizedResponse([*counts], epsilon=80.0)})
-    devices = live.Devices(plan, devices=1, window=1_000_000)
-    devices.truth.add(0, {"v": np.array([0, 0, 0, 1, 1, 2])})
-    rows = [
-        HistogramRow(Timestamp(0), Timestamp(1), 0, "ON_TIME", True, True, "v", {}, value,
-                     count, 0.0, count, count, count / 6, 0.0, count / 6, count / 6, 6, 0.95, 80.0, "f" * 16)
-        for value, count in counts.items()
-    ]  # fmt: skip
-    shown = []
-    for order in (rows, rows[::-1]):
-        out = io.StringIO()
-        view = live._View(LiveJob(plan, window="1s"), devices.truth, Fleet(devices, print, pace=Pace(1.0)), out)
-        for row in order:
-            view._row(row)
-        shown.append(re.findall(r"^([abc]) +(\d) +(\d) .* yes ", out.getvalue(), re.MULTILINE))
-    assert shown[0] == shown[1] == [("c", "3", "3"), ("b", "2", "2"), ("a", "1", "1")]
 
 
 def test_windows_and_letters_go_to_the_page_too():
@@ -239,34 +216,6 @@ def test_reports_of_another_plan_are_dead_letters(run_until, monkeypatch):
 # ---- the command, in a process of its own
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "pipelines.telemetry", "--live", "--window", "1s", "--rate", "5000", "--epsilon", "6"]
-
-
-@pytest.mark.slow
-def test_the_command_in_a_process():
-    command = [*COMMAND, "--for", "3s"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=180)
-    assert (done.returncode, done.stderr) == (0, "")
-    check_command(done.stdout)
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_a_process():
-    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        watchdog = threading.Timer(180, process.kill)
-        watchdog.start()
-        head = []
-        for line in process.stdout:
-            head.append(line)
-            if WINDOW.match(line):
-                process.send_signal(signal.SIGINT)
-                break
-        out = "".join(head) + process.stdout.read()
-        errors = process.stderr.read()
-        watchdog.cancel()
-    assert (process.returncode, errors) == (0, "")
-    assert out.count("holds\n") == 2
-    assert "The fleet has stopped" in out
 
 
 # ---- what is refused
@@ -283,12 +232,6 @@ def test_bad_arguments_are_refused_at_once():
     ]:
         with pytest.raises(error):
             make()
-
-
-def test_a_missing_package_is_told(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "google.pubsub_v1.types", None)
-    assert main(["--live", "--for", "1s"]) == 2
-    assert "ldp-telemetry[gcp]" in capsys.readouterr().err
 
 
 def test_what_is_bad_or_would_do_nothing_is_refused(capsys):

@@ -11,7 +11,7 @@ from apache_beam.runners.direct.transform_evaluator import _PubSubReadEvaluator
 from apache_beam.transforms.window import FixedWindows, Sessions
 
 from ldp_beam import Histogram
-from tests.bed.runner import LocalRunner, _GroupAlsoByWindow
+from tests.bed.runner import LocalRunner
 
 from ..beam.helpers import SURE_BOOL, Collector, run
 from ..beam.streams import late_of, stream
@@ -94,19 +94,3 @@ def test_a_pull_that_brings_nothing_leaves_nothing(kept, monkeypatch):
     ours, beams = found
     assert set(ours) == {1}  # the pull to come
     assert beams == list(range(1, 51))
-
-
-def test_a_timer_that_fires_again_does_not_touch_another_window(monkeypatch):
-    """Beam may fire a timer twice before it works on the first firing."""
-    firings, once = [], _GroupAlsoByWindow.process_timer_wrapper
-
-    def again_and_the_one_before(self, firing):
-        firings.append(firing)
-        for one in (firing, firing, *firings[-2:-1]):
-            once(self, one)
-
-    monkeypatch.setattr(_GroupAlsoByWindow, "process_timer_wrapper", again_and_the_one_before)
-    rows, letters = run(histogram(FixedWindows(10)), stream(windows(4)), runner=FORGETFUL, flags=STREAMING)
-    assert [row.n for row in rows if row.value is True] == [3] * 4
-    assert late_of(letters) == 4
-    assert len(firings) >= 8

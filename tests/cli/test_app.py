@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
-import polars as pl
 import pytest
 from typer.main import get_command
 from typer.models import OptionInfo
@@ -42,13 +41,6 @@ def test_help_has_an_example(ldp):
         assert re.search(rf"\bldp {name.split()[0]}", text)
         assert re.search(rf"\bldp {name} ", text[text.index("xample") :])
         assert max(map(len, text.splitlines())) <= 80 or name in ("run", "live")  # (which have examples of their own)
-
-
-def test_every_page_of_help_says_the_commands(ldp):
-    text = ldp("--help").out
-    assert [line for name in COMMANDS for line in [name.split()[0]] if f" {line} " not in text] == []
-    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
-    assert [name for name in COMMANDS if f"ldp {name.split()[0]}" not in page] == []
 
 
 def test_version_and_completion(ldp):
@@ -98,7 +90,7 @@ GOOD = {
     "flink": "flink status",
 }
 """A line of each command that is right, but for what is added to it."""
-BAD = {int: ["many", "-1"], float: ["much", "-1"], "share": ["much", "2", "200%"], Literal: ["nothing"]}
+BAD = {int: ["many", "-1"], float: ["much"], "share": ["much", "2"], Literal: ["nothing"]}
 """Values that no option of this type takes."""
 BY_NAME = {
     "--margin": ["much", "-1", "0", "os=0.1"],
@@ -182,16 +174,6 @@ def test_both_commands_have_the_options_that_are_declared(ldp):
         assert f" {max(flags)}x " not in words
 
 
-def test_run_fails_with_1_and_is_misused_with_2(ldp, people):
-    ldp("run --plan nowhere.toml --input people.parquet --event-time day --output out", code=1)
-    ldp("run --plan plan.toml", code=2)
-
-
-def test_flink_says_what_runs(ldp):
-    assert "no cluster" in ldp("flink --dir here status", code=1).out
-    ldp("flink sideways", code=2)
-
-
 def test_usage_is_of_the_command_that_was_called(ldp, people, capsys):
     for line in ("live --demo", "flink sideways", "flink up --sideways 3", "run --top many"):
         said = ldp(line, code=2).err
@@ -258,24 +240,6 @@ def test_a_process_ends_at_once(monkeypatch, capsys):
             ldp_cli.main()
         assert ended == [code]
         assert said in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_query_that_fails_does_not_abort_the_process(ldp, tmp_path):
-    """Without `_compat.end_at_once` one run of four aborts."""
-    words = pl.Series("os", ["ios", "web", "bad"]).sample(400_000, with_replacement=True, seed=1)
-    pl.DataFrame(words).write_parquet("people.parquet", row_group_size=5000)
-    ldp("plan new plan.toml -c os=ios,web -e 1")
-    line = "import sys, ldp_cli; sys.argv = ['ldp', *sys.argv[1:]]; ldp_cli.main()"
-    command = [sys.executable, "-c", line, "perturb", "people.parquet", "out.parquet", "--plan", "plan.toml"]
-    codes = [subprocess.run(command, check=False, capture_output=True).returncode for _ in range(12)]
-    assert set(codes) == {1}
-
-
-def test_all_values_cannot_be_rarer_than_one_in_so_many(ldp):
-    for more in ("-e 1", "--people 50000"):
-        assert "the greatest share" in ldp(f"size 20 -m 0.5% --simultaneous --frequency 2% {more}", code=2).err
-        ldp(f"size 20 -m 0.5% --simultaneous --frequency 40% {more}")
 
 
 def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):

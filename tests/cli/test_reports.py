@@ -15,14 +15,13 @@ import ldp_polars
 from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
-    HeavyHitters,
-    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
+    SquareWave,
     UnaryEncoding,
 )
-from ldp_report import RESULTS
+from ldp_report import RESULTS, read_results
 
 N = 4000
 
@@ -38,13 +37,6 @@ def test_reports_are_those_of_the_plan_and_nothing_else(reports):
     assert plan == PrivacyPlan.from_toml(Path("plan.toml"))
     assert reports.columns == ["os", "minutes", "crashed", "day"]
     assert len(reports) == N
-
-
-def test_progress_is_on_standard_error(ldp, people, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    done = ldp("perturb people.parquet reports.parquet --plan plan.toml")
-    assert "perturbing" in done.err
-    assert "perturbing" not in done.out
 
 
 def test_estimates_are_those_of_polars(ldp, people, reports):
@@ -85,6 +77,19 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert len({row["day"] for row in by}) == 10
 
 
+def test_a_group_may_be_called_as_the_answer_to_another_question(ldp):
+    plan = PrivacyPlan({"age": SquareWave((0, 100), epsilon=2.0, buckets=4)}, keep=["mean"])
+    records = pl.DataFrame({"age": [20.0, 30.0, 80.0] * 40, "mean": ["high", "low", "low"] * 40})
+    records.ldp.perturb(plan).ldp.sink_parquet("r.parquet", plan)
+    assert "high" in ldp("estimate r.parquet --by mean").out
+    for kind in ("", "--csv"):
+        ldp(f"estimate r.parquet --by mean --output out {kind} --overwrite --plot drawn.json")
+        [column] = read_results("out").to_json()["columns"]
+        assert column["kind"] == "distribution"
+        assert [group["key"] for group in column["groups"]] == ["mean = high", "mean = low"]
+        Path("out/age.parquet").unlink(missing_ok=True)
+
+
 def test_pictures(ldp, people, reports):
     for options, data in [("", 3), ("--column os --window 2d --event-time day", 18), ("--column minutes --by day", 10)]:
         line = f"estimate reports.parquet {options or '--column os'} --plot drawn.json"
@@ -92,16 +97,11 @@ def test_pictures(ldp, people, reports):
         spec = pl.read_json("drawn.json")["datasets"].item()
         assert [len(rows) for rows in spec.values()] == [data]
         assert "which of" in ldp("estimate reports.parquet --plot drawn.json", code=2).err.replace("\n", " ")
-    for options, mark, data in [
-        ("--value ios", "line", 6),
-        ("--at 2024-01-02", "bar", 3),
-        ("--at 2024-01-02 --value ios --value web", "bar", 2),
-    ]:
-        line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json"
-        ldp(f"{line} {options}")
-        spec = json.loads(Path("drawn.json").read_text())
-        assert [len(rows) for rows in spec["datasets"].values()] == [data]
-        assert f'"{mark}"' in json.dumps(spec)
+    line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json"
+    ldp(f"{line} --at 2024-01-02 --value ios --value web")
+    spec = json.loads(Path("drawn.json").read_text())
+    assert [len(rows) for rows in spec["datasets"].values()] == [2]
+    assert '"bar"' in json.dumps(spec)
     for options, says in [
         ("--value ios", "what --plot draws"),
         ("--at 2026-01-03 --plot drawn.json", "which window of --window"),
@@ -163,17 +163,6 @@ def test_records_of_a_person_are_bounded_as_in_polars(ldp, many):
         assert ("one record of" if records == 1 else f"at most {records} records of") + " each person" in done.err
         assert f"epsilon {2 * records}" in done.err
         assert ("in each of these anew" in done.err) == bool(per)
-
-
-def test_a_secret_chooses_the_records_too(ldp, many):
-    Secret.generate().to_file("secret")
-    line = "perturb many.parquet {}.parquet --plan won.toml --id user --records 1 --secret-file secret"
-    ldp(line.format("a")), ldp(line.format("b"))
-    a, b = (pl.read_parquet(f"{name}.parquet") for name in "ab")
-    assert a.equals(b)
-    key = Secret.from_file("secret")
-    assert a["day"].to_list() == many.ldp.bound(id="user", records=1, key=key)["day"].to_list()
-    assert a["day"].to_list() != many.ldp.bound(id="user", records=1)["day"].to_list()
 
 
 def test_options_of_persons_that_do_not_go_together(ldp, many):
@@ -292,11 +281,6 @@ def test_reports_that_are_there_stay(ldp, people, reports):
     assert "must end in .parquet" in ldp("perturb people.parquet reports.csv --plan plan.toml", code=2).err
 
 
-def test_reports_are_not_perturbed_again(ldp, people, reports):
-    done = ldp("perturb reports.parquet again.parquet --plan plan.toml", code=1)
-    assert "hold reports already" in done.err
-
-
 def test_raw_data_are_not_estimated(ldp, people):
     assert "--plan names the plan" in ldp("estimate people.parquet", code=1).err
     assert "no reports" in ldp("estimate people.parquet --plan plan.toml", code=1).err
@@ -319,15 +303,6 @@ def test_a_sketch_answers_about_candidates(ldp):
     assert "are of sketches" in ldp("estimate reports.parquet --candidates won=words.txt", code=2).err
 
 
-def test_heavy_hitters_are_the_top(ldp):
-    m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
-    Path("plan.toml").write_text(PrivacyPlan({"word": m}).to_toml(), encoding="utf-8")
-    pl.DataFrame({"word": ["rome"] * 5000 + ["oslo"] * 3000}).write_parquet("words.parquet")
-    ldp("perturb words.parquet reports.parquet --plan plan.toml")
-    found = ldp("estimate reports.parquet --top 1 --json").data["columns"]["word"]["estimates"]
-    assert [row["value"] for row in found] == ["rome"]
-
-
 def test_folders_and_patterns(ldp):
     for packed in ["--packed", "--no-packed"]:
         plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=2.0)})
@@ -338,3 +313,72 @@ def test_folders_and_patterns(ldp):
             ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed} --overwrite")
         for source in ("reports", "'reports/*.parquet'"):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
+
+
+# ---- the report of a folder of estimates, and where the planner is
+
+
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_a_report_has_what_was_estimated(ldp, people):
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    ldp("estimate reports.parquet --window 7d --event-time day --output weekly")
+    done = ldp("report weekly -o weekly.html")
+    assert done.out == "weekly.html\n"
+    data = data_of(Path("weekly.html").read_text())
+    assert [column["name"] for column in data["columns"]] == ["os", "minutes", "crashed"]
+    assert data["plan"]["fingerprint"] == PrivacyPlan.from_toml(Path("plan.toml")).fingerprint
+    assert data["columns"][0]["confidence"] == 0.95
+    said = ldp("estimate reports.parquet --window 7d --event-time day --column os --json").data
+    found = said["columns"]["os"]["estimates"]
+    rows = [row for group in data["columns"][0]["groups"] for row in group["rows"]]
+    assert [row[:2] for row in rows] == [[row["value"], row["count"]] for row in found]
+
+
+def test_it_is_not_written_over(ldp, people):
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    ldp("estimate reports.parquet --output all --csv")
+    ldp("report all")
+    assert "is there already" in ldp("report all", code=1).err
+    ldp("report all --overwrite")
+    assert "must end in .html" in ldp("report all -o report.pdf", code=1).err.replace("\n", " ")
+
+
+def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    ldp("estimate reports.parquet --output all --column os")
+    ldp("estimate reports.parquet --output all --column crashed")
+    assert "is there already" in ldp("estimate reports.parquet --output all --column crashed", code=1).err
+    other = ldp("estimate reports.parquet --output all --column minutes --confidence 0.9", code=1)
+    assert "results.json" in other.err  # its intervals are others
+    ldp("report all")
+    assert len(data_of(Path("report.html").read_text())["columns"]) == 2
+
+
+def test_what_is_no_result(ldp):
+    assert "there are no estimates" in ldp("report nothing", code=1).err
+    assert not Path("report.html").exists()
+
+
+def test_results_that_do_not_say_their_plan(ldp, people):
+    Path("old").mkdir()
+    Path("old/os.csv").write_text("value,count,low,high,n\nios,5.5,4.0,7.0,10\n")
+    assert "--plan PLAN" in ldp("report old").err
+    assert data_of(Path("report.html").read_text())["plan"] is None
+    assert ldp("report old --plan plan.toml --overwrite").err == ""
+
+
+def test_the_planner_is_a_file(ldp, monkeypatch):
+    path = Path(ldp("planner").out.strip()).resolve()
+    assert "<title>Privacy planner</title>" in path.read_text(encoding="utf-8")
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: not opened.append(url))
+    ldp("planner --open")
+    assert opened == [path.as_uri()]
+    monkeypatch.setattr("webbrowser.open", lambda url: False)
+    assert "no browser" in ldp("planner --open").err
+    path.write_text("mine")
+    assert "is there already" in ldp("planner", code=1).err
+    assert "must end in .html" in ldp("planner -o planner.txt", code=1).err

@@ -118,22 +118,6 @@ def check_moments(estimates, true, variance, sigmas: float = 3) -> None:
     assert np.abs(spread).max() < sigmas, f"variance: {np.abs(spread).max():.1f} standard errors"
 
 
-def empirical_epsilon(reports_of: list[np.ndarray]) -> float:
-    """A lower bound of epsilon from samples: the best ln(TPR_low / FPR_high) over pairs of inputs and outputs.
-
-    ``reports_of[x]`` are output numbers drawn for input ``x``. The Clopper-Pearson bounds hold all
-    together with probability 1 - `FALSE_ALARM`, so that the result exceeds the true epsilon no more often.
-    """
-    n_outputs = max(int(r.max()) for r in reports_of) + 1
-    counts = np.array([np.bincount(r, minlength=n_outputs) for r in reports_of])
-    n = np.array([[len(r)] for r in reports_of])
-    alpha = FALSE_ALARM / (2 * counts.size)
-    low = np.where(counts > 0, stats.beta.ppf(alpha, counts, n - counts + 1), 0)
-    high = np.where(counts < n, stats.beta.isf(alpha, counts + 1, n - counts), 1)
-    with np.errstate(divide="ignore"):
-        return float(np.max(np.log(low[:, None]) - np.log(high[None, :])))
-
-
 # ---- scripted randomness and a slow reference for exactness
 
 

@@ -21,9 +21,9 @@ from ldp_core import (
     Sketch,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.catalog import CATALOG
+from ldp_core.mechanisms import catalog
 
-REGISTERED: dict[str, Mechanism] = {name: m for entry in CATALOG for name, m in entry.examples().items()}
+REGISTERED: dict[str, Mechanism] = catalog.examples()
 VIEWS: dict[str, FrequencyOracle] = {
     f"{name} over candidates": m.over(["a", "b", "c"] if m.inputs.kind == "str" else range(40))
     for name, m in REGISTERED.items()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import pickle
 import warnings
 
+import numpy as np
+import pytest
+
 import ldp_core
 from ldp_core import (
     DBitFlip,
+    Domain,
     Hybrid,
     LdpError,
     LdpWarning,
     LongitudinalUnaryEncoding,
     Mechanism,
+    PlanError,
     PrivacyPlan,
     RandomizedResponse,
     Rappor,
@@ -85,3 +90,27 @@ def test_usual_epsilons_do_not_warn():
     assert not warned(
         lambda: Mechanism.from_dict({"mechanism": "randomized_response", "epsilon": 99.0, "domain": [1, 2]})
     )[1]
+
+
+# ---- what a new user meets first: the error or the warning says what to do
+
+
+def test_a_plan_with_one_epsilon_points_to_split():
+    for columns in ({"os": ["ios", "web"]}, {"crashed": RandomizedResponse(epsilon=1.0)}):
+        with pytest.raises(PlanError, match=r"PrivacyPlan\.split\(columns, epsilon=\)"):
+            PrivacyPlan(columns, epsilon=1.0)
+    with pytest.raises(PlanError, match=r"PrivacyPlan\.split\(columns, epsilon=\)"):
+        PrivacyPlan({"os": ["ios", "web"]})
+    with pytest.raises(PlanError, match=r"got str: .*from_toml"):
+        PrivacyPlan("plan.toml")
+
+
+def test_a_domain_of_data_warns():
+    with pytest.warns(LdpWarning, match="Declare the labels"):
+        assert Domain(np.unique(["b", "a", "b"])).size == 2
+
+
+@each("declared", [["b", "a"], ("b", "a"), range(3), np.arange(3), (c for c in "ab")])
+def test_a_declared_domain_does_not(declared):
+    with warnings.catch_warnings(action="error"):
+        Domain(declared)

@@ -76,10 +76,10 @@ def test_metadata_of_a_type_are_a_mechanism_s_or_a_report_error():
 def test_toml_takes_no_quadratic_time():
     """A dotted key of n names costs n^2: 3 million would take hours."""
     for text in ("a." * 3_000_000 + "b = 1", '"' * 4_000_000, '"\\' * 500_000):
-        start = time.perf_counter()
+        start = time.process_time()
         with pytest.raises(PlanError):
             read_toml(text, "the plan", PlanError)
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5
     assert read_toml('a = ["' + "1." * 99 + '"]', "the plan", PlanError) == {"a": ["1." * 99]}
 
 
@@ -93,14 +93,6 @@ def test_a_plan_is_its_json_and_its_limits_can_be_changed():
             PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}, limits=limits)
     with pytest.raises(PlanError, match="got int"):
         PrivacyPlan.from_json(5)  # type: ignore[arg-type]
-
-
-def test_limits_of_a_plan_do_not_concern_a_caller_s_own():
-    large = PrivacyPlan({"n": UnaryEncoding(range(1 << 20 | 1), epsilon=1.0)})
-    with pytest.raises(PlanError, match="labels=1048576"):
-        PrivacyPlan.from_json(large.to_json())
-    assert PrivacyPlan.from_dict(large.to_dict()) == large
-    assert PrivacyPlan.from_json(large.to_json(), limits=Limits(labels=1 << 21)) == large
 
 
 def test_the_words_of_the_environment_variable():

@@ -30,12 +30,13 @@ from ldp_core import (
     SummationHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core.mechanisms.oracles.hash_families import AffineFamily, LinearFamily
-from ldp_core.mechanisms.oracles.independent_bits import BitVectors, IndependentBits
+from ldp_core import simulated_counts as simulation
+from ldp_core.mechanisms.oracles.local_hashing import AffineFamily
 from ldp_core.mechanisms.sketches.base import Candidates
+from ldp_core.simulated_counts import inner_products, multinomials, scatter, subset_sums
 
 from ..cases import each
-from .checks import FALSE_ALARM, fails
+from .checks import FALSE_ALARM, check_binomial
 from .examples import EVERY, REGISTERED, keyed, people_of
 
 MORE: dict[str, Mechanism] = {
@@ -187,7 +188,7 @@ def test_frequent_strings_are_found():
 def test_one_person_s_tally_is_that_of_a_report(name):
     m = SMALL[name]
     value = next(iter(people_of(m)))
-    native = native_reports(m, value, n := 1 << 20 - m.counters.bit_length(), seed=0)
+    native = native_reports(m, value, n := 1 << 18 - m.counters.bit_length(), seed=0)
     possible = {row.tobytes() for row in m.count_reports(native, np.arange(n), n)}
     for seed in range(3):
         tally = m.simulate({value: 1}, seed=seed)
@@ -231,22 +232,87 @@ def test_other_refusals():
         REGISTERED["k-ary RR"].simulate({0: 1}, seed=-1)
 
 
-# ---- planted faults
+# ---- draws for many people at once, against binomial tails
 
 
-def test_independent_bits_in_place_of_a_set_are_seen(monkeypatch):
-    monkeypatch.setattr(SubsetSelection, "simulate_counters", BitVectors.simulate_counters)
-    fails(check_law, ALL["SS"], 20, 1 << 11)
+def generator():
+    return np.random.default_rng(7)
 
 
-def test_functions_in_place_of_the_family_s_are_seen(monkeypatch):
-    """The linear family's counters are not independent: under function 0 all values are in one bucket."""
-    monkeypatch.setattr(LinearFamily, "simulate", AffineFamily.simulate)
-    fails(test_one_person_s_tally_is_that_of_a_report, "FLH, none")
+@each("weights", [1, 2, 5, 64, np.array([1.0, 0.0, 3.0, 4.0, 1e-30])])
+def test_each_choice_has_its_share(weights):
+    people = np.array([0, 10, 10**9])
+    counts = multinomials(people, weights, generator())
+    shares = np.ones(weights) if isinstance(weights, int) else weights
+    assert (counts.sum(axis=-1) == people).all()
+    check_binomial(counts, people[:, None], shares / shares.sum())
 
 
-@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")
-def test_a_keep_that_is_off_by_a_thousandth_is_seen(monkeypatch):
-    right = IndependentBits.support_probabilities
-    monkeypatch.setattr(UnaryEncoding, "p", property(lambda m: float(right(m)[0][0]) * 1.001))
-    fails(test_a_billion_people_are_estimated_within_the_mechanism_s_error, "OUE")
+def test_weights_of_each_row():
+    counts = multinomials(np.array([[1000], [2000]]), np.array([[[0.0, 1, 0]], [[1, 0, 1]]]), generator())
+    assert counts[0].tolist() == [[0, 1000, 0]]
+    check_binomial(counts[1, 0], 2000, [0.5, 0, 0.5])
+
+
+@each("people", [[3, 0, 10**6], [10**9, 5, 1]])
+def test_scatter_as_one_by_one(people):
+    people, out = np.array(people), np.zeros(30, np.int64)
+    scatter(people, 10, lambda kind, choice: kind * 10 + choice, out, generator())
+    check_binomial(out.reshape(3, 10), people[:, None], 0.1)
+
+
+@each(("d", "size"), [(2, 1), (5, 0), (5, 2), (7, 6), (33, 20), (64, 1)])
+def test_sets_of_others(d, size):
+    people = np.arange(d) ** 3 % 11 * 10**5
+    sums = subset_sums(size, people, generator())
+    assert sums.sum() == size * people.sum()
+    check_binomial(sums, people.sum() - people, size / (d - 1))
+
+
+def test_more_people_than_numpy_draws_from_at_once(monkeypatch):
+    monkeypatch.setattr(simulation, "_MOST_DRAWN", 10**6)
+    test_sets_of_others(5, 2)
+
+
+@each(("f", "m"), [(2, 1), (2, 6), (3, 3), (7, 2)])
+def test_inner_products(f, m):
+    k = f**m
+    v, s = k - 1, f - 1  # all digits f - 1
+    counts = np.zeros((k, f), np.int64)
+    counts[v, s] = 10**6
+    digits = np.arange(k)[:, None] // f ** np.arange(m) % f
+    right = (s + digits.sum(axis=1) * (f - 1)) % f
+    drawn = inner_products(counts, generator())
+    check_binomial(drawn[np.arange(k), right], 10**6, 1 / k)
+    assert drawn.sum() == drawn[np.arange(k), right].sum()
+    zero = inner_products(counts, generator(), zero=True)
+    check_binomial(zero[:, 0], 10**6, (right == 0) * f / k)
+    assert not zero[:, 1:].any()
+
+
+def test_choices_of_weight_0_stay_empty_whatever_rounding_leaves():
+    weights = np.array([[0.1, 0.7, 0.2, 0.0, 0.0], [0.3, 0.3, 0.4, 0.0, 0.0], [0.0, 0.1, 0.2, 0.3, 0.0]])
+    people = np.full((1000, 3), 1 << 62)
+    counts = multinomials(people, weights, generator())
+    assert (counts.sum(axis=-1) == people).all()
+    assert not counts[:, weights == 0].any()
+
+
+def test_sets_of_2_60_people_cost_no_more_than_those_of_few():
+    people = np.full(16, 1 << 56)
+    sums = subset_sums(4, people, generator())
+    assert sums.sum() == 4 * people.sum()
+    others, share = float(15 << 56), 4 / 15  # (too many for exact tails)
+    assert (abs(sums - others * share) < 7 * (others * share * (1 - share)) ** 0.5).all()
+
+
+def test_few_of_more_people_than_numpy_draws_from(monkeypatch):
+    monkeypatch.setattr(simulation, "_MOST_DRAWN", 3)
+    people, random = np.array([6, 4, 10]), generator()
+    drawn = np.array([simulation._taken(people, 7, random) for _ in range(10_000)])
+    assert (drawn.sum(axis=1) == 7).all()
+    assert ((drawn >= 0) & (drawn <= people)).all()
+    for kind, own in enumerate(people):  # each number as often as without replacement
+        at_most = stats.hypergeom(20, own, 7).cdf(np.arange(8))
+        cumulative = np.cumsum(np.bincount(drawn[:, kind], minlength=8))
+        check_binomial(cumulative[:-1], len(drawn), np.clip(at_most[:-1], 0, 1))

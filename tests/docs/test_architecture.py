@@ -20,6 +20,7 @@ from ldp_core import (
     RandomizedResponse,
     UnaryEncoding,
 )
+from ldp_core.plans import provenance
 from ldp_polars.perturbing import Perturb
 
 from ..beam import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
@@ -78,6 +79,7 @@ def test_the_walk_names_the_files_that_a_value_goes_through(monkeypatch):
 
         return call
 
+    monkeypatch.setattr(provenance, "_own", {})  # (so that none of another test's is looked at)
     monkeypatch.setattr(Perturb, "__call__", followed(Perturb.__call__))
     m = followed(UnaryEncoding)(["ios", "android", "web"], epsilon=1.25)  # (one that has not been described)
     pl.DataFrame({"os": ["ios", "web"]}).select(followed(lambda: pl.col("os").ldp.unary_encode(m))())

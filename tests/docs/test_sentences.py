@@ -37,12 +37,3 @@ def too_long(text: str) -> list[str]:
 @each("page", PAGES)
 def test_a_page(page):
     assert too_long(page.read_text(encoding="utf-8")) == []
-
-
-def test_a_long_sentence_is_seen():
-    """Planted: a sentence of one word too many, in a paragraph, over two lines and in an item."""
-    most = " ".join(["word"] * WORDS)
-    assert too_long(f"{most}. {most}.\n\n* {most}\n* {most}\n\n```text\nword {most}\n```\n\n| word {most} |") == []
-    assert too_long(f"Short. Word {most}. Short.") == [f"Word {most}."]
-    assert too_long(f"{most},\nword.") == [f"{most}, word."]
-    assert too_long(f"* word\n* [word](page.md)\n  {most}") == [f"[word] {most}"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import sys
 from importlib.util import find_spec
+from itertools import product
+from statistics import NormalDist
 
 import altair as alt
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 from apache_beam.utils.timestamp import Timestamp
 
@@ -28,7 +30,6 @@ from ldp_core import (
     StochasticRounding,
     UnaryEncoding,
 )
-from ldp_core.charts.drawing import FIELDS
 from ldp_core.extras import MissingExtraError
 
 from ..cases import case
@@ -46,7 +47,7 @@ ABOUT = {
     "key": {},
     "confidence": 0.95,
     "epsilon": 1.0,
-    FIELDS["column"]: "os",
+    "column_name": "os",
     "fingerprint": "f" * 16,
 }
 """Of a row of Beam: what is not the estimate."""
@@ -124,11 +125,6 @@ def test_no_reports_are_drawn_as_nothing():
     assert len(data(empty.plot())) == 2
     with pytest.raises(ParameterError, match="shares need the number of reports"):
         empty.plot(shares=True)
-
-
-def test_booleans_are_words():
-    m = RandomizedResponse(epsilon=1.0)
-    assert [row["value"] for row in data(m.estimate(m.tally([True, False])).plot(truth={True: 1}))] == ["false", "true"]
 
 
 def test_groups_and_columns_are_pictures_of_their_own():
@@ -216,7 +212,7 @@ def windows_frame() -> pl.DataFrame:
     parts = []
     for k in range(3):
         h = M.estimate(M.simulate({"ios": 100 + 50 * k, "android": 300, "web": 50}, seed=k))
-        more = {"window_start": dt.datetime(2024, 1, 1 + k), "country": "FR", FIELDS["n"]: h.n}
+        more = {"window_start": dt.datetime(2024, 1, 1 + k), "country": "FR", "n": h.n}
         parts.append(h.to_polars().with_columns(**{name: pl.lit(value) for name, value in more.items()}))
     return pl.concat(parts)
 
@@ -233,7 +229,7 @@ def test_windows():
     assert {row["window"] for row in drawn} == {f"2024-01-0{k}T00:00:00Z" for k in (1, 2, 3)}
     shares = data(ldp_plots.windows(frame, values=["web"], shares=True))
     web = frame.filter(pl.col("value") == "web")
-    assert column(shares, "high") == pytest.approx((web[FIELDS["high"]] / web[FIELDS["n"]]).to_numpy())
+    assert column(shares, "high") == pytest.approx((web["high"] / web["n"]).to_numpy())
     rows = [row for k in range(2) for row in beam_rows(HISTOGRAM, {"country": "FR"}, start=86_400 * k)]
     panels = ldp_plots.windows([*rows, *(row._replace(key={"country": "US"}) for row in rows)], by="country")
     assert {row["panel"] for row in data(panels)} == {"FR", "US"}
@@ -245,6 +241,15 @@ def test_windows():
         ldp_plots.windows([*rows, *rows])
     with pytest.raises(ParameterError, match="values names 1"):
         ldp_plots.windows(rows, values=["beos"])
+
+
+def test_shares_of_windows_are_of_counts():
+    rows = [row for k in range(2) for row in beam_rows(HISTOGRAM, {}, start=86_400 * k)]
+    means = [{"window_start": dt.date(2024, 1, 1 + k), "mean": 3.0, "low": 2.0, "high": 4.0, "n": 10} for k in (0, 1)]
+    assert data(ldp_plots.windows(rows, shares=True))
+    assert data(ldp_plots.windows(means))
+    with pytest.raises(ParameterError, match="for counts of records"):
+        ldp_plots.windows(means, shares=True)
 
 
 def test_windows_that_are_filled_in_part_have_open_points():
@@ -287,11 +292,6 @@ def test_bands_can_be_seen_and_ticks_are_where_windows_start():
     assert 5 <= len(ticks) <= 10
     small = [{**row, "value": "web", "count": 9.0, "low": -1.0, "high": 19.0} for row in rows]
     assert axes(ldp_plots.windows([*rows, *small]))[1:] == ("records", True)
-
-
-def test_windows_of_means():
-    rows = [{"window_start": dt.date(2024, 1, k), "mean": 5.0 * k, "low": 1.0, "high": 20.0, "n": 9} for k in (1, 2)]
-    assert column(data(ldp_plots.windows(pa.Table.from_pylist(rows))), "y").tolist() == [5.0, 10.0]
 
 
 def test_a_simulation_is_beside_its_people():
@@ -358,3 +358,51 @@ def test_themes():
     assert light == dark
     with pytest.raises(ParameterError, match="theme must be one of"):
         ldp_plots.themed(chart, "grey")
+
+
+# ---- pictures for planning show the closed forms of the papers
+
+
+Z = NormalDist().inv_cdf(0.975)
+
+
+def oue(epsilon: float, n: int, d: int) -> float:
+    """Standard error of a share 1 / d: Wang et al. (2017), Theorem 2, p = 1/2 and q = 1 / (e^epsilon + 1)."""
+    q, f = 1 / (math.exp(epsilon) + 1), 1 / d
+    return math.sqrt((f / 4 + (1 - f) * q * (1 - q)) / n) / (0.5 - q)
+
+
+def test_errors_are_those_of_the_paper():
+    wide = {"epsilons": [0.5, 4.0], "people": [1000, 50_000]}
+    for against in ("epsilon", "people"):
+        drawn = data(ldp_plots.error("unary_encoding", domain=16, **wide, against=against))
+        with case(against):
+            assert set(product(*wide.values())) <= {(row["epsilon"], row["people"]) for row in drawn}
+            for row in drawn:
+                assert row["margin"] == pytest.approx(Z * oue(row["epsilon"], row["people"], 16))
+            assert len({row[against] for row in drawn}) > 30
+
+
+def test_all_mechanisms():
+    drawn = data(ldp_plots.mechanisms(16, 10_000, epsilons=[0.5, 2.0]))
+    names = {row["mechanism"] for row in drawn}
+    assert {"OUE", "randomized response", "CMS", "RAPPOR", "LOLOHA", "subset selection"} <= names
+    assert len(drawn) == 2 * len(names)
+    for epsilon in ("0.5", "2"):
+        rows = {row["mechanism"]: row for row in drawn if row["epsilon"] == epsilon}
+        assert rows["OUE"]["error"] == pytest.approx(oue(float(epsilon), 10_000, 16))
+        best = min(row["error"] for row in rows.values())
+        for row in rows.values():
+            assert row["times"] == pytest.approx(row["error"] / best)
+            assert float(row["shown"].rstrip("%")) == pytest.approx(100 * row["error"], rel=0.06)
+
+
+def test_bad_arguments_are_refused():
+    for wrong in ({"epsilons": []}, {"epsilons": [-1]}, {"people": [0]}, {"against": "d"}):
+        with case(wrong), pytest.raises(ParameterError):
+            ldp_plots.error("unary_encoding", domain=16, **wrong)
+    with pytest.raises(ParameterError):
+        ldp_plots.error("no_such", domain=16)
+    for domain, n, options in ((1, 100, {}), (4, 0, {}), (4, 100, {"epsilons": []})):
+        with case(domain, n, options), pytest.raises(ParameterError):
+            ldp_plots.mechanisms(domain, n, **options)

@@ -66,12 +66,6 @@ MECHANISMS = {
 }
 
 
-for d in (2, 3, 8, 9, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300):
-    MECHANISMS[f"rr d={d}"] = RandomizedResponse([f"v{i}" for i in range(d)], epsilon=3.0)
-    MECHANISMS[f"rr int other d={d + 1}"] = RandomizedResponse(Domain(range(d), unmatched="other"), epsilon=3.0)
-    MECHANISMS[f"oue d={d}"] = UnaryEncoding([f"v{i}" for i in range(d)], epsilon=3.0)
-
-
 FEW = ["rr coins", "rr str other", "rr int", "oue str", "oue int none"]
 
 

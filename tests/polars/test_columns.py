@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import ldp_beam
 import ldp_polars
 from ldp_core import (
     Domain,
-    DtypeError,
     MechanismMismatchError,
     PlanError,
     PrivacyPlan,
@@ -19,8 +20,8 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
+from ldp_core.engine import describe
 
-from ..beam.helpers import run as run_beam
 from ..cases import case
 from .helpers import some
 
@@ -44,34 +45,6 @@ def mechanism(request):
 def frame(mechanism):
     labels = list(mechanism.domain.labels)
     return pl.DataFrame({"x": [labels[i % len(labels)] for i in range(N)], "g": [i % 3 for i in range(N)]})
-
-
-def test_estimates_need_no_argument_on_any_engine(mechanism, run):
-    for packed in (False, True):
-        reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, packed=packed))
-        assert reports.schema["x"] == ldp_polars.Report(mechanism, packed=packed)
-        assert reports.schema["x"].mechanism == mechanism
-        plain = reports.with_columns(pl.col("x").ext.storage())
-        x = pl.col("x").ldp
-        for typed, given in (
-            (x.histogram(confidence=0.9), x.histogram(mechanism, confidence=0.9)),
-            (x.tally(), x.tally(mechanism)),
-            (x.tally(mechanism), x.tally(mechanism)),
-        ):
-            with case(packed, typed):
-                assert run(reports, lambda f, e=typed: f.select(e)).equals(plain.select(given))
-                grouped = run(reports, lambda f, e=typed: f.group_by("g").agg(e).sort("g"))
-                assert grouped.equals(plain.group_by("g").agg(given).sort("g"))
-
-
-def test_the_schema_is_known_without_running(mechanism, draws):
-    lazy = frame(mechanism).lazy().select(ldp_polars.perturb("x", mechanism, typed=True))
-    assert lazy.collect_schema()["x"] == ldp_polars.Report(mechanism)
-    assert (
-        lazy.select(pl.col("x").ldp.histogram()).collect_schema()["x"]
-        == frame(mechanism).select(ldp_polars.histogram(ldp_polars.perturb("x", mechanism), mechanism)).schema["x"]
-    )
-    assert sum(draws) == N  # of the eager line only
 
 
 def test_the_type_survives_files_and_other_readers(mechanism, tmp_path):
@@ -141,17 +114,6 @@ def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
         assert back.select(pl.col("x").ldp.tally()).item() == expected
 
 
-@pytest.mark.parametrize("name", some(MECHANISMS, "bits"))
-def test_beam_reads_the_type(name, known, tmp_path):
-    mechanism = MECHANISMS[name]
-    _, tables = through_pyarrow(mechanism, known, tmp_path)
-    for data in tables:
-        [row, *_] = run_beam(ldp_beam.Histogram("x", mechanism), data.to_batches())
-        assert row.n == N
-        with pytest.raises(Exception, match="the reports were made by the mechanism"):
-            run_beam(ldp_beam.Histogram("x", RandomizedResponse(epsilon=0.123)), data.to_batches())
-
-
 def test_seeded_reports_say_so(mechanism, tmp_path):
     df = frame(mechanism)
     plan = PrivacyPlan({"x": mechanism})
@@ -183,13 +145,27 @@ def test_reports_of_two_mechanisms_do_not_mix(mechanism):
                 theirs.ldp.histograms(PrivacyPlan({"x": mechanism}))
 
 
-def test_untyped_reports_want_the_mechanism():
-    reports = frame(MECHANISMS["bits"]).select(ldp_polars.perturb("x", MECHANISMS["bits"], typed=False))
-    for name in ("histogram", "tally"):
-        with pytest.raises(DtypeError, match="column 'x': pass the mechanism"):
-            reports.lazy().select(getattr(ldp_polars, name)("x")).collect_schema()
+@pytest.mark.parametrize(
+    "read",
+    [pl.read_parquet, lambda path: pl.scan_parquet(path).collect(), lambda path: pl.DataFrame(pq.read_table(path))],
+)
+def test_reports_of_another_release_concatenate(read, tmp_path):
+    """It wrote many labels plain; others have another zstd."""
+    m = RandomizedResponse([f"label {k}" for k in range(9_000)], epsilon=1.0)
+    plain = json.dumps(m.to_dict())
+    packed = pa.Codec("zstd", 19).compress(plain.encode(), asbytes=True)
+    frames = []
+    for text in (plain, json.dumps({"zstd": base64.b64encode(packed).decode()}), describe(m, seeded=False)):
+        about = {"ARROW:extension:name": "ldp.report", "ARROW:extension:metadata": text}
+        schema = pa.schema([pa.field("page", pa.string(), metadata=about)])
+        pq.write_table(pa.table([["label 7", "label 8"]], schema=schema), tmp_path / "x.parquet")
+        frames.append(read(tmp_path / "x.parquet"))
+    together = pl.concat(frames)
+    assert together.height == 6
+    assert together.schema["page"].mechanism == m
 
 
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_typed_plans_and_keyed_noise():
     df = frame(MECHANISMS["bits"])
     plan = PrivacyPlan({"x": MECHANISMS["bits"]}, keep=["g"])
@@ -197,7 +173,7 @@ def test_typed_plans_and_keyed_noise():
     noise = {"key": Secret(bytes(32)), "id": "user"}
     typed, plain = df.ldp.perturb(plan, **noise), df.ldp.perturb(plan, typed=False, **noise)
     assert typed["x"].ext.storage().equals(plain["x"])
-    assert typed.ldp.histograms(plan, by="g").equals(plain.ldp.histograms(plan, by="g"))
+    assert typed.ldp.histograms(plan, by="g").equals(plain.ldp.histograms(plan, by="g", assume_reports=True))
     assert typed.select(pl.col("x").ldp.histogram()).equals(plain.select(pl.col("x").ldp.histogram(plan["x"])))
 
 

@@ -12,6 +12,7 @@ import pytest
 import ldp_polars
 from ldp_core import (
     Domain,
+    DomainError,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
@@ -101,16 +102,6 @@ def test_every_expression_serializes_without_cloudpickle(no_cloudpickle):
                 assert frame.select(copy).collect_schema() == frame.select(e).collect_schema()
 
 
-def test_a_closure_would_need_cloudpickle(lazy, no_cloudpickle):
-    """So the check has power: this is what a plan must not hold; nor a secret that is not shared."""
-    closure = pl.map_batches(["x"], lambda s, return_dtype=None: s[0], return_dtype=pl.Int64)
-    secret = pl.col("e").ldp.unary_encode(epsilon=1.0, key=Secret(bytes(32)), id="i", typed=False)
-    for e in (closure, secret):
-        for dump in (pickle.dumps, lambda e: e.meta.serialize(), lambda e: pickle.dumps(lazy.select(e))):
-            with pytest.raises(Exception, match=r"serializ|pickle|cloudpickle"):
-                dump(e)
-
-
 def test_without_the_private_function_the_public_one_serves(monkeypatch):
     from polars import _plr
 
@@ -136,3 +127,34 @@ def test_what_is_used_of_polars_is_there():
     assert expr.meta.eq(pl.col("e"))
     made = pl.Expr._from_pyexpr(pipe_with_dtype([expr._pyexpr], lambda inputs: inputs[0][0]))
     assert FRAME.select(made).equals(FRAME.select("e"))
+
+
+# ---- our errors through Polars: it makes them anew, and what it appends to their messages is left out
+
+
+M = UnaryEncoding(["ios", "android", "secret label"], epsilon=1.0)
+SYMBIAN = pl.DataFrame({"os": ["ios", "symbian"]})
+
+
+def failing(error_class):
+    def fail(column):
+        raise error_class("our words")
+
+    return SYMBIAN.group_by(1).agg(pl.col("os").map_batches(fail, return_dtype=pl.String))
+
+
+def test_a_message_is_ours_alone():
+    with pytest.raises(DomainError, match=r"^column 'os': \d of \d values [^\n]*$") as caught:
+        SYMBIAN.group_by(1).agg(pl.col("os").ldp.perturb(M))
+    assert "secret label" not in str(caught.value)
+    with pytest.raises(DomainError) as caught:
+        failing(DomainError)
+    assert str(caught.value) == "our words"
+
+
+def test_polars_appends_what_it_did():
+    """Another class shows it: if this fails, Polars has other words now, or none."""
+    with pytest.raises(ValueError, match="our words") as caught:
+        failing(ValueError)
+    assert str(caught.value).startswith(f"our words{_compat.EXPRESSION}")
+    assert 'col("os")' in str(caught.value)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
-from itertools import product
 
 import numpy as np
 import polars as pl
@@ -14,19 +12,24 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    CountMeanSketch,
     Domain,
-    DomainError,
     HadamardCountMeanSketch,
+    HeavyHitters,
+    HeavyHittersEstimate,
+    HistogramEstimate,
     Hybrid,
     InputError,
     LdpWarning,
-    LocalHashing,
+    MeanEstimate,
     MechanismMismatchError,
     ParameterError,
     PlanError,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
-    Tally,
+    Secret,
+    SquareWave,
     UnaryEncoding,
 )
 from ldp_core.estimates.histogram import ENTRY
@@ -85,15 +88,6 @@ def test_planned_columns_are_perturbed_kept_ones_kept_others_dropped(packed, run
     }
 
 
-def test_it_is_lazy_and_returns_the_same_kind_of_frame(draws):
-    lazy = frame().lazy().ldp.perturb(PLAN)
-    assert isinstance(lazy, pl.LazyFrame)
-    schema = lazy.collect_schema()
-    assert draws == []
-    assert isinstance(frame().ldp.perturb(PLAN), pl.DataFrame)
-    assert schema == frame().ldp.perturb(PLAN).schema
-
-
 def test_a_missing_column_is_an_error_at_once(draws):
     for missing in ("os", "when"):
         for make in (frame().drop(missing), frame().lazy().drop(missing)):
@@ -118,83 +112,7 @@ def test_odd_column_names_are_names_and_not_patterns(run):
                     assert out[name].to_list() == [True, False]
 
 
-def test_errors_name_the_column(run):
-    df = frame().with_columns(os=pl.lit("zz"))
-    with pytest.raises(DomainError, match=f"column 'os': {N} of {N}|column 'os'"):
-        run(df, lambda f: f.ldp.perturb(PLAN))
-
-
-def test_empty_frames(run):
-    out = run(frame().clear(), lambda f: f.ldp.perturb(PLAN, packed=True))
-    assert out.is_empty()
-    assert out.schema == frame().ldp.perturb(PLAN, packed=True).schema
-
-
-def test_pipe_and_functions_are_the_same(run):
-    out = run(frame(), lambda f: ldp_polars.perturb_frame(f, PLAN))
-    assert out.schema == frame().ldp.perturb(PLAN).schema
-    assert frame().pipe(ldp_polars.perturb_frame, PLAN, packed=True).columns == list(PLAN)
-
-
 # ---- the same reports elsewhere
-
-
-def tallies_of(df, name, mechanism):
-    """Tally, by way of tally and by way of histogram's count."""
-    row = df.select(pl.col(name).ldp.tally(mechanism)).item()
-    table = df.select(pl.col(name).ldp.histogram(mechanism)).explode(name).unnest(name)
-    tally = Tally.from_dict(row)
-    assert table["count"].to_list() == mechanism.estimate(tally).counts.tolist()
-    return tally
-
-
-def test_reports_sunk_by_polars_are_tallied_by_the_core(tmp_path, support):
-    path = tmp_path / "reports.parquet"
-    kinds = ({}, {"compression": "snappy", "row_group_size": 700}, {"data_page_size": 1000})
-    for packed, options in product((False, True), kinds):
-        frame().lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path, **options)
-        table, back = pq.read_table(path), pl.read_parquet(path)
-        for name, mechanism in PLAN.columns.items():
-            with case(packed, options, name):
-                expected = mechanism.tally(table.column(name))
-                assert expected.n == N
-                assert expected.counters.tolist() == support(back[name].ext.storage(), mechanism).tolist()
-                assert tallies_of(back, name, mechanism) == expected
-                parts = [mechanism.tally(batch.column(name)) for batch in pq.ParquetFile(path).iter_batches(777)]
-                assert Tally.merge(parts) == expected
-
-
-def test_reports_made_by_the_core_are_tallied_by_polars(tmp_path, support):
-    for packed in (False, True):
-        batch = PLAN.perturb(frame().to_arrow().combine_chunks().to_batches()[0], packed=packed)
-        table = pa.Table.from_batches([batch.slice(0, 1001), batch.slice(1001)])
-        with pa.ipc.new_file(tmp_path / "ipc", table.schema) as writer:
-            writer.write_table(table)
-        pq.write_table(table, tmp_path / "parquet")
-        pq.write_table(table, tmp_path / "small", data_page_size=512)
-        read = {
-            "memory": pl.from_arrow(table),
-            "ipc": pl.read_ipc(tmp_path / "ipc"),
-            "parquet": pl.read_parquet(tmp_path / "parquet"),
-            "small pages": pl.read_parquet(tmp_path / "small"),
-        }
-        scan = pl.scan_parquet(tmp_path / "parquet")
-        for name, m in PLAN.columns.items():
-            expected, tally = m.tally(batch.column(name)), pl.col(name).ldp.tally(m)
-            for through, back in read.items():
-                with case(packed, name, through):
-                    reports = stored(back[name]).cast(report_dtype(m, packed=packed))
-                    assert expected.counters.tolist() == support(reports, m).tolist()
-                    assert tallies_of(back, name, m) == expected
-            with case(packed, name, "lazy"):
-                assert Tally.from_dict(scan.select(tally).collect().item()) == expected
-                halves = scan.group_by(pl.col("when") % 2).agg(tally)
-                assert Tally.from_dict(halves.select(pl.col(name).ldp.merge(m)).collect().item()) == expected
-
-
-def stored(reports: pl.Series) -> pl.Series:
-    """Plain reports."""
-    return reports.ext.storage() if isinstance(reports.dtype, Report) else reports
 
 
 def test_schemas_agree_with_the_cores():
@@ -249,6 +167,31 @@ def test_histograms_by_key_and_window(run):
     assert months["window_end"].unique().to_list() == [dt.datetime(2026, 2, 1)]
 
 
+def test_months_that_begin_later_end_where_the_next_begin():
+    plan = PrivacyPlan({"x": RandomizedResponse(["a", "b"], epsilon=1.0)}, keep=["t"])
+    days = pl.date_range(dt.date(2026, 1, 1), dt.date(2026, 12, 31), eager=True)
+    df = pl.DataFrame({"x": ["a"] * len(days), "t": days})
+    found = df.ldp.perturb(plan).ldp.histograms(plan, window="1mo+30d", event_time="t").filter(value="a")
+    assert found["window_start"][1:].to_list() == found["window_end"][:-1].to_list()
+    assert dt.date(2026, 1, 31) in found["window_start"]
+    assert found["n"].sum() == len(days)
+
+
+def test_windows_are_no_finer_than_the_times():
+    times = pl.DataFrame({"ms": [dt.datetime(2026, 1, 1)], "day": [dt.date(2026, 1, 1)], "n": [1]})
+    times = times.with_columns(pl.col("ms").dt.cast_time_unit("ms"))
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["ms"])
+    reports = times.with_columns(x=True).ldp.perturb(plan)
+    with pytest.raises(ParameterError, match="whole ms"):
+        reports.ldp.histograms(plan, window="0.5ms", event_time="ms")
+    assert reports.ldp.histograms(plan, window="5ms", event_time="ms").height == 2
+    for column, window, expected in (("ms", "0.5ms", "whole ms"), ("day", "1h", "whole days"), ("n", "1d", "Datetime")):
+        with pytest.raises(ParameterError, match=expected):
+            times.select(ldp_polars.window_start(pl.col(column), window))
+    with pytest.raises(ParameterError, match="window must be"):
+        ldp_polars.window_start(pl.col("ms"), "soon")
+
+
 def test_values_of_one_type_keep_it_and_those_of_several_are_text(run):
     level, crashed = RandomizedResponse([1, 2, 10], epsilon=1.0), RandomizedResponse(epsilon=1.0)
     df = pl.DataFrame({"a": [1, 2, 10], "b": [10, 2, 1], "c": [True, False, True]})
@@ -290,26 +233,6 @@ def test_the_plan_travels_with_the_reports(tmp_path):
         ldp_polars.read_plan(tmp_path / "raw.parquet")
 
 
-def test_explain_tells_costs_errors_and_what_would_help():
-    plan = PrivacyPlan(
-        {"rare": UnaryEncoding(range(1000), epsilon=0.5), "yes": RandomizedResponse(epsilon=1.0)}, keep=["g"]
-    )
-    text = pl.DataFrame({"rare": [1] * 100, "yes": [True] * 100}).ldp.explain(plan)
-    assert text == pl.LazyFrame({"rare": [1] * 100, "yes": [True] * 100}).ldp.explain(plan)
-    assert "1.5" in text  # the total
-    assert "unprotected" in text
-    margin = 1.959964 * np.sqrt(plan["yes"].variance(100, 50))  # of 100 records: in percent, too
-    assert f"± {margin:.3g} % of the records" in text
-    assert max(map(len, text.splitlines())) <= 80
-    text = text.replace("\n  ", " ")
-    warning = next(line for line in text.splitlines() if line.startswith("rare: "))
-    enough = int(re.search(r"more than ([\d,]+) reports", warning)[1].replace(",", ""))
-    m = plan["rare"]
-    assert np.sqrt(m.variance(enough + 1, enough / 1000)) / (enough + 1) < 1 / 1000
-    assert np.sqrt(m.variance(0.9 * enough, 0.9 * enough / 1000)) / (0.9 * enough) > 1 / 1000
-    assert not any(line.startswith("yes: ") for line in text.splitlines())
-
-
 # ---- columns that have no histogram, and plans of drawn columns
 
 
@@ -337,13 +260,6 @@ def test_columns_without_a_histogram_are_left_out_until_a_sketch_has_candidates(
     assert set(reports.ldp.histograms(plan)["column_name"]) == {"os"}
     tidy = reports.ldp.histograms(PrivacyPlan({**columns, "word": SKETCH.over(WORDS)}))
     assert tidy.filter(pl.col("column_name") == "word")["value"].to_list() == WORDS
-
-
-def test_a_plan_of_drawn_columns_perturbs_and_estimates():
-    for kind, typed in product((PrivacyPlan.sampled, PrivacyPlan.fake), (False, True)):
-        plan = kind({"os": ["ios", "web"], "word": WORDS}, epsilon=2.0)
-        with case(kind, typed):
-            assert mixed().ldp.perturb(plan, typed=typed).ldp.histograms(plan)["n"].to_list() == [100] * 4
 
 
 def test_estimates_by_a_column_that_the_plan_did_not_keep_are_refused_at_once():
@@ -407,14 +323,6 @@ def test_reports_of_another_mechanism_are_not_written_under_a_plan(target):
         frame().ldp.perturb(other).ldp.sink_parquet(target, FLAG)
 
 
-def test_columns_that_were_perturbed_one_by_one_are_written_if_they_say_so(tmp_path):
-    path = tmp_path / "reports.parquet"
-    reports = frame().select("g", pl.col("crashed").ldp.perturb(FLAG["crashed"], typed=True))
-    reports.ldp.sink_parquet(path, FLAG)
-    assert ldp_polars.read_plan(path) == FLAG
-    assert pl.read_parquet(path).equals(reports)
-
-
 def test_what_was_done_to_the_rows_does_not_take_the_proof_away(tmp_path):
     """The lazy plan of each would lose a mark that is not in the dtype."""
     path, reports = tmp_path / "reports.parquet", frame().lazy().ldp.perturb(FLAG)
@@ -443,15 +351,6 @@ def test_reports_from_elsewhere_are_written_on_the_users_word_with_a_warning(tmp
         back.ldp.sink_parquet(path, PLAN)  # needs no word any more
 
 
-def test_reports_of_the_core_are_not_perturbed_again_and_written_as_they_are(tmp_path):
-    path = tmp_path / "reports.parquet"
-    pq.write_table(pa.Table.from_batches([FLAG.perturb(frame().to_arrow().combine_chunks().to_batches()[0])]), path)
-    with pytest.raises(MechanismMismatchError, match="hold reports already"):
-        pl.scan_parquet(path).ldp.perturb(FLAG)
-    pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", FLAG)
-    assert ldp_polars.read_plan(tmp_path / "again.parquet") == FLAG
-
-
 def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words():
     for name in ("value", "count", "n", "column_name", "entry", "low"):
         plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=[name])
@@ -477,11 +376,10 @@ def test_a_plan_of_a_file_with_a_schema_of_many_levels(tmp_path):
 
 
 def test_a_large_plan_of_one_s_own_has_no_limits():
-    m = LocalHashing(range(DEFAULT.labels + 1), epsilon=1.0)
+    m = RandomizedResponse(range(DEFAULT.labels + 1), epsilon=1.0)
     plan = PrivacyPlan({"page": m})
     reports = pl.DataFrame({"page": [1, 2, 3]}).ldp.perturb(plan)
-    tally = m.tally(reports["page"].ext.storage().to_arrow())
-    assert reports.select(pl.col("page").ldp.tally(m)).item()["n"] == tally.n
+    assert reports.select(pl.col("page").ldp.tally(m).struct.field("n")).item() == 3
     with pytest.raises(MechanismMismatchError, match="already"):
         reports.ldp.perturb(plan)
 
@@ -497,3 +395,148 @@ def test_simulate_as_in_the_core():
     assert df.ldp.simulate(plan)["os"].n == 3
     with pytest.raises(PlanError, match=r"the frame does not have: \['os'\]"):
         df.drop("os").ldp.simulate(plan)
+
+
+# ---- all estimates of a mixed plan
+
+
+HITTERS = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
+MIXED = PrivacyPlan(
+    {
+        "level": RandomizedResponse([1, 2, 10], epsilon=3.0),
+        "crashed": RandomizedResponse(epsilon=3.0),
+        "age": Hybrid((0, 120), epsilon=3.0),
+        "delay": SquareWave((0, 10), epsilon=3.0, buckets=16),
+        "word": HITTERS,
+    },
+    keep=["day", "time"],
+)
+PEOPLE = pl.DataFrame(
+    {
+        "level": [1, 2, 10, 10] * 2000,
+        "crashed": [True, False] * 4000,
+        "age": [30, 50] * 4000,
+        "delay": [1.0, 9.0] * 4000,
+        "word": ["rome"] * 5000 + ["oslo"] * 3000,
+        "day": [1, 2] * 4000,
+        "time": [dt.datetime(2026, 1, 1 + i % 2) for i in range(8000)],
+    }
+)
+
+
+def test_every_column_of_a_mixed_plan_has_its_estimate(run):
+    reports = PEOPLE.ldp.perturb(MIXED)
+    found = reports.ldp.estimates(MIXED, by="day")
+    assert list(found) == list(MIXED.columns)
+    for name, ask in {
+        "level": ldp_polars.histogram,
+        "crashed": ldp_polars.histogram,
+        "delay": ldp_polars.distribution,
+        "word": ldp_polars.heavy_hitters,
+    }.items():
+        groups = reports.group_by("day").agg(ask(name)).sort("day")
+        expected = groups.explode(name).unnest(name)
+        assert found[name].equals(expected.select(found[name].columns))
+        assert found[name].columns[-1] == "n"
+    means = reports.group_by("day").agg(ldp_polars.mean("age")).sort("day").unnest("age")
+    assert found["age"].equals(means)
+    lazy = reports.lazy().ldp.estimates(MIXED, by="day")
+    assert all(table.collect().equals(found[name]) for name, table in lazy.items())
+
+
+def test_what_is_asked_of_a_column():
+    reports = PEOPLE.ldp.perturb(MIXED)
+    ask = {"delay": MeanEstimate(), "word": HeavyHittersEstimate(k=1), "level": HistogramEstimate(simultaneous=True)}
+    found = reports.ldp.estimates(MIXED, window="1d", event_time="time", ask=ask)
+    assert found["delay"].columns == ["window_start", "window_end", "mean", "standard_error", "low", "high", "n"]
+    assert found["word"].height == 2
+    assert found["level"]["n"].unique().to_list() == [4000]
+    with pytest.raises(ParameterError, match="a mean needs"):
+        reports.ldp.estimates(MIXED, ask={"level": MeanEstimate()})
+    with pytest.raises(PlanError, match=r"ask names columns \['other'\]"):
+        reports.ldp.estimates(MIXED, ask={"other": MeanEstimate()})
+    with pytest.raises(PlanError, match="has columns"):
+        reports.with_columns(low=1).ldp.estimates(MIXED, by="low")
+
+
+def test_where_nothing_was_found_there_is_no_row(run):
+    plan = PrivacyPlan({"word": HITTERS}, keep=["day"])
+    few = PEOPLE.with_columns(day=pl.when(pl.int_range(pl.len()) < 3).then(3).otherwise("day")).ldp.perturb(plan)
+    found = run(few, lambda f: f.ldp.estimates(plan, by="day")["word"])
+    assert found["day"].unique().sort().to_list() == [1, 2]
+    assert not found["value"].has_nulls()
+
+
+def test_a_sketch_without_candidates_is_not_left_out_silently():
+    plan = PrivacyPlan({"page": CountMeanSketch("str", epsilon=1.0)})
+    reports = pl.DataFrame({"page": ["a"]}).ldp.perturb(plan)
+    with pytest.raises(PlanError, match=r"column 'page' has no estimate.*candidates"):
+        reports.ldp.estimates(plan)
+
+
+# ---- so many records of a person, before they are perturbed; and what a person spends on these data
+
+
+PERSONS = pl.DataFrame(
+    {"user": [i % 40 for i in range(1000)], "day": [i // 500 for i in range(1000)], "x": range(1000)}
+)
+KEY = Secret(bytes(range(32)))
+
+
+def test_the_first_records_of_each_person_are_kept(run):
+    found = run(PERSONS, lambda f: f.ldp.bound(id="user", records=3))
+    assert found["x"].to_list() == list(range(120))
+    found = run(PERSONS, lambda f: f.ldp.bound(id="user", records=2, per="day"))
+    firsts = {(u, d): [x for x in range(1000) if x % 40 == u and x // 500 == d][:2] for u in range(40) for d in (0, 1)}
+    assert sorted(found["x"].to_list()) == sorted(x for two in firsts.values() for x in two)
+
+
+def test_with_a_key_the_choice_is_random_and_the_same_each_time(run):
+    found = run(PERSONS, lambda f: f.ldp.bound(id="user", records=5, key=KEY))
+    assert found.group_by("user").len()["len"].to_list() == [5] * 40
+    assert found.equals(PERSONS.ldp.bound(id="user", records=5, key=KEY))
+    assert found["x"].to_list() == sorted(found["x"].to_list()), "the order stays"
+    other = PERSONS.ldp.bound(id="user", records=5, key=Secret(bytes(32)))
+    assert not found.equals(other)
+    # each of the 25 records of a person as likely: their numbers are spread over all
+    assert set(found.with_columns(number=pl.col("x") // 40)["number"]) == set(range(25))
+    assert PERSONS.with_columns(y=1).ldp.bound(id="user", records=5, key=KEY).drop("y").equals(found), "no other column"
+
+
+def test_per_expressions_and_several():
+    frame = PERSONS.with_columns(os=pl.col("x") % 3)
+    by_hand = frame.ldp.bound(id="user", records=1, per=["day", "os"])
+    assert by_hand.height == frame.select("user", "day", "os").unique().height
+    assert frame.ldp.bound(id="user", records=1, per=pl.col("x") // 100).height == 400
+
+
+def test_bad_arguments_and_records_of_nobody():
+    for wrong in ({"records": 0}, {"records": True}, {"records": 1, "key": "secret"}):
+        with case(wrong), pytest.raises(ParameterError):
+            PERSONS.ldp.bound(id="user", **wrong)
+    nobody = pl.DataFrame({"user": ["ann", None]})
+    for key in (None, KEY):
+        with case(key), pytest.raises(InputError, match=r"'user': 1 of 2 ids are null"):
+            nobody.ldp.bound(id="user", records=1, key=key)
+
+
+def test_explain_says_what_a_person_spends_on_these_data():
+    plan = PrivacyPlan({"x": RandomizedResponse([1, 2], epsilon=2.0)})
+    for frame in (PERSONS, PERSONS.lazy()):
+        text = frame.ldp.explain(plan, id="user")
+        assert text.startswith("40 people, half of them with at most 25 of the records, nobody with more than 25\n")
+        [counts] = [line.split() for line in text.splitlines() if line.startswith("records of one person")]
+        assert counts[4:6] == ["1", "25"]
+        [spent] = [line.split() for line in text.splitlines() if line.startswith("epsilon together")]
+        assert spent[2:4] == ["2", "50"]
+        assert "all reports of a person (epsilon 50): odds" in text
+    bounded = PERSONS.ldp.bound(id="user", records=1).ldp.explain(plan, id="user")
+    assert bounded.startswith("40 people, one record each\n")
+    assert "all reports" not in bounded
+    assert ldp_polars.explain(PERSONS.clear(), plan, id="user") == ldp_polars.explain(PERSONS.clear(), plan)
+
+
+def test_a_seeded_plan_warns_at_once():
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)
+    with pytest.warns(LdpWarning, match="seeded with 7.*NOT private"):
+        pl.LazyFrame({"crashed": [True, False]}).ldp.perturb(plan)

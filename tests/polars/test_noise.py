@@ -23,7 +23,7 @@ from ldp_core import (
 )
 
 from ..cases import case
-from .helpers import child, groups
+from .helpers import groups
 
 SECRET = Secret(bytes(range(32)))
 N = 20_000
@@ -79,36 +79,6 @@ def test_reports_depend_on_nothing_but_the_id(names, run):
                 joined = out.join(reference, on="user", how="left", suffix="_reference")
                 assert out["user"].n_unique() == out.height  # one record, one report, in overlapping windows too
                 assert joined["r"].equals(joined["r_reference"], check_names=False)
-
-
-SCRIPT = """
-import sys, polars as pl, ldp_polars
-from ldp_core import Secret, UnaryEncoding
-df = pl.DataFrame({"x": [i % 12 for i in range(50_000)], "u": range(50_000)}).lazy()
-m = UnaryEncoding(range(12), epsilon=1.0)
-a = pl.col("x").ldp.perturb(m, key=Secret(bytes(range(32))), id="u", packed=True, typed=False)
-b = pl.col("x").ldp.perturb(m, seed=5, packed=True, tag="again", typed=False).alias("b")
-for engine in ("in-memory", "streaming"):
-    out = df.select(a, b).collect(engine=engine)
-    print(out.select(pl.all().arr.get(0).hash().sum()).row(0))
-"""
-
-
-@pytest.mark.parametrize(("threads", "morsel"), [pytest.param("1", "999", marks=pytest.mark.slow), ("4", "5000")])
-def test_threads_and_morsels_do_not_matter(threads, morsel, capsys):
-    exec(SCRIPT, {})
-    here = capsys.readouterr().out
-    assert len(set(here.splitlines())) == 1
-    assert child(SCRIPT, POLARS_MAX_THREADS=threads, POLARS_IDEAL_MORSEL_SIZE=morsel) == here
-
-
-def test_reports_are_those_of_the_core():
-    df = people()
-    for name, mechanism in MECHANISMS.items():
-        ours = df.select(pl.col("x").ldp.perturb(mechanism, key=SECRET, id="name", typed=False))["x"]
-        core = mechanism.perturb(df["x"].to_arrow(), randomness=Keyed(SECRET, df["name"].to_arrow(), column="x"))
-        with case(name):
-            assert ours.to_list() == core.to_pylist()
 
 
 def test_columns_tags_and_secrets_are_independent():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import ldp_polars
@@ -15,12 +14,11 @@ from ldp_core import (
     MechanismMismatchError,
     RandomizedResponse,
     ReportError,
-    Tally,
     UnaryEncoding,
 )
 from ldp_polars.tallying import tally_dtype
 
-from .helpers import histogram_dtype, some
+from .helpers import some
 
 LABELS = ["ios", "android", "web"]
 MECHANISMS = {
@@ -67,33 +65,6 @@ def test_merge_of_parts_is_the_tally_of_all(mechanism, run):
         lambda f: f.select(tally.ldp.merge(mechanism)),
     ):
         assert run(df, transform).to_series().to_list()[0] == whole
-
-
-def test_merge_per_group(mechanism, run):
-    df = reports(mechanism)
-    direct = df.group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g")
-    tally, merge = pl.col("r").ldp.tally(mechanism), pl.col("r").ldp.merge(mechanism)
-    out = run(df, lambda f: f.group_by("g", "h").agg(tally).group_by("g").agg(merge).sort("g"))
-    assert out.equals(direct)
-    over = run(df.group_by("g", "h").agg(tally), lambda f: f.select("g", merge.over("g")).unique("g").sort("g"))
-    assert over.equals(direct)
-
-
-def test_estimate_of_a_tally_is_the_histogram(mechanism, run):
-    df = reports(mechanism)
-    split = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g"))
-    later = run(split, lambda f: f.with_columns(pl.col("r").ldp.histogram(mechanism)))
-    once = run(df, lambda f: f.group_by("g").agg(pl.col("r").ldp.histogram(mechanism)).sort("g"))
-    assert later.equals(once)
-    assert later.schema["r"] == histogram_dtype(mechanism)
-
-
-def test_tallies_equal_the_cores(mechanism):
-    for packed in (False, True):
-        df = reports(mechanism, packed=packed)
-        row = df.select(pl.col("r").ldp.tally(mechanism)).item()
-        assert Tally.from_dict(row) == mechanism.tally(df["r"].to_arrow())
-        assert Tally.from_dict(row).to_bytes() == mechanism.tally(df["r"].to_arrow()).to_bytes()
 
 
 OTHERS = {
@@ -160,60 +131,6 @@ def test_null_and_missing_tallies(mechanism, run):
     assert run(only, lambda f: f.select(pl.col("r").ldp.histogram(mechanism)))["r"].to_list() == [None] * 3
     empty = {"n": 0, "counters": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
     assert run(only, lambda f: f.select(pl.col("r").ldp.merge(mechanism))).item() == empty
-
-
-def test_nothing(mechanism, run):
-    df = reports(mechanism).clear()
-    empty = {"n": 0, "counters": [0] * mechanism.domain.size, "fingerprint": mechanism.fingerprint}
-    tally, merge = pl.col("r").ldp.tally(mechanism), pl.col("r").ldp.merge(mechanism)
-    assert run(df, lambda f: f.select(tally)).item() == empty
-    assert run(df, lambda f: f.group_by("g").agg(tally)).is_empty()
-    assert run(df, lambda f: f.group_by("g").agg(tally).select(merge)).item() == empty
-    none = run(df, lambda f: f.group_by("g").agg(tally).select(pl.col("r").ldp.histogram(mechanism)))
-    assert none.is_empty()
-    assert none.schema["r"] == histogram_dtype(mechanism)
-    h = run(df, lambda f: f.select(pl.col("r").ldp.histogram(mechanism)).explode("r").unnest("r"))
-    assert h["count"].to_list() == [0.0] * mechanism.domain.size
-    assert h["frequency"].is_nan().all()
-    assert h["standard_error"].to_list() == [0.0] * mechanism.domain.size
-
-
-def test_an_empty_tally_is_neutral(mechanism):
-    df = reports(mechanism)
-    both = pl.concat([df.select(pl.col("r").ldp.tally(mechanism)), df.clear().select(pl.col("r").ldp.tally(mechanism))])
-    assert both.select(pl.col("r").ldp.merge(mechanism)).item() == both["r"][0]
-
-
-@pytest.mark.parametrize("kind", ["parquet", "ipc", "arrow", "pickle", "pyarrow parquet", "ipc_stream"])
-def test_tallies_survive_storage(mechanism, kind, tmp_path):
-    df = reports(mechanism).group_by("g").agg(pl.col("r").ldp.tally(mechanism)).sort("g")
-    path = tmp_path / "t"
-    if kind == "arrow":
-        back = pl.from_arrow(df.to_arrow())
-    elif kind == "pickle":
-        import pickle
-
-        back = pickle.loads(pickle.dumps(df))
-    elif kind == "pyarrow parquet":
-        pq.write_table(df.to_arrow(), path)
-        back = pl.read_parquet(path)
-    else:
-        getattr(df, f"write_{kind}")(path)
-        back = getattr(pl, f"read_{kind}")(path)
-    assert back.schema == df.schema
-    merged = back.select(pl.col("r").ldp.merge(mechanism)).item()
-    assert merged == df.select(pl.col("r").ldp.merge(mechanism)).item()
-
-
-def test_rolling_tallies(mechanism, run, support):
-    df = reports(mechanism, 60)
-    expected = [support(df["r"][max(0, i - 6) : i + 1], mechanism).tolist() for i in range(60)]
-    tally = pl.col("r").ldp.tally(mechanism)
-    for transform in (
-        lambda f: f.rolling("i", period="7i").agg(tally),
-        lambda f: f.select(tally.rolling(index_column="i", period="7i")),
-    ):
-        assert [t["counters"] for t in run(df, transform)["r"]] == expected
 
 
 def test_huge_counts_do_not_wrap():

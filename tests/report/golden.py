@@ -44,13 +44,13 @@ def golden_needs():
     return {
         "requiredEpsilon": [
             {
-                "arguments": [margin, n, d, margin],
+                "arguments": [margin, n, d, 2 * margin],
                 "rows": [
                     {"key": row.mechanism, "epsilon": row.epsilon}
-                    for row in required_epsilon(None, margin, n, domain=d, frequency=margin)
+                    for row in required_epsilon(None, margin, n, domain=d, frequency=2 * margin)
                 ],
             }
-            for margin, n, d in ((0.02, 10_000, 2), (0.01, 100_000, 16), (0.001, 10**7, 128), (0.05, 2_000, 1000))
+            for margin, n, d in ((0.02, 10_000, 2), (0.01, 100_000, 16), (0.001, 10**7, 128), (0.05, 5_000, 1000))
         ]
     }
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 from ldp_core import PrivacyPlan, RandomizedResponse, best_guess, recommend, required_epsilon
-from ldp_report import LivePage, read_results, report_page
+from ldp_report import LivePage, planner_page, read_results, report_page
 
 from .conftest import EVIL, EVIL_COLUMN
 
 pytestmark = pytest.mark.browser
 
-PLANNER = Path(__file__).parents[2] / "ldp_report" / "planner.html"
 SHOWN = "[...document.querySelectorAll('.column:not(.off) .view:not(.off) table.bars')].at(0)"
 LAST = "2024-01-22 to 2024-01-30"
 
@@ -26,6 +23,13 @@ LAST = "2024-01-22 to 2024-01-30"
 def report(results, tmp_path_factory):
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(report_page(read_results(results)), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory):
+    file = tmp_path_factory.mktemp("page") / "planner.html"
+    file.write_text(planner_page(), encoding="utf-8")
     return file.as_uri()
 
 
@@ -73,15 +77,6 @@ def test_values_of_the_data_are_text(browser, report):
     assert set(EVIL) < {row[0] for row in cells(page)}
     assert "<i>null</i>" in page.run("document.getElementById('letters').textContent")
     assert page.run("document.title") == "Private estimates"
-
-
-def test_a_planted_value_that_runs_would_be_seen(browser, tmp_path):
-    """Of a page that puts values in as HTML, without our policy."""
-    file = tmp_path / "bad.html"
-    file.write_text(f"<!doctype html><title>good</title>{EVIL[0]}{EVIL[1]}<p></p>")
-    page = browser.page(file.as_uri())
-    assert page.run("document.title") == "evil"
-    assert page.run("document.querySelectorAll('img').length") == 1
 
 
 def test_numbers_are_those_of_the_file(browser, report, results):
@@ -153,19 +148,6 @@ def test_a_phone_scrolls_in_one_direction(browser, report):
         assert page.run("document.documentElement.scrollWidth") == 360
         wide = "[...document.querySelectorAll('main *')].filter(e => e.offsetParent && !e.closest('.scroll, pre, svg'))"
         assert page.run(f"{wide}.filter(e => e.getBoundingClientRect().right > 361 && !e.closest('.sr')).length") == 0
-
-
-def test_numbers_stay_on_one_line(browser, report):
-    """On a phone an interval was broken into one figure a line."""
-    for options in ({}, {"width": 360, "height": 740, "mobile": True}):
-        page = browser.page(report, **options)
-        for column in range(4):
-            choose(page, "column", column)
-            cell = "[...document.querySelectorAll('.bars td.n')].filter(e => e.offsetParent)"
-            assert page.run(f"Math.max(0, ...{cell}.map(e => {_LINES}))") <= 1
-
-
-_LINES = "(r => (r.selectNodeContents(e), new Set([...r.getClientRects()].map(b => b.top)).size))(new Range())"
 
 
 def test_paper_has_all_windows(browser, report):
@@ -257,17 +239,17 @@ def tile(page, name):
     return page.run(f"document.getElementById('is-{name}')?.firstChild.textContent ?? null")
 
 
-def test_the_planner_opens_in_peace(browser):
+def test_the_planner_opens_in_peace(browser, planner):
     for options in ({}, {"dark": True}, {"width": 360, "height": 740, "mobile": True}):
-        page = browser.page(PLANNER.as_uri(), **options)
-        assert (page.complaints, page.requests) == ([], [PLANNER.as_uri()])
+        page = browser.page(planner, **options)
+        assert (page.complaints, page.requests) == ([], [planner])
         assert page.run("document.documentElement.scrollWidth") == options.get("width", 1100)
         assert page.run(_CONTRAST) >= 4.5
 
 
 @pytest.mark.parametrize(("people", "values", "share"), [(100_000, 16, 0.01), (10_000, 2, 0.02), (10**7, 128, 0.001)])
-def test_its_answers_are_those_of_the_core(browser, people, values, share):
-    page = browser.page(PLANNER.as_uri())
+def test_its_answers_are_those_of_the_core(browser, planner, people, values, share):
+    page = browser.page(planner)
     ask(page, people=people, values=values, smallest=100 * share)
     needed = required_epsilon("subset_selection", share, people, domain=values, frequency=share).epsilon
     given = float(tile(page, "epsilon"))
@@ -282,8 +264,8 @@ def test_its_answers_are_those_of_the_core(browser, people, values, share):
     assert guess == pytest.approx(best_guess(given, values=values), rel=6e-3)
 
 
-def test_its_answer_changes_with_its_inputs(browser):
-    page = browser.page(PLANNER.as_uri())
+def test_its_answer_changes_with_its_inputs(browser, planner):
+    page = browser.page(planner)
     seen = {tile(page, "epsilon")}
     for inputs in ({"people": "1,000,000"}, {"values": 64}, {"smallest": 0.3}):
         ask(page, **inputs)
@@ -302,10 +284,10 @@ def test_its_answer_changes_with_its_inputs(browser):
     assert cells(page, "document.querySelector('#seen table')") != drawn
 
 
-def test_what_cannot_be_asked_is_said(browser):
-    page = browser.page(PLANNER.as_uri())
+def test_what_cannot_be_asked_is_said(browser, planner):
+    page = browser.page(planner)
     for inputs in ({"people": "many"}, {"values": 1}, {"smallest": -1}, {"perDay": 0.5}, {"epsilon": "<b>"}):
-        page = browser.page(PLANNER.as_uri())
+        page = browser.page(planner)
         ask(page, **inputs)
         assert not page.run("document.getElementById('wrong').hidden")
         assert page.run("document.getElementById('answer').hidden")
@@ -315,8 +297,8 @@ def test_what_cannot_be_asked_is_said(browser):
     assert page.complaints == []
 
 
-def test_tabs_by_keys_and_the_whole_plan_on_paper(browser):
-    page = browser.page(PLANNER.as_uri())
+def test_tabs_by_keys_and_the_whole_plan_on_paper(browser, planner):
+    page = browser.page(planner)
     page.run("document.getElementById('tab-toml').focus()")
     for name in ("polars", "beam", "yaml", "toml"):
         page.key("ArrowRight")
@@ -325,14 +307,3 @@ def test_tabs_by_keys_and_the_whole_plan_on_paper(browser):
         assert page.run(shown) == [f"code-{name}"]
     page.media("print")
     assert len(page.run(shown)) == 4
-
-
-def test_it_answers_while_one_types(browser):
-    page = browser.page(PLANNER.as_uri())
-    before = tile(page, "epsilon")
-    page.run("document.getElementById('people').focus(), document.getElementById('people').select()")
-    page.send("Input.insertText", text="5000")
-    page.wait(f"document.getElementById('is-epsilon').firstChild.textContent !== {before!r}")
-    start = time.monotonic()
-    ask(page, people=4000, values=10_000)
-    assert time.monotonic() - start < 10  # some tenths of a second on a machine that does nothing else

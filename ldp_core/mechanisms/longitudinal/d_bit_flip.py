@@ -35,7 +35,7 @@ from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.longitudinal.base import Longitudinal
+from ldp_core.mechanisms.longitudinal.two_rounds import Longitudinal
 from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter

@@ -26,28 +26,25 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, U64, Codes
+from ldp_core.arrays.types import U64, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.exact.composition import Symbols
+from ldp_core.exact.composition import SharedSymbol
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.longitudinal.base import TwoRounds, below_infinity
-from ldp_core.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds, below_infinity
 from ldp_core.mechanisms.oracles.base import n_codes
-from ldp_core.mechanisms.oracles.hash_families import (
+from ldp_core.mechanisms.oracles.local_hashing import (
     BUCKET_SHIFT,
     MOST_BUCKETS,
     PRIME,
     SMALL_PRIMES,
     AffineFamily,
-    HashedWord,
+    HashedReports,
     HashFamily,
     LinearFamily,
 )
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, converted, parameter, shown
-from ldp_core.reports import Native
-from ldp_core.simulated_counts import Generator, by_code
 
 
 def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
@@ -63,7 +60,7 @@ def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
 
 
 @dataclass(frozen=True, init=False)
-class Loloha(TwoRounds):
+class Loloha(HashedReports, TwoRounds):
     """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
 
     Args:
@@ -110,14 +107,9 @@ class Loloha(TwoRounds):
             raise ParameterError(f"local hashing takes at most {PRIME} values")
         _ = self._rounds.instantaneous  # which refuses what is too small
 
-    @property
-    @override
-    def reports(self) -> HashedWord:
-        return HashedWord(self.family)
-
     @cached_property
+    @override
     def family(self) -> HashFamily:
-        """The hash functions."""
         return LinearFamily(self.g, n_codes(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
@@ -136,7 +128,7 @@ class Loloha(TwoRounds):
 
     @property
     @override
-    def shared(self) -> Symbols:
+    def shared(self) -> SharedSymbol:
         """Two rounds over the buckets."""
         return self._rounds.shared
 
@@ -146,23 +138,12 @@ class Loloha(TwoRounds):
         """No: two values may be in one bucket."""
         return False
 
-    @override
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Over the random function, two values collide with the family's exact probability."""
-        d, c = self.domain.size, self.family.collision
-        own, other = (rates[0] for rates in self._rounds.support_probabilities())
-        return [own] * d, [own * c + other * (1 - c)] * d
-
     @property
     @override
-    def supported(self) -> tuple[int, int]:
-        """All values: see `LocalHashing.supported`."""
-        return 0, self.domain.size
-
-    @override
-    def worst_ratio(self) -> Fraction:
-        """The function does not depend on the value, the bucket is a randomized response."""
-        return self._rounds.worst_ratio()
+    def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Of the two rounds, which are one randomized response over the buckets."""
+        own, other = (rates[0] for rates in self._rounds.support_probabilities())
+        return own, other
 
     @override
     def permanent_ratio(self) -> Fraction:
@@ -174,15 +155,3 @@ class Loloha(TwoRounds):
         own = self.family.hash(functions, codes).astype(self._rounds.domain.code_dtype)
         buckets = self._rounds.perturb_codes(own, noise.with_codes(own)).astype(np.uint64)
         return buckets << BUCKET_SHIFT | functions
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the values that its function hashes to its bucket."""
-        return self.family.support_counts(reports, groups, n_groups, self.domain.size)
-
-    @override
-    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """See `LocalHashing.simulate_counters`: the two rounds are one randomized response over the buckets."""
-        own, other = (rates[0] for rates in self._rounds.support_probabilities())
-        have = by_code(codes, people, n_codes(self.domain))
-        return self.family.simulate(have, float(own - other), self.domain.size, generator)

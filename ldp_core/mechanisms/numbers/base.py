@@ -25,19 +25,18 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
-from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.transforms import count_numbers
+from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.inputs.interval import STEPS, Interval
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
-from ldp_core.randomizer.expected_error import ExpectedError
-from ldp_core.reports import Native, Number, Symbol
+from ldp_core.randomizer.tallying import NumberedCounters
+from ldp_core.reports import Number, Symbol
 from ldp_core.simulated_counts import Generator, by_code, multinomials
 from ldp_core.tally import Tally
 
@@ -167,11 +166,6 @@ class Numeric(Mechanism):
         inside = np.clip(slopes / 2, at[:-1], at[1:])  # where the derivative of (linear - share^2) vanishes
         return float(np.max(moments[:-1] + slopes * (inside - at[:-1]) - inside**2))
 
-    @cached_property
-    def least_noise(self) -> float:
-        """The least variance of a report's value, which is at a point."""
-        return float(np.min(self.point_variances()))
-
     @override
     def explain(self, n: int) -> ExpectedError:
         """The standard error of the mean in the worst case, in the numbers' own unit and as a share of the interval."""
@@ -190,7 +184,7 @@ class Numeric(Mechanism):
 
 
 @dataclass(frozen=True, init=False)
-class Symbols(Numeric):
+class Symbols(NumberedCounters, Numeric):
     """A numeric mechanism whose report is one of M symbols, 0 to M - 1; a tally counts how often each was reported."""
 
     domain: Interval = converted(Interval.of)
@@ -243,11 +237,11 @@ class Symbols(Numeric):
 
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         """How often each symbol was reported."""
-        return (Sums(counters, n, self._symbol_part),)
+        return (Sums(counters, n, self._symbol_term),)
 
     @cached_property
-    def _symbol_part(self) -> Part:
-        return Part(*self.symbol_bounds(), 0.0, 1.0)
+    def _symbol_term(self) -> Term:
+        return Term(*self.symbol_bounds(), 0.0, 1.0)
 
     @property
     @override
@@ -262,22 +256,12 @@ class Symbols(Numeric):
         return self.symbols
 
     @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return count_numbers(reports, groups, n_groups, self.symbols)
-
-    @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """How many numbers become each point, and how many of these each symbol."""
         rounded = simulate_points(codes, people, self.points, generator)
         channel = np.array([self.channel(point) for point in range(self.points)], float)
         counters: I64 = multinomials(rounded, channel, generator).sum(axis=0)
         return counters
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        """Each report counts once."""
-        possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
-        return possible
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
@@ -289,9 +273,9 @@ class Symbols(Numeric):
         value = self.values
         known = np.where(np.equal(n, 0), np.nan, n)
         mean: F64 = (counters @ value) / known
-        spread = np.ptp(value) ** 2 / 4  # the most that a single report can have (Popoviciu)
+        most = np.ptp(value) ** 2 / 4  # the most that a single report can have (Popoviciu)
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
-        sample = np.where(np.greater(n, 1), squares / np.maximum(known - 1, 1), spread)
+        sample = np.where(np.greater(n, 1), squares / np.maximum(known - 1, 1), most)
         error: F64 = np.sqrt(np.maximum(sample, Numeric.noise(self, mean)) / known)
         return mean, error, *normal_interval(mean, error, confidence)
 

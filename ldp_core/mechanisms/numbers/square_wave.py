@@ -23,12 +23,13 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Codes
+from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.expectation_maximization import Fit, derivative, fit
 from ldp_core.estimates.plausibility import watch
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.interval import STEPS, Interval
-from ldp_core.mechanisms.numbers.piecewise import Window
+from ldp_core.mechanisms.numbers.means import Window
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_integer, check_open, parameter
 from ldp_core.simulated_counts import Generator, by_code
@@ -167,18 +168,18 @@ class SquareWave(Window):
         edges = self.domain.decode(np.arange(k + 1) / k)
         fine = min(d, _FINE)
         grid = self.domain.decode(np.arange(fine + 1) / fine)
-        if not tally.n:
-            unknown, nowhere = np.full(k, np.nan), np.full(fine, np.nan)
-            arrays = (unknown, unknown, unknown, grid, nowhere, nowhere)
-            return Distribution.of(edges, *arrays, 0, confidence, method, self)
-        watch(self, tally.n, tally.counters)
-        found = self._fit(tally.counters, method)
-        gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
-        sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
-        errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)
-        total = np.hypot(errors, _BIASES * biases)
-        arrays = (sums[:k], errors[:k], total[:k], grid, sums[k:], total[k:])
-        return Distribution.of(edges, *arrays, tally.n, confidence, method, self)
+        sums, errors, total = np.full((3, k + fine), np.nan)
+        if tally.n:
+            watch(self, tally.n, tally.counters)
+            found = self._fit(tally.counters, method)
+            gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
+            sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
+            errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)
+            total = np.hypot(errors, _BIASES * biases)
+        half = z_score(confidence) * total[:k]
+        low, high = np.maximum(sums[:k] - half, 0), np.minimum(sums[:k] + half, 1)
+        arrays = (sums[:k], errors[:k], low, high, grid, sums[k:], total[k:])
+        return Distribution(edges, (edges[1:] + edges[:-1]) / 2, *arrays, tally.n, confidence, method, self)
 
     def _fit(self, counts: I64, method: Method) -> Fit:
         """Shares of the d buckets, by the paper's stopping rule."""

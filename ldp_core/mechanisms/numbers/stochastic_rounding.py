@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -25,12 +24,12 @@ from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points, simulate_points
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, derived, parameter
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.reports import Native
 from ldp_core.simulated_counts import Generator
 from ldp_core.tally import Tally
 
@@ -38,7 +37,7 @@ Maker: TypeAlias = Callable[..., FrequencyOracle]
 
 
 @dataclass(frozen=True, init=False)
-class StochasticRounding(Numeric):
+class StochasticRounding(Wrapping, Numeric):
     """Round a number at random to one of k points, and report that by a frequency oracle.
 
     Args:
@@ -49,7 +48,8 @@ class StochasticRounding(Numeric):
             ``"subset_selection"``, ``"hadamard_response"``, ...); a table of it with options, as in JSON; or a function
             that makes it from a list of points and ``epsilon=``, as ``partial(UnaryEncoding, variant="symmetric")``.
 
-    Reports and tallies are the oracle's. A number counts for the two nearest points, in proportion to how near it is.
+    Reports and tallies are the oracle's; epsilon too, as a number is a mixture of two points. A number counts for the
+    two nearest points, in proportion to how near it is.
 
     Raises:
         DomainError, ParameterError: an interval, an epsilon, a number of buckets or an oracle that does not exist; an
@@ -83,7 +83,7 @@ class StochasticRounding(Numeric):
         made = _made(oracle, self.buckets, epsilon)
         if made.epsilon != epsilon:
             raise ParameterError(f"the oracle has epsilon {made.epsilon!r}, not {epsilon!r}")
-        if made.memoized or not made.knows_sums:
+        if made.memoized or type(made).sum_variance is FrequencyOracle.sum_variance:
             raise ParameterError(
                 "oracle must be randomized_response, subset_selection, hadamard_response or one of independent bits, "
                 f"as unary_encoding; got {made.name}"
@@ -92,20 +92,15 @@ class StochasticRounding(Numeric):
         warn_large(epsilon)
 
     @property
-    def epsilon(self) -> float:  # type: ignore[override]
-        """The oracle's."""
-        return self.oracle.epsilon
+    def inner(self) -> FrequencyOracle:  # type: ignore[override]
+        """The oracle, whose reports and tallies these are."""
+        return self.oracle
 
     @property
     @override
     def points(self) -> int:
         """K."""
         return self.buckets
-
-    @override
-    def worst_ratio(self) -> Fraction:
-        """The oracle's: a number is a mixture of two points."""
-        return self.oracle.worst_ratio()
 
     # ---- estimates
 
@@ -200,27 +195,6 @@ class StochasticRounding(Numeric):
 
     @property
     @override
-    def reports(self) -> ReportFormat:
-        """The oracle's."""
-        return self.oracle.reports
-
-    @property
-    @override
-    def counters(self) -> int:
-        """The oracle's."""
-        return self.oracle.counters
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        return self.oracle.is_possible(n, counters)
-
-    @property
-    @override
-    def most_reports(self) -> int:
-        return self.oracle.most_reports
-
-    @property
-    @override
     def block_size(self) -> int:
         """So many records, whatever the oracle's reports are: it has blocks of its own."""
         return self.chunk
@@ -230,10 +204,6 @@ class StochasticRounding(Numeric):
         """The oracle's reports of the points."""
         points = round_to_points(codes, self.buckets, noise)
         return self.oracle.perturb_codes(points.astype(self.oracle.domain.code_dtype), noise)
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return self.oracle.count_reports(reports, groups, n_groups)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

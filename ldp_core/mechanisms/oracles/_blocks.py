@@ -27,9 +27,8 @@ from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.estimates.consistency import Rates
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import CountedCells
 from ldp_core.parameters import check_open
-from ldp_core.reports import Word
 
 
 class Block(NamedTuple):
@@ -49,7 +48,7 @@ class _Chances(NamedTuple):
     variance: Fraction
 
 
-class BlockReports(FrequencyOracle):
+class BlockReports(CountedCells):
     """A mechanism whose reports are below h b: block * b + point.
 
     ``p`` and ``q`` are the *expected parts* in X of a report of the value and of another one. A tally has d + h
@@ -99,12 +98,8 @@ class BlockReports(FrequencyOracle):
 
     @property
     @override
-    def reports(self) -> Word:
-        return Word(self.points)
-
-    @property
-    def points(self) -> int:
-        """In all blocks."""
+    def cells(self) -> int:
+        """Points, in all blocks."""
         return self.blocks * self.block.points
 
     @property
@@ -121,7 +116,7 @@ class BlockReports(FrequencyOracle):
     def _chances(self) -> tuple[_Chances, _Chances, _Chances]:
         """Given that the true value is v; that it is another one of v's block; one of another block."""
         b, s, c = self.block
-        own, rest = self.own, (1 - self.own) / (self.points - s)
+        own, rest = self.own, (1 - self.own) / (self.cells - s)
         here = own + rest * (b - s)
         return (
             self._chances_of(own, here),
@@ -203,11 +198,11 @@ class BlockReports(FrequencyOracle):
         (A value that is none may have a third level.)
         """
         _, s, c = self.block
-        more = self.own / s - (1 - self.own) / (self.points - s)
+        more = self.own / s - (1 - self.own) / (self.cells - s)
         return (Levels((s - c) * more, self.own), Levels(s * more, self.own)) if self.exhaustive else ()
 
     @override
     def worst_ratio(self) -> Fraction:
         """A point has the probability of one of s, or that of one of the h b - s others."""
         s = self.block.support
-        return self.own * (self.points - s) / ((1 - self.own) * s)
+        return self.own * (self.cells - s) / ((1 - self.own) * s)

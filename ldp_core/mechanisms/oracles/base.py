@@ -29,12 +29,14 @@ from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
-from ldp_core.estimates.plausibility import Part, Sums
+from ldp_core.estimates.plausibility import Sums, Term
+from ldp_core.estimates.tails import ends_together, two_point_score
+from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.parameters import check_integer, check_open
 from ldp_core.poisoning import Influence, gain_of, influence_of
-from ldp_core.randomizer.expected_error import ExpectedError
+from ldp_core.reports import Native, Word
 from ldp_core.tally import Tally
 
 
@@ -83,8 +85,16 @@ class FrequencyOracle(Mechanism):
         """Pr[a report supports some other given value]."""
         return float(self.support_probabilities()[1][-1])
 
-    def _levels_of_support(self) -> Sequence[Levels]:
-        """`two_levels` where a report is the likelier under a value that it supports: p - q, and p."""
+    has_two_levels: ClassVar[bool] = False
+    """Whether a report is `worst_ratio` times as likely under each value that it supports as under any other one."""
+    none_is_a_value: ClassVar[bool] = False
+    """Whether no value, of ``unmatched="none"``, is reported as one more value is; else it has a level of its own."""
+
+    @property
+    @override
+    def two_levels(self) -> Sequence[Levels]:
+        if not (self.has_two_levels and (self.exhaustive or self.none_is_a_value)):
+            return ()
         (p, *_), (q, *_) = self.support_probabilities()
         return (Levels(p - q, p),)
 
@@ -130,9 +140,6 @@ class FrequencyOracle(Mechanism):
         sums = np.append(0.0, np.cumsum(np.sort(weights)))
         return float(sums[least : most + 1].min()), float(sums[-1] - sums[d - most : d - least + 1].min())
 
-    knows_sums: ClassVar[bool] = False
-    """Whether there is a `sum_variance`."""
-
     def sum_variance(self, weights: F64) -> F64:
         """Var[sum over v of w_v S_v | x] for each x, S_v being whether a report of x supports v.
 
@@ -149,21 +156,21 @@ class FrequencyOracle(Mechanism):
 
     def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
         """The estimated counts, which are sums with a mean between 0 and 1 a report; and what they add up to."""
-        return Sums(counts, n, self.count_part), Sums(counts.sum(axis=-1, keepdims=True), n, self.total_part, True)
+        return Sums(counts, n, self.count_term), Sums(counts.sum(axis=-1, keepdims=True), n, self.total_term, True)
 
     @cached_property
-    def count_part(self) -> Part:
+    def count_term(self) -> Term:
         """What a report adds to the estimated count of each value."""
         least, greatest = self.parts
         q, _, _, difference = self.rates
-        return Part(0.0, 1.0, (least - q) / difference, (greatest - q) / difference)
+        return Term(0.0, 1.0, (least - q) / difference, (greatest - q) / difference)
 
     @cached_property
-    def total_part(self) -> Part:
+    def total_term(self) -> Term:
         """What a report adds to all the estimated counts: on average 1, if its value is one of the domain's."""
-        one = self.count_part
+        one = self.count_term
         every = np.broadcast_to(1.0, self.domain.size)
-        return Part(float(self.exhaustive), 1.0, float((one.least * every).sum()), float((one.greatest * every).sum()))
+        return Term(float(self.exhaustive), 1.0, float((one.least * every).sum()), float((one.greatest * every).sum()))
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).
@@ -191,9 +198,7 @@ class FrequencyOracle(Mechanism):
         Hoeffding's inequality for n independent support indicators, divided by p - q:
         ``sqrt(ln(2 / beta) / (2 n)) / (p - q)``.
         """
-        if n < 1:
-            raise ParameterError(f"n must be at least 1, got {n}")
-        return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n)) / self.rates.difference
+        return hoeffding(n, beta) / self.rates.difference
 
     def explain(self, n: int) -> ExpectedError:
         """The standard error of a value that one record in d holds."""
@@ -239,7 +244,8 @@ class FrequencyOracle(Mechanism):
 
         The variance of an estimate depends on the true count c, as a + b c. The interval holds all c that lie
         within z standard errors *of their own* from the estimate, the roots of (estimate - c)^2 = z^2 (a + b c): a
-        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count.
+        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count. Intervals that hold together need
+        the tails as they are: `ldp_core.estimates.tails`.
 
         Args:
             n: number of reports, broadcast against ``counters`` (int64[k, 1] for k tallies at once).
@@ -261,11 +267,54 @@ class FrequencyOracle(Mechanism):
         """`debias` of estimated ``counts``, the variance of which is ``a`` at a true count of 0."""
         b = self.rates.b
         errors: F64 = np.sqrt(a + b * np.clip(counts, 0, n))
-        z = z_score(confidence, self.domain.size if simultaneous else 1)
+        if simultaneous:
+            z, people = z_score(confidence, self.domain.size), np.broadcast_to(np.maximum(n, 1), counts.shape)
+
+            def score(errors: F64, at: F64) -> F64:
+                return self.error_score(errors, people, np.maximum(a + b * at, 1e-300))
+
+            return counts, errors, *ends_together(counts, np.broadcast_to(n, counts.shape), z, score, z * errors)
+        z = z_score(confidence)
         shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
         middle = counts + z * shift
         half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
         return counts, errors, middle - half, middle + half
+
+    def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
+        """How improbable errors of estimated counts are, as the z with Pr[as far or farther] <= Pr[N > z].
+
+        Args:
+            errors: of estimates, less the true counts; of either sign.
+            n: numbers of reports.
+            variance: of the estimates.
+        """
+        part = self.count_term
+        return two_point_score(np.abs(errors), n, variance, np.where(errors > 0, part.greatest, 1 - part.least))
+
+
+class CountedCells(FrequencyOracle):
+    """A mechanism whose reports are numbers of cells: how often each was reported says all, by a fast transform."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def counters_of(self, counts: I64) -> I64:
+        """int64[m, cells], how often each cell was reported, to int64[m, counters]."""
+
+    @property
+    @override
+    def reports(self) -> Word:
+        return Word(self.cells)
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        out = np.empty((n_groups, self.counters), np.int64)
+        for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.cells):
+            out[first:last] = self.counters_of(counts)
+        return out
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:
@@ -278,6 +327,17 @@ def check_reported(name: str, value: Any, what: str) -> Domain:
     if made.unmatched == "none":
         raise DomainError(f'{what} has no "none": use unmatched="error" or "other"')
     return made
+
+
+def hoeffding(n: int, beta: float) -> float:
+    """The alpha with Pr[|mean of n numbers in [0, 1] - its expectation| >= alpha] <= beta.
+
+    Raises:
+        ParameterError: n below 1, or beta outside (0, 1).
+    """
+    if n < 1:
+        raise ParameterError(f"n must be at least 1, got {n}")
+    return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n))
 
 
 def n_codes(domain: Domain) -> int:

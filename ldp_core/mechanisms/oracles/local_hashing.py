@@ -10,46 +10,375 @@ BLH has g = 2, OLH g = e^eps + 1, rounded, which has the variance of OUE. FLH (G
 "Frequency Estimation under Local Differential Privacy", VLDB 14(11), 2021) draws from few declared functions, so that
 the server counts reports first and hashes once for each function instead of once for each report.
 
-q is exact, because c is: see `AffineFamily` and `LinearFamily`.
+q is exact, because c is, of both families of hash functions: `AffineFamily` for any number of buckets, `LinearFamily`
+for a prime number of them, with so few functions that the server counts reports before it hashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
+import numpy as np
 from typing_extensions import override
 
-from ldp_core.accounting.shuffling import Levels
-from ldp_core.arrays.types import I64, U64, Codes
-from ldp_core.errors import ParameterError
+from ldp_core.arrays.types import I64, U32, U64, Bools, Codes
+from ldp_core.compute import kernels
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.exact import bits
 from ldp_core.exact.probability import best_symbols, check_resolved, exp_below, fraction, keeping
-from ldp_core.exact.sampling import ONE
+from ldp_core.exact.projective import primes_to
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
-from ldp_core.mechanisms.oracles.hash_families import (
-    BUCKET_SHIFT,
-    MOST_BUCKETS,
-    PRIME,
-    SMALL_PRIMES,
-    AffineFamily,
-    HashedWord,
-    HashFamily,
-    LinearFamily,
-)
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
-from ldp_core.reports import Native
-from ldp_core.simulated_counts import Generator, by_code
+from ldp_core.reports import Native, Word
+from ldp_core.reports.bits import row_bytes
+from ldp_core.simulated_counts import Generator, by_code, inner_products, multinomials
+
+BUCKET_SHIFT = np.uint64(48)
+"""A report is bucket << 48 | function."""
+FUNCTION = np.uint64((1 << 48) - 1)
+MOST_BUCKETS = 1 << 15
+"""So that a report is below 2^63, and fits where there are no unsigned integers."""
+
+FIRST, SECOND = 2, 3
+"""Lanes of noise that draw functions."""
+
+
+class HashFamily(Protocol):
+    """Numbered hash functions from codes to range(g)."""
+
+    g: int
+    """Number of buckets."""
+    size: int
+    """Number of functions."""
+    collision: Fraction
+    """Pr[two given codes have one hash], over the functions: the same for any two."""
+
+    def draw(self, n: int, noise: Noise) -> U64:
+        """Numbers of ``n`` functions, uniform."""
+        ...
+
+    def hash(self, functions: U64, codes: Codes) -> U64:
+        """The hash of each code under its function."""
+        ...
+
+    def exists(self, functions: U64) -> Bools:
+        """Whether these are numbers of functions."""
+        ...
+
+    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        """int64[n_groups, d]: in each group, how many reports support each code below d."""
+        ...
+
+    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
+        """int64[d]: how many reports might support each code below d.
+
+        Of people with each code, int64[codes], who report the hash under a random function with probability ``keep``,
+        else a uniform bucket.
+        """
+        ...
+
+
+PRIME = (1 << 24) - 3
+_HALF = np.uint64(24)
+
+
+class AffineFamily(HashFamily):
+    """Code v to floor(g ((a v + b) mod P) / P), for the P^2 pairs a, b below a prime P = 2^24 - 3.
+
+    J. L. Carter, M. N. Wegman, "Universal Classes of Hash Functions", JCSS 18(2), 1979: for v and w that differ
+    modulo P, (a v + b, a w + b) takes each pair of residues for exactly one (a, b). So two codes collide with
+    probability exactly the sum over the buckets of (size / P)^2: 1 / g + r (g - r) / (g P^2), r = P mod g.
+    """
+
+    def __init__(self, g: int) -> None:
+        self.g, self.size = g, PRIME**2
+        edges = -(-np.arange(g + 1, dtype=np.int64) * PRIME // g)
+        self._low, self._width = edges[:-1].astype(np.uint32), np.diff(edges).astype(np.uint32)
+        remainder = PRIME % g
+        self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * PRIME**2)
+
+    @override
+    def draw(self, n: int, noise: Noise) -> U64:
+        a = noise.uniform_below(PRIME, n, FIRST).astype(np.uint64)
+        functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, SECOND)
+        return functions
+
+    @override
+    def hash(self, functions: U64, codes: Codes) -> U64:
+        a, b = self._split(functions)
+        residues: U64 = a * codes.astype(np.uint64)
+        residues += b
+        residues %= np.uint64(PRIME)
+        residues *= np.uint64(self.g)
+        residues //= np.uint64(PRIME)
+        return residues
+
+    @override
+    def exists(self, functions: U64) -> Bools:
+        a, b = self._split(functions)
+        good: Bools = np.maximum(a, b) < np.uint64(PRIME)
+        return good
+
+    def _split(self, functions: U64) -> tuple[U64, U64]:
+        return functions >> _HALF, functions & np.uint64((1 << 24) - 1)
+
+    @override
+    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        reports, groups = _by_group(reports, groups, n_groups)
+        out = np.zeros((n_groups, d), np.int64)
+        of_each = groups if n_groups > 1 else groups[:0]
+        if kernels.affine_support(reports, of_each, self._low, self._width, PRIME, out):
+            return out
+        return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+
+    @override
+    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
+        """Each by itself: two binomial numbers a code, of those who have it, and of all others.
+
+        So each counter has exactly its distribution. All together they are independent here, as under independent hash
+        functions; these are independent in pairs only, and P^2 of them are too many to count with.
+        """
+        have, rest = people[:d], (1 - keep) / self.g
+        counts: I64 = generator.binomial(have, keep + rest)
+        counts += generator.binomial(people.sum() - have, keep * float(self.collision) + rest)
+        return counts
+
+    def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
+        """A residue is in the bucket if, counted from the bucket's first one, it is below the bucket's width."""
+        a, b = (part.astype(np.uint32) for part in self._split(reports & FUNCTION))
+        bucket = reports >> BUCKET_SHIFT
+        width, prime = self._width[bucket], np.uint32(PRIME)
+        residue = b + (prime - self._low[bucket])
+        np.minimum(residue, residue - prime, out=residue)  # modulo P: what wraps below 0 is huge
+        less, reduced = np.empty(len(a), bool), np.empty(len(a), np.uint32)
+        for _ in range(d):
+            yield np.less(residue, width, out=less)
+            residue += a
+            np.subtract(residue, prime, out=reduced)
+            np.minimum(residue, reduced, out=residue)
+
+
+SMALL_PRIMES = primes_to(255)
+"""Numbers of buckets for which there is a `LinearFamily`."""
+
+
+class LinearFamily(HashFamily):
+    """Code v to <a, v> mod g: a and v as m digits to the base g, a prime; K = g^m functions, the least power >= d.
+
+    For v != w the differences of their digits are not all 0 modulo g, so that <a, v - w> takes each value for exactly
+    g^(m-1) of the a: two codes collide with probability exactly 1 / g. (Random functions, as in the paper's FLH, do
+    so only on average over the choice of the functions: given them, estimates would be biased.)
+    """
+
+    def __init__(self, g: int, codes: int) -> None:
+        self.g, self.digits = g, 1
+        while g**self.digits < codes:
+            self.digits += 1
+        self.size = g**self.digits
+        self.collision = Fraction(1, g)
+
+    @override
+    def draw(self, n: int, noise: Noise) -> U64:
+        return noise.uniform_below(self.size, n, FIRST).astype(np.uint64)
+
+    @override
+    def hash(self, functions: U64, codes: Codes) -> U64:
+        return self._product(self._digits(functions), self._digits(codes.astype(np.uint64))).astype(np.uint64)
+
+    def _digits(self, numbers: U64) -> list[U32]:
+        """The m digits, the last one first."""
+        out = []
+        for _ in range(self.digits):
+            numbers, digit = np.divmod(numbers, np.uint64(self.g))
+            out.append(digit.astype(np.uint32))
+        return out
+
+    def _product(self, a: list[U32], v: list[U32]) -> U32:
+        total = a[0] * v[0]
+        for x, y in zip(a[1:], v[1:], strict=True):
+            total += x * y
+        total %= np.uint32(self.g)
+        return total
+
+    @override
+    def exists(self, functions: U64) -> Bools:
+        return functions < np.uint64(self.size)
+
+    @override
+    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        cells = self.size * self.g
+        if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper
+            return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+        out = np.empty((n_groups, d), np.int64)
+        at = (groups * self.size + (reports & FUNCTION).view(np.int64)) * self.g
+        at += (reports >> BUCKET_SHIFT).view(np.int64)
+        step = max(_CELLS // cells, 1)
+        for first in range(0, n_groups, step):
+            last = min(first + step, n_groups)
+            some = at if step >= n_groups else at[(groups >= first) & (groups < last)] - first * cells
+            counts = np.bincount(some, minlength=(last - first) * cells)
+            out[first:last] = self._transform(counts.reshape(-1, self.size, self.g))[:, :d]
+        return out
+
+    @override
+    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
+        """From how many people report each function and bucket; all counters together have their distribution."""
+        values = np.zeros((self.size, self.g), np.int64)
+        values[: len(people), 0] = generator.binomial(people, keep)
+        cells = inner_products(values, generator)
+        cells += multinomials(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
+        return self._transform(cells[None])[0, :d]
+
+    def _transform(self, counts: I64) -> I64:
+        """int64[groups, a, bucket] to int64[groups, v]: the sum over a of counts[a, <a, v>].
+
+        A digit at a time, as in the fast Walsh-Hadamard transform (g = 2): the last digit of a becomes that of v,
+        s'[v, y] = sum over a of s[a, y + a v], and moves to the front. K g^2 log_g(K) additions.
+        """
+        n, g = len(counts), self.g
+        a, y = np.divmod(np.arange(g * g), g)
+        for _ in range(self.digits):
+            pairs = counts.reshape(n, -1, g * g)
+            after = np.empty((n, g, pairs.shape[1], g), np.int64)
+            for v in range(g):
+                shifted = pairs[:, :, a * g + (y + a * v) % g]
+                shifted.reshape(n, -1, g, g).sum(axis=2, out=after[:, v])
+            counts = after
+        return counts.reshape(n, self.size, g)[:, :, 0]
+
+    def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
+        """The next value has the last digit one higher, unless that is 0 again."""
+        g = np.uint16(self.g)
+        bucket = (reports >> BUCKET_SHIFT).astype(np.uint16)
+        digits = self._digits(reports & FUNCTION)
+        last = digits[0].astype(np.uint16)
+        for first in range(0, d, self.g):
+            hashed = self._product(digits, self._digits(np.array([first], np.uint64))).astype(np.uint16)
+            for _ in range(first, min(first + self.g, d)):
+                yield hashed == bucket
+                hashed += last
+                np.minimum(hashed, hashed - g, out=hashed)
+
+
+_CELLS = 1 << 22  # counts of reports made at a time: 32 MiB
+_ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
+
+
+def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported: Any) -> I64:
+    """Support counts from one column of Booleans a value, for a block of reports at a time."""
+    out = np.zeros((n_groups, d), np.int64)
+    reports, groups = _by_group(reports, groups, n_groups)
+    for start in range(0, len(reports), _ROWS):
+        block, of_row = reports[start : start + _ROWS], groups[start : start + _ROWS]
+        first, last = int(of_row[0]), int(of_row[-1]) + 1
+        if last == first + 1:
+            out[first] += [np.count_nonzero(column) for column in supported(block, d)]
+            continue
+        rows = np.empty((len(block), row_bytes(d)), np.uint8)
+        for v, column in enumerate(supported(block, d)):
+            if v % 8 == 0:
+                byte = column.astype(np.uint8)
+            else:
+                byte |= column.view(np.uint8) << np.uint8(v % 8)
+            if v % 8 == 7 or v == d - 1:
+                rows[:, v // 8] = byte
+        out[first:last] += bits.grouped_column_sums(rows, d, of_row - first, last - first)
+    return out
+
+
+def _by_group(reports: U64, groups: I64, n_groups: int) -> tuple[U64, I64]:
+    if n_groups > 1 and np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        return reports[order], groups[order]
+    return reports, groups
+
+
+class HashedWord(Word):
+    """A ``uint64``: the bucket in the high 16 bits, the function's number in the low 48."""
+
+    def __init__(self, family: HashFamily) -> None:
+        super().__init__(family.g << 48)
+        self._declare(family=family)
+
+    family: HashFamily
+
+    @override
+    def check(self, numbers: U64, column: str) -> None:
+        good = self.family.exists(numbers & FUNCTION) & (numbers < np.uint64(self.limit))
+        if not good.all():
+            wrong = len(numbers) - int(np.count_nonzero(good))
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(numbers)} reports name a hash function or a bucket that this "
+                "mechanism does not have"
+            )
+
+
+class HashedReports(FrequencyOracle):
+    """Reports of a hash function, which does not depend on the value, and of a bucket by randomized response.
+
+    A report supports the values that its function hashes to its bucket.
+    """
+
+    @property
+    @abstractmethod
+    def family(self) -> HashFamily:
+        """The hash functions."""
+
+    @property
+    @abstractmethod
+    def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Exact probabilities of a bucket: the value's own, and any other given one."""
+
+    @property
+    @override
+    def reports(self) -> HashedWord:
+        return HashedWord(self.family)
+
+    @override
+    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
+        """Over the random function, two values collide with the family's exact probability."""
+        d, c = self.domain.size, self.family.collision
+        own, other = self.bucket_probabilities
+        return [own] * d, [own * c + other * (1 - c)] * d
+
+    @property
+    @override
+    def supported(self) -> tuple[int, int]:
+        """All values: both families have constant functions, as two values could not collide as often without them."""
+        return 0, self.domain.size
+
+    @override
+    def worst_ratio(self) -> Fraction:
+        own, other = self.bucket_probabilities
+        return own / other
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return self.family.support_counts(reports, groups, n_groups, self.domain.size)
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """As the family of the functions knows: if it is affine, each counter is right by itself, but not all together.
+
+        (See `AffineFamily.simulate`: sums of estimates, as of a group of values, vary more or less than here.)
+        """
+        own, other = self.bucket_probabilities
+        have = by_code(codes, people, n_codes(self.domain))
+        return self.family.simulate(have, float(own - other), self.domain.size, generator)
+
 
 Variant: TypeAlias = Literal["optimal", "binary", "fast"]
 
 
 @dataclass(frozen=True, init=False)
-class LocalHashing(FrequencyOracle):
+class LocalHashing(HashedReports):
     """Report a random hash function and the bucket of the true value under it, or, with some probability, another.
 
     Args:
@@ -73,6 +402,8 @@ class LocalHashing(FrequencyOracle):
     """
 
     name: ClassVar[str] = "local_hashing"
+    has_two_levels: ClassVar[bool] = True
+    none_is_a_value: ClassVar[bool] = True
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
@@ -93,11 +424,6 @@ class LocalHashing(FrequencyOracle):
             )
         check_resolved(self._keep, 0, " * g")
 
-    @property
-    @override
-    def reports(self) -> HashedWord:
-        return HashedWord(self.family)
-
     @cached_property
     def g(self) -> int:
         """Number of buckets."""
@@ -108,8 +434,8 @@ class LocalHashing(FrequencyOracle):
         return best_symbols(SMALL_PRIMES, self.epsilon)
 
     @cached_property
+    @override
     def family(self) -> HashFamily:
-        """The hash functions."""
         return LinearFamily(self.g, n_codes(self.domain)) if self.variant == "fast" else AffineFamily(self.g)
 
     @cached_property
@@ -123,55 +449,16 @@ class LocalHashing(FrequencyOracle):
         return keeping(self.epsilon, self.g)
 
     @cached_property
-    def _pair(self) -> tuple[Fraction, Fraction]:
-        """Exact probabilities of a bucket: the value's own, and any other given one."""
+    @override
+    def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
         keep = fraction(self._keep)
         return keep + (1 - keep) / self.g, (1 - keep) / self.g
-
-    @override
-    def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Over the random function, two values collide with the family's exact probability."""
-        d = self.domain.size
-        own, other = self._pair
-        c = self.family.collision
-        return [own] * d, [own * c + other * (1 - c)] * d
-
-    @override
-    def worst_ratio(self) -> Fraction:
-        """The function does not depend on the value, the bucket is a randomized response."""
-        own, other = self._pair
-        return own / other
-
-    @property
-    @override
-    def two_levels(self) -> Sequence[Levels]:
-        return self._levels_of_support()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""
         functions = self.family.draw(len(codes), noise)
         own = self.family.hash(functions, codes)
         return noise.kept_or_drawn(self._keep, own, self.g, _BUCKET) << BUCKET_SHIFT | functions
-
-    @property
-    @override
-    def supported(self) -> tuple[int, int]:
-        """All values: both families have constant functions, as two values could not collide as often without them."""
-        return 0, self.domain.size
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the values that its function hashes to its bucket."""
-        return self.family.support_counts(reports, groups, n_groups, self.domain.size)
-
-    @override
-    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """As the family of the functions knows: if it is affine, each counter is right by itself, but not all together.
-
-        (See `AffineFamily.simulate`: sums of estimates, as of a group of values, vary more or less than here.)
-        """
-        have = by_code(codes, people, n_codes(self.domain))
-        return self.family.simulate(have, self._keep / ONE, self.domain.size, generator)
 
 
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from

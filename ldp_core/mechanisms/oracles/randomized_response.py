@@ -7,11 +7,11 @@ S. L. Warner, "Randomized Response", JASA 60(309), 1965. P. Kairouz, K. Bonawitz
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,8 @@ class RandomizedResponse(FrequencyOracle):
     """
 
     name: ClassVar[str] = "randomized_response"
+    other_constructor = ("from_coins", "coins", ("truth", "yes"))
+    has_two_levels: ClassVar[bool] = True
     chunk: ClassVar[int] = 1 << 17
     parallel: ClassVar[tuple[type[Noise], ...]] = (KeyedRows,)
     usual_domain: ClassVar[tuple[bool, bool]] = (False, True)
@@ -153,7 +155,7 @@ class RandomizedResponse(FrequencyOracle):
     @override
     def two_levels(self) -> Sequence[Levels]:
         """With coins the two answers have ratios of their own."""
-        return self._levels_of_support() if self.coins is None else ()
+        return super().two_levels if self.coins is None else ()
 
     @property
     @override
@@ -211,8 +213,6 @@ class RandomizedResponse(FrequencyOracle):
         kept = generator.binomial(have, self._keep / ONE)
         return kept + multinomials((have - kept).sum(), d, generator)
 
-    knows_sums: ClassVar[bool] = True
-
     @override
     def sum_variance(self, weights: F64) -> F64:
         """One S_v is 1: w of a value that is x with p, any other given one with q."""
@@ -220,19 +220,6 @@ class RandomizedResponse(FrequencyOracle):
         first, second = (q * a.sum(axis=1, keepdims=True) + (p - q) * a for a in (weights, weights**2))
         variances: F64 = second - first**2
         return variances
-
-    @override
-    def parameters(self) -> dict[str, Any]:
-        if self.coins is not None:
-            return {"truth": self.coins[0], "yes": self.coins[1]}
-        return {"epsilon": self.epsilon}
-
-    @classmethod
-    @override
-    def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> RandomizedResponse:
-        if "truth" in parameters or "yes" in parameters:
-            return cls.from_coins(domain, **parameters)
-        return cls(domain, **parameters)
 
 
 _FIRST, _SECOND = 0, 1  # lanes of noise

@@ -12,7 +12,7 @@ All k-subsets that hold the true value are equally likely, and so are all that d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.exact import bits
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
@@ -62,6 +61,7 @@ class SubsetSelection(FrequencyOracle):
     """
 
     name: ClassVar[str] = "subset_selection"
+    has_two_levels: ClassVar[bool] = True
 
     domain: Domain = parameter(check_reported, what="subset selection")
     epsilon: float = parameter(check_epsilon)
@@ -114,11 +114,6 @@ class SubsetSelection(FrequencyOracle):
     def supported(self) -> tuple[int, int]:
         """``k``, the number of values in a report: it is checked when reports are read."""
         return self.k, self.k
-
-    @property
-    @override
-    def two_levels(self) -> Sequence[Levels]:
-        return self._levels_of_support()
 
     @property
     @override
@@ -210,8 +205,6 @@ class SubsetSelection(FrequencyOracle):
         others = subset_sums(self.k - 1, included, generator) + subset_sums(self.k, have - included, generator)
         counters: I64 = included + others
         return counters
-
-    knows_sums: ClassVar[bool] = True
 
     @override
     def sum_variance(self, weights: F64) -> F64:

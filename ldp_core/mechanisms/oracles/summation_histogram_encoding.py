@@ -38,12 +38,12 @@ from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.compute import kernels
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.estimates.consistency import Rates
-from ldp_core.estimates.plausibility import Part
+from ldp_core.estimates.plausibility import Term
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.mechanisms.oracles.independent_bits import total_of_bits
+from ldp_core.mechanisms.oracles.unary_encoding import total_of_bits
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
@@ -136,21 +136,16 @@ class SummationHistogramEncoding(FrequencyOracle):
         """Cumulative weights: a word that is at least i of them is entry number i."""
         return np.cumsum(np.array(self._weights[1][:-1], np.uint64), dtype=np.uint64)
 
-    @property
-    def _dtype(self) -> np.dtype[Any]:
-        """The narrowest that holds the entries, and one number that is none."""
-        return self.reports.dtype
-
     @cached_property
     def _open(self) -> int:
-        return int(np.iinfo(self._dtype).min)
+        return int(np.iinfo(self.reports.dtype).min)
 
     @cached_property
     def _by_head(self) -> npt.NDArray[Any]:
         """For each leading 16 bits of a word the entry that it is, or `_open` if the other bits decide."""
         first = np.arange(1 << 16, dtype=np.uint64) << _TAIL_BITS
         low, high = (self._entry_of(words) for words in (first, first | (_ONE << _TAIL_BITS) - _ONE))
-        return np.where(low == high, low, self._open).astype(self._dtype)
+        return np.where(low == high, low, self._open).astype(self.reports.dtype)
 
     @cached_property
     def _moments(self) -> tuple[Fraction, Fraction]:
@@ -184,15 +179,30 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @cached_property
     @override
-    def count_part(self) -> Part:
+    def count_term(self) -> Term:
         """The range is far wider than the noise."""
-        return replace(super().count_part, variance=float(self.rates.a[0]))
+        return replace(super().count_term, variance=float(self.rates.a[0]))
 
     @cached_property
     @override
-    def total_part(self) -> Part:
+    def total_term(self) -> Term:
         """Of independent entries."""
         return replace(total_of_bits(self), variance=float(self.rates.a[0]))
+
+    @override
+    def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
+        """Of n discrete Laplace variables: sqrt(2 n I), I the Legendre transform of ln E exp(y noise).
+
+        exp(-n I) is Chernoff's bound. The root in place of it is the leading term of the tail (R. Lugannani, S. Rice,
+        Advances in Applied Probability 12(2), 1980), taken one entry nearer, as in `two_point_score`.
+        """
+        a = math.exp(-float(self._step))
+        t = np.maximum(np.abs(errors) * self.rates.difference - 1, 0) / n
+        # The root of a y / (1 - a y) - a / (y - a) = t in [1, 1 / a).
+        y = (t * (1 + a**2) + np.hypot(t * (1 - a**2), 2 * a)) / (2 * a * (1 + t))
+        exponent = t * np.log(y) + np.log1p(-a * (y - 1) / (1 - a)) + np.log1p(a * (y - 1) / (y * (1 - a)))
+        score: F64 = np.sqrt(np.maximum(2 * n * exponent, 0))
+        return score
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
@@ -230,7 +240,7 @@ class SummationHistogramEncoding(FrequencyOracle):
         Its leading 16 bits settle nearly all; the others are drawn for the rest.
         """
         heads = noise.head_rows(n, self.domain.size, _ENTRIES).reshape(-1)
-        out: npt.NDArray[Any] = np.empty(len(heads), self._dtype)
+        out: npt.NDArray[Any] = np.empty(len(heads), self.reports.dtype)
         still = np.empty(len(heads), np.int64)
         found = kernels.looked_up(heads, self._by_head, self._open, out, still)
         if found is None:  # (np.take would make int64 of the heads.)
@@ -358,8 +368,8 @@ def _unlikely_sum(parts: list[tuple[int, I64, F64]], level: float) -> float:
 
     Of independent integers: (how many, what they can be, with what chances) of each kind.
     """
-    spread = math.sqrt(sum(count * float(chances @ values**2) for count, values, chances in parts))
-    t = np.geomspace(0.05, 20, 200) * math.sqrt(2 * level) / spread  # any t gives a bound; good ones are about here
+    deviation = math.sqrt(sum(count * float(chances @ values**2) for count, values, chances in parts))
+    t = np.geomspace(0.05, 20, 200) * math.sqrt(2 * level) / deviation  # any t gives a bound; good ones are about here
     with np.errstate(over="ignore"):
         logarithms = sum(count * np.log(np.exp(np.outer(t, values)) @ chances) for count, values, chances in parts)
     return float(((level + logarithms) / t).min())

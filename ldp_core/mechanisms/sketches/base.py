@@ -23,16 +23,15 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums
-from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_integer, parameter
 from ldp_core.poisoning import Influence, check_fake
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.reports import Native
 from ldp_core.simulated_counts import Generator
 from ldp_core.tally import Tally
 
@@ -50,7 +49,7 @@ class Sketch(Mechanism):
     domain: OpenDomain
 
     @abstractmethod
-    def support_probability(self) -> tuple[Fraction, Fraction]:
+    def support_probabilities(self) -> tuple[Fraction, Fraction]:
         """Exact (p, q): Pr[report supports v | v is true], Pr[... | another given value is]."""
 
     @abstractmethod
@@ -96,13 +95,13 @@ class Sketch(Mechanism):
 
         Of a list of candidates it is that of ``over(candidates)``.
         """
-        p, q = self.support_probability()
+        p, q = self.support_probabilities()
         return Influence(float(max(1 - q, q) / (p - q)), math.inf)
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> float:
         """Of the counts of any ``targets`` candidates, all of which one report supports."""
-        p, q = self.support_probability()
+        p, q = self.support_probabilities()
         return float(check_fake(fake) * check_integer("targets", targets, 1) * (1 - q) / (p - q))
 
     def over(self, candidates: Domain | Iterable[Label]) -> Candidates:
@@ -111,7 +110,7 @@ class Sketch(Mechanism):
 
 
 @dataclass(frozen=True, init=False)
-class Candidates(FrequencyOracle):
+class Candidates(Wrapping, FrequencyOracle):
     """A sketch as a frequency oracle over candidate values; see `Sketch.over`.
 
     Its reports, tallies and fingerprint are the sketch's: it may be made after they were. Values that are
@@ -152,14 +151,9 @@ class Candidates(FrequencyOracle):
         self._declare(domain=domain, sketch=sketch)
 
     @property
-    def epsilon(self) -> float:  # type: ignore[override]
-        """The sketch's."""
-        return self.sketch.epsilon
-
-    @property
-    def memoized(self) -> bool:  # type: ignore[override]
-        """As the sketch is."""
-        return self.sketch.memoized
+    def inner(self) -> Sketch:  # type: ignore[override]
+        """The sketch, whose reports and tallies these are."""
+        return self.sketch
 
     @property
     @override
@@ -183,34 +177,20 @@ class Candidates(FrequencyOracle):
         """No: other values than the candidates are perturbed too."""
         return False
 
-    @property
-    @override
-    def counters(self) -> int:
-        """The sketch's."""
-        return self.sketch.counters
-
     @cached_property
     def _codes(self) -> Codes:
         return self.sketch.inputs.encode(self.domain.arrow_values)
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        p, q = self.sketch.support_probability()
+        p, q = self.sketch.support_probabilities()
         return [p] * self.domain.size, [q] * self.domain.size
-
-    @override
-    def worst_ratio(self) -> Fraction:
-        return self.sketch.worst_ratio()
-
-    @override
-    def spent_by(self, history: History) -> Spent:
-        return self.sketch.spent_by(history)
 
     @cached_property
     @override
     def rates(self) -> Rates:
         """Of one element for all candidates, of which there may be a million."""
-        p, q = self.sketch.support_probability()
+        p, q = self.sketch.support_probabilities()
         d = float(p - q)
         return Rates(np.array([float(q)]), np.array([float(q * (1 - q)) / d**2]), np.array([float(1 - p - q) / d]), d)
 
@@ -236,10 +216,10 @@ class Candidates(FrequencyOracle):
         counts, errors, low, high = super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
         more = self.sketch.collision_variance(n, counters, counts)
         z = z_score(confidence, self.domain.size if simultaneous else 1)
-        middle, half = (low + high) / 2, np.sqrt(((high - low) / 2) ** 2 + z**2 * more)
+        below, above = (np.sqrt((counts - end) ** 2 + z**2 * more) for end in (low, high))
         variance = np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
         skew = self.sketch.collision_skewness * more**1.5 / variance * max(z**2 - 1, 0) / 6
-        return counts, np.sqrt(errors**2 + more), middle - half - skew, middle + half
+        return counts, np.sqrt(errors**2 + more), counts - below - skew, counts + above
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
@@ -258,11 +238,6 @@ class Candidates(FrequencyOracle):
 
     @property
     @override
-    def reports(self) -> ReportFormat:
-        return self.sketch.reports
-
-    @property
-    @override
     def block_size(self) -> int:
         return self.sketch.block_size
 
@@ -275,16 +250,8 @@ class Candidates(FrequencyOracle):
         return self.sketch.draw(values, randomness, column)
 
     @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return self.sketch.count_reports(reports, groups, n_groups)
-
-    @override
     def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
         return self.sketch.simulate_values(values, people, generator)
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        return self.sketch.is_possible(n, counters)
 
     # ---- as JSON
 

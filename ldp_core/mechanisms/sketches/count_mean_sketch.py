@@ -16,6 +16,17 @@ with c_w the true count and F2 the sum of the squares of all values' counts. Pro
 supports w with s = q' + (p' - q') A, A the share of the functions under which they collide, E A = c and
 Var A = c (1 - c) / k. C[w] has the variance E[sum of s (1 - s)] + Var[sum of s], sums over the records; in the second
 only records of one value are correlated. What F2 is the sketch itself says: see `CountMean.collision_variance`.
+
+**Hadamard count mean sketch (HCMS)** (the same paper): one bit of the Hadamard transform of the value's bucket, in one
+word; such a bit is also in R. Bassily, K. Nissim, U. Stemmer, A. Thakurta, "Practical Locally Private Heavy Hitters",
+NIPS 2017. A report is (j, l, y): j uniform over the k functions, l over the m columns of Sylvester's matrix H[r, l] =
+(-1)^<r, l>, and y = H[h_j(v), l] with probability p' = e^eps / (e^eps + 1), else its opposite. It supports w if
+H[h_j(w), l] = y. Two different rows of H agree in half of the columns, so that over the functions
+
+    p = p'        q = c p' + (1 - c) / 2        c = 1 / m
+
+and all else is as for `CountMeanSketch` with q' = 1 / 2. The variance of a rare value is nearly
+n ((e^eps + 1) / (e^eps - 1))^2 (m / (m - 1))^2, and what collisions add to it.
 """
 
 from __future__ import annotations
@@ -33,21 +44,24 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.estimates.plausibility import Part, Sums
-from ldp_core.exact.probability import fraction
+from ldp_core.estimates.plausibility import Sums, Term
+from ldp_core.exact.probability import agreement, check_resolved, fraction
 from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
+from ldp_core.exact.sampling import ONE
+from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.inputs.open_domain import OpenDomain
+from ldp_core.mechanism import ExpectedError
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
-from ldp_core.noise.base import Noise
+from ldp_core.noise.base import Noise, coins
 from ldp_core.noise.fresh import Keystream
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.poisoning import CountsOnes, chances_of_ones
-from ldp_core.randomizer.expected_error import ExpectedError
+from ldp_core.randomizer.tallying import NumberedCounters
 from ldp_core.reports import Native
 from ldp_core.reports.bits import row_bytes
-from ldp_core.simulated_counts import Generator, spread
+from ldp_core.simulated_counts import Generator, inner_products, scatter
 
 _MOST_CELLS = 1 << 26
 """Of a sketch: half a GiB of counts."""
@@ -79,12 +93,12 @@ class CountMean(Sketch):
 
     @property
     @abstractmethod
-    def bucket_probability(self) -> tuple[Fraction, Fraction]:
+    def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
         """Pr[a report speaks for its own value's bucket], Pr[... for some other given one], of its function."""
 
     @property
     @abstractmethod
-    def spread(self) -> Fraction:
+    def expected_squares(self) -> Fraction:
         """Expected sum of squares, over the m buckets, of whether a report speaks for each, less their mean."""
 
     @abstractmethod
@@ -103,13 +117,13 @@ class CountMean(Sketch):
         def cell(values: I64, functions: I64) -> I64:
             return functions * m + self.functions.at(functions.astype(np.uint32), codes[values])
 
-        spread(people, self.hashes, cell, table, generator)
+        scatter(people, self.hashes, cell, table, generator)
         return table.reshape(self.hashes, m)
 
     @override
-    def support_probability(self) -> tuple[Fraction, Fraction]:
+    def support_probabilities(self) -> tuple[Fraction, Fraction]:
         """Over the functions, two values collide with probability 1 / m."""
-        own, other = self.bucket_probability
+        own, other = self.bucket_probabilities
         c = self.functions.collision
         return own, c * own + (1 - c) * other
 
@@ -122,19 +136,19 @@ class CountMean(Sketch):
     def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
         """((F2 - c^2) - (n - c)) / (k (m - 1)), at least 0, with an unbiased estimate of F2.
 
-        Let T be the table and T' the mean of a row of it. A report contributes `spread` to the sum of (T - T')^2
-        by itself, and pairs of reports (p' - q')^2 / k (1 - c) if their values are equal and 0 if not, on average
-        over the functions. So
+        Let T be the table and T' the mean of a row of it. A report contributes `expected_squares` to the sum of
+        (T - T')^2 by itself, and pairs of reports (p' - q')^2 / k (1 - c) if their values are equal and 0 if not, on
+        average over the functions. So
 
-            (F2 - n) / (k (m - 1)) = m (sum of (T - T')^2 - n spread) / ((m - 1)^2 (p' - q')^2).
+            (F2 - n) / (k (m - 1)) = m (sum of (T - T')^2 - n expected_squares) / ((m - 1)^2 (p' - q')^2).
 
         It is an estimate with a relative error of sqrt(2 / (k m)), counted in variances of the noise.
         """
-        own, other = self.bucket_probability
+        own, other = self.bucket_probabilities
         m = self.width
         table: F64 = self.table(counters).astype(float)
         table -= table.mean(axis=-1, keepdims=True)
-        excess: F64 = np.square(table, out=table).sum(axis=(-2, -1))[..., None] - n * float(self.spread)
+        excess: F64 = np.square(table, out=table).sum(axis=(-2, -1))[..., None] - n * float(self.expected_squares)
         per_pair = 1 / (self.hashes * (m - 1))
         n = np.asarray(n, float)
         pairs = np.clip(excess * (m / ((m - 1) ** 2 * float(own - other) ** 2)), 0, n * (n - 1) * per_pair)
@@ -165,7 +179,7 @@ class CountMean(Sketch):
     @override
     def explain(self, n: int) -> ExpectedError:
         """The standard error of a value that nobody holds, without the collisions, which depend on the others."""
-        p, q = self.support_probability()
+        p, q = self.support_probabilities()
         error = math.sqrt(n * float(q * (1 - q))) / float(p - q)
         share = error / n if n else math.inf
         return ExpectedError(error, "records", share)
@@ -232,16 +246,16 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     @property
     @override
-    def bucket_probability(self) -> tuple[Fraction, Fraction]:
+    def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
         """Those of a bit."""
         p, q = self._encoding.thresholds
         return fraction(p), fraction(q)
 
     @property
     @override
-    def spread(self) -> Fraction:
+    def expected_squares(self) -> Fraction:
         """With B the number of 1s, E B - E B^2 / m."""
-        p, q = self.bucket_probability
+        p, q = self.bucket_probabilities
         m = self.width
         ones = p + (m - 1) * q
         return ones - (ones**2 + p * (1 - p) + (m - 1) * q * (1 - q)) / m
@@ -280,7 +294,7 @@ class CountMeanSketch(CountsOnes, CountMean):
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """Of each function and bit, of the people whose bucket it is and of all others."""
         table = self.simulate_buckets(codes, people, generator)
-        p, q = (float(x) for x in self.bucket_probability)
+        p, q = (float(x) for x in self.bucket_probabilities)
         others = table.sum(axis=1, keepdims=True) - table
         counters: I64 = generator.binomial(table, p) + generator.binomial(others, q)
         return counters.reshape(-1)
@@ -291,13 +305,13 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     @override
     def ones_chances(self) -> F64:
-        p, q = self.bucket_probability
+        p, q = self.bucket_probabilities
         return chances_of_ones(self.width, [1], float(p), float(q))
 
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         """How often each function's bits were 1."""
-        p, q = (float(x) / self.hashes for x in self.bucket_probability)
-        return (Sums(counters, n, Part(q, p, 0.0, 1.0)),)
+        p, q = (float(x) / self.hashes for x in self.bucket_probabilities)
+        return (Sums(counters, n, Term(q, p, 0.0, 1.0)),)
 
     @override
     def table(self, counters: I64) -> I64:
@@ -312,3 +326,122 @@ class CountMeanSketch(CountsOnes, CountMean):
 
 
 _FUNCTION, _BITS = 0, 1  # lanes of noise
+
+
+@dataclass(frozen=True, init=False)
+class HadamardCountMeanSketch(NumberedCounters, CountMean):
+    """Report a hash function, a column of a Hadamard matrix, and whether the value's bucket is +1 there, perturbed.
+
+    Args:
+        kind: ``"str"`` or ``"int"``: any text, or any integer.
+        epsilon: finite, > 0.
+        hashes: k, the number of hash functions.
+        width: m, the number of buckets: a power of two.
+        salt: chooses other hash functions.
+
+    Reports are one ``uint64`` each, 2 (j m + l) + (y = 1), which is also the number of the counter that counts it: a
+    tally has 2 k m, which add up to n.
+
+    Raises:
+        ParameterError: a parameter outside its interval.
+        DomainError: another kind.
+
+    >>> sketch = HadamardCountMeanSketch("int", epsilon=2.0)
+    >>> tally = sketch.tally(sketch.perturb([17] * 3000 + [2**40] * 1000))
+    >>> tally.n, tally.counters.size
+    (4000, 131072)
+    >>> sketch.over([17, 18, 2**40]).estimate(tally).values
+    (17, 18, 1099511627776)
+    """
+
+    name: ClassVar[str] = "hadamard_count_mean_sketch"
+
+    domain: OpenDomain = converted(OpenDomain.of)
+    epsilon: float = parameter(check_epsilon)
+    hashes: int = parameter(check_integer, low=1)
+    width: int = parameter(check_width, hashes=lambda self: self.hashes)
+    salt: int = parameter(check_integer, low=0, high=MOST_SALT)
+
+    def __init__(
+        self,
+        kind: OpenDomain | Literal["str", "int"] = "str",
+        *,
+        epsilon: float,
+        hashes: int = 512,
+        width: int = 128,
+        salt: int = 0,
+    ) -> None:
+        self._declare(domain=kind, epsilon=epsilon, hashes=hashes, width=width, salt=salt)
+        check_resolved(self._agree, ONE // 2)
+
+    @cached_property
+    def _agree(self) -> int:
+        """``p`` as an integer over 2^64, rounded down."""
+        return agreement(self.epsilon)
+
+    @property
+    @override
+    def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Two rows of the matrix agree in half of the columns."""
+        return fraction(self._agree), Fraction(1, 2)
+
+    @property
+    @override
+    def expected_squares(self) -> Fraction:
+        """A column is half +1 and half -1, but for column 0, which is the same for all buckets."""
+        return Fraction(self.width - 1, 4)
+
+    @override
+    def worst_ratio(self) -> Fraction:
+        """Function and column do not depend on the value, the bit is a randomized response."""
+        p = fraction(self._agree)
+        return p / (1 - p)
+
+    @property
+    @override
+    def counters(self) -> int:
+        """Two a function and column."""
+        return 2 * self.hashes * self.width
+
+    @override
+    def perturb_block(self, codes: Codes, noise: Noise) -> U64:
+        n = len(codes)
+        agree = coins(noise, self._agree, n, _AGREE)
+        cells = noise.uniform_below(self.hashes * self.width, n, _CELL).astype(np.uint32)
+        columns = cells.astype(np.uint16)
+        columns &= np.uint16(self.width - 1)
+        rows = self.functions.at(cells >> np.uint32(self.width.bit_length() - 1), codes)
+        rows &= columns
+        odd = np.bitwise_count(rows)  # an odd number of common bits: the matrix has -1
+        odd ^= agree
+        odd &= 1
+        reports: U64 = cells.astype(np.uint64)
+        reports <<= np.uint64(1)
+        reports |= odd
+        return reports
+
+    @override
+    def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
+        """Who has each function and bucket and agrees; and a column for each."""
+        table = self.simulate_buckets(codes, people, generator)
+        agree = generator.binomial(table, float(fraction(self._agree)))
+        return inner_products(np.stack([table - agree, agree], axis=-1), generator).reshape(-1)
+
+    @override
+    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
+        """How often each function and column was reported, with 1 and with 0."""
+        p, cells = float(fraction(self._agree)), self.hashes * self.width
+        return (Sums(counters, n, Term((1 - p) / cells, p / cells, 0.0, 1.0)),)
+
+    @override
+    def table(self, counters: I64) -> I64:
+        """The transform is, for each row of the matrix, reports that agree less those that do not."""
+        k, m = self.hashes, self.width
+        pairs = counters.reshape(-1, m, 2)
+        agree = walsh_hadamard(pairs[:, :, 1] - pairs[:, :, 0])
+        agree += pairs.sum(axis=(1, 2))[:, None]
+        agree >>= 1
+        return agree.reshape(*counters.shape[:-1], k, m)
+
+
+_AGREE, _CELL = 0, 1  # lanes of noise

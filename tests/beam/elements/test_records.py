@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
-    GlobalWindows,
     IntervalWindow,
     Sessions,
     SlidingWindows,
     TimestampedValue,
 )
-from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, Timestamp
 
 import ldp_beam
 from ldp_beam import DeadLetter
-from ldp_beam.elements.records import CoarseTimes
 from ldp_beam.io import DecodeMessages
 
 from ..helpers import SURE, SURE_BITS, Collector, given
@@ -111,19 +108,3 @@ def test_ends_of_hours_at_the_edges():
     ):
         [(_, at, _)] = dead_letters(PERTURB, [TimestampedValue({"v": None}, time)])
         assert Timestamp.of(at) == end
-
-
-def test_letters_from_before_time_are_in_its_first_hour():
-    """Elements of a bounded source without times are there."""
-    [(_, at, _)] = dead_letters(PERTURB, [TimestampedValue({"v": None}, MIN_TIMESTAMP)])
-    assert 0 <= (Timestamp.of(at) - MIN_TIMESTAMP).micros < HOUR * 10**6
-
-
-def test_times_of_many_letters_have_no_more_than_the_hour():
-    micros = np.random.default_rng(0).integers(0, 5 * HOUR * 10**6, 500)
-    stamped = [TimestampedValue(NULL, Timestamp(micros=int(at))) for at in micros]
-    p, collector = beam.Pipeline("FnApiRunner"), Collector()
-    _ = p | given(stamped) | beam.Map(lambda e: e) | beam.WindowInto(GlobalWindows()) | CoarseTimes() | collector.sink()
-    p.run().wait_until_finish()
-    ends = sorted(Timestamp.of(at).micros for _, at, _ in collector.stamped)
-    assert ends == sorted((micros // (HOUR * 10**6) + 1) * HOUR * 10**6 - 1)

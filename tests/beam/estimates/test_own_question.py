@@ -19,12 +19,14 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 import ldp_beam
 from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, WriteEstimates, bigquery_row, bigquery_schema, estimate_line, estimate_schema
+from ldp_beam.telemetry.job import TelemetryJob
 from ldp_core import (
     HistogramEstimate,
     MechanismMismatchError,
     ParameterError,
     PrivacyPlan,
     Question,
+    Result,
     Tallier,
     UnaryEncoding,
 )
@@ -42,12 +44,30 @@ TOP = pa.schema(
 PAIRS = pa.schema([("first", pa.string()), ("second", pa.string()), ("both", pa.int64()), ("n", pa.int64())])
 
 
+@dataclass(frozen=True, eq=False)
+class Mode(Result):
+    """The most frequent value."""
+
+    view: ClassVar[View] = View("count", ("value",))
+
+    value: Any
+    count: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    mechanism: Any = None
+
+    def to_arrow(self):
+        return self._with_metadata(pa.Table.from_pylist([{name: getattr(self, name) for name in TOP.names}], TOP))
+
+
 @dataclass(frozen=True, init=False)
-class MostFrequent(Question[Any]):
+class ModeEstimate(Question[Mode]):
     """Which value most people have: one row per tally, of the mechanism's own counts."""
 
-    name: ClassVar[str] = "most_frequent"
-    view: ClassVar[View] = View("count", ("value",))
+    name: ClassVar[str] = "mode"
+    view: ClassVar[View] = Mode.view
     single: ClassVar[bool] = True
 
     confidence: float = parameter(check_open)
@@ -64,18 +84,8 @@ class MostFrequent(Question[Any]):
     def result(self, mechanism, tally):
         found = HistogramEstimate(self.confidence).result(mechanism, tally)
         top = int(np.argmax(found.counts))
-        columns = (found.values[top], found.counts[top], found.low[top], found.high[top], tally.n)
-        return Found(dict(zip(TOP.names, columns, strict=True)))
-
-
-class Found:
-    """A result of one row."""
-
-    def __init__(self, row):
-        self.row = row
-
-    def to_arrow(self):
-        return pa.Table.from_pylist([self.row], TOP)
+        numbers = (float(array[top]) for array in (found.counts, found.low, found.high))
+        return Mode(found.values[top], *numbers, tally.n, self.confidence, mechanism)
 
 
 @dataclass(frozen=True, init=False)
@@ -143,7 +153,47 @@ class Pairs(Tallier):
         return out
 
 
-QUESTIONS = {"most_frequent": MostFrequent(), "set_together": SetTogether()}
+@dataclass(frozen=True, init=False)
+class Shares(Question[Any]):
+    """The share of each value and of its neighbors: values of the domain's own type, lists of numbers, and nulls."""
+
+    name: ClassVar[str] = "shares"
+    view: ClassVar[View] = View("n", ("value",))
+
+    confidence: float = parameter(check_open)
+    first: Any = None
+
+    def __init__(self, confidence: float = 0.95, first: Any = None):
+        self._declare(confidence=confidence, first=first)
+
+    def check(self, mechanism):
+        HistogramEstimate().check(mechanism)
+
+    def schema(self, mechanism):
+        kind = mechanism.domain.arrow_values.type
+        return pa.schema(
+            [("value", kind), ("shares", pa.list_(pa.float64())), ("first", pa.string()), ("n", pa.int64())]
+        )
+
+    def result(self, mechanism, tally):
+        return self.rows(mechanism, np.array([tally.n]), tally.counters[None])[0]
+
+    def rows(self, mechanism, n, counters):
+        values = mechanism.domain.arrow_values
+        d, k = len(values), len(n)
+        lists = [[float("nan"), 0.5]] * (d * k)
+        columns = [values.to_pylist() * k, lists, [self.first] * (d * k), np.repeat(n, d)]
+        return pa.table(columns, self.schema(mechanism)), np.full(k, d)
+
+
+class WithAnotherField(Shares):
+    """As `Shares`, which gives it the same file."""
+
+    def schema(self, mechanism):
+        return super().schema(mechanism).append(pa.field("more", pa.int64()))
+
+
+QUESTIONS = {"mode": ModeEstimate(), "set_together": SetTogether()}
 PEOPLE = pa.record_batch(
     {"v": ["a", "a", "b", "c", "c", "b"], "t": [1, 2, 3, 11, 12, 13], "k": ["x", "x", "y", "x", "x", "x"]}
 )
@@ -173,7 +223,7 @@ def test_rows_from_reports_and_from_values():
                 estimate = ldp_beam.Estimate("v", BITS, asked, private=private, **OPTIONS)
                 rows = found(run(estimate | beam.Reshuffle(), records))
                 for place, (value, count, n) in PLACES.items():
-                    if name == "most_frequent":
+                    if name == "mode":
                         [row] = rows[place]
                         assert (row.value, round(row.count), row.n) == (value, count, n)
                         assert row.low <= row.count <= row.high
@@ -199,7 +249,7 @@ def test_a_tally_of_its_own_counts_and_adds_up():
 
 
 def test_the_type_of_the_rows():
-    for question, names in ((MostFrequent(), ["value", "count", "low", "high"]), (SetTogether(), PAIRS.names[:3])):
+    for question, names in ((ModeEstimate(), ["value", "count", "low", "high"]), (SetTogether(), PAIRS.names[:3])):
         kind = row_type(question.schema(BITS))
         assert kind is row_type(question.schema(BITS))
         assert list(kind._fields[8:-4]) == names
@@ -239,6 +289,39 @@ def test_sinks(tmp_path):
         assert [field["name"] for field in bigquery_schema(batch.schema)["fields"]] == batch.schema.names
 
 
+def test_lists_with_nan_and_nulls_in_rows_of_its_own():
+    rows = run(ldp_beam.Estimate("v", BITS, Shares(first="x"), private=True), [PEOPLE])
+    assert [json.loads(estimate_line(row))["shares"] for row in rows] == [[None, 0.5]] * 3
+    with pytest.raises(ParameterError, match=r"shares has nulls in \['first'\]"):
+        run(ldp_beam.Estimate("v", BITS, Shares(), private=True), [PEOPLE])
+
+
+def test_the_telemetry_job_writes_one_table_of_columns_of_different_types(tmp_path):
+    """Rows of an own question went through the type of a histogram's: `AttributeError`."""
+    source, plan = tmp_path / "events.parquet", PrivacyPlan({"v": BITS, "i": UnaryEncoding([1, 2], epsilon=100.0)})
+    times = pa.array([0] * 6, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"v": PEOPLE["v"], "i": [1, 2, 1, 2, 1, 1], "at": times}), source)
+    ask = {name: Shares(first="x") for name in plan.columns}
+    job = TelemetryJob(plan, (str(source),), "at", "1d", str(tmp_path / "out"), ask=ask)
+    with beam.Pipeline("FnApiRunner") as p:
+        job.build(p)
+    written = pq.read_table(tmp_path / "out" / "sharess.parquet").to_pylist()
+    assert sorted((row["column_name"], row["value"]) for row in written) == [
+        *(("i", value) for value in "12"),
+        *(("v", value) for value in LABELS),
+    ]
+    ask["i"] = WithAnotherField(first="x")
+    with pytest.raises(ParameterError, match="different fields"):
+        TelemetryJob(plan, (str(source),), "at", "1d", str(tmp_path / "out"), ask=ask)
+
+
+def test_a_confidence_beside_a_question_is_checked():
+    for asked in (None, "histogram", HistogramEstimate()):
+        with pytest.raises(ParameterError, match="confidence"):
+            ldp_beam.Estimate("v", BITS, asked, confidence=7)
+
+
+@pytest.mark.slow
 def test_other_processes(tmp_path):
     """They know neither the types of the rows nor the questions before they read them."""
     flags = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=1"])
@@ -249,7 +332,7 @@ def test_other_processes(tmp_path):
                 people | name >> ldp_beam.Estimate("v", BITS, question, private=True) | f"{name} S" >> beam.Reshuffle()
             )
             _ = rows | f"{name} W" >> WriteEstimates(str(tmp_path / name), "ndjson")
-    for name, number in (("most_frequent", 1), ("set_together", 3)):
+    for name, number in (("mode", 1), ("set_together", 3)):
         [file] = (tmp_path / name).iterdir()
         assert [json.loads(line)["n"] for line in file.read_text().splitlines()] == [6] * number
 
@@ -259,18 +342,18 @@ def test_yaml():
     from ..yaml.spec import create, expand
 
     options = {**OPTIONS, "fill": [0, 30], "fill_keys": [["x"], ["y"]]}
-    config = {"column": "v", "mechanism": BITS.to_dict(), **options}
-    ask = {"question": "most_frequent", "confidence": 0.9}
-    plan = {"keep": ["t", "k"], "columns": {"v": BITS.to_dict()}}
+    config = {"column": "v", "mechanism": BITS.to_dict(), "private": True, **options}
+    ask = {"question": "mode", "confidence": 0.9}
     fields = {"language": "python", "append": True, "fields": {"wide": "high - low > 0"}}
-    of_reports = [
-        {"type": "LdpPerturb", "config": {"plan": plan}},
-        {"type": "LdpEstimate", "config": {**config, "ask": ask}},
-        {"type": "MapToFields", "config": fields},
+    steps = [
+        create(PEOPLE.to_pylist()),
+        {"type": "LdpEstimate", "name": "Modes", "input": "Create", "config": {**config, "ask": ask}},
+        {"type": "MapToFields", "name": "Wide", "input": "Modes", "config": fields},
+        {"type": "LdpEstimate", "name": "Pairs", "input": "Create", "config": {**config, "ask": "set_together"}},
     ]
-    rows = found(expand([create(PEOPLE.to_pylist()), *of_reports]))
-    assert {place: rows[place][0].value for place in rows} == {place: value for place, (value, *_) in PLACES.items()}
-    assert {(row.confidence, row.wide) for place in rows.values() for row in place} == {(0.9, True)}
-    private = {"type": "LdpEstimate", "config": {**config, "ask": "set_together", "private": True}}
-    rows = found(expand([create(PEOPLE.to_pylist()), private]))
-    assert {(row.confidence, row.both) for place in rows.values() for row in place} == {(0.95, 0)}
+    rows = {name: found(made) for name, made in expand(steps, modes="Wide", pairs="Pairs").items()}
+    assert {place: made[0].value for place, made in rows["modes"].items()} == {
+        p: top for p, (top, *_) in PLACES.items()
+    }
+    assert {(row.confidence, row.wide) for place in rows["modes"].values() for row in place} == {(0.9, True)}
+    assert {(row.confidence, row.both) for place in rows["pairs"].values() for row in place} == {(0.95, 0)}

@@ -11,7 +11,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalWindow, Sessions, SlidingWindows
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, Sessions, SlidingWindows
 from apache_beam.transforms.window import TimestampedValue as At
 from apache_beam.utils.timestamp import Timestamp
 
@@ -19,7 +19,6 @@ import ldp_beam
 from ldp_beam.elements.faults import OTHER_PLAN
 from ldp_beam.estimates import _partials
 from ldp_core import (
-    Domain,
     DomainError,
     InputError,
     LdpError,
@@ -264,50 +263,7 @@ def assigned(fn, time):
     return fn.assign(beam.transforms.window.WindowFn.AssignContext(Timestamp(time)))
 
 
-def test_sessions_are_per_key_and_made_of_the_events_exactly():
-    # gap 10: 0, 4, 13.999 chain; 24 is 10.001 after 13.999: a new session; the other key does not bridge it
-    batch = pa.record_batch({"v": [True] * 5, "t": [0.0, 4.0, 13.999, 24.0, 15.0], "k": [1, 1, 1, 1, 2]})
-    found = tallies(ldp_beam.Histogram("v", SURE_BOOL, window=Sessions(10), event_time="t", by="k"), [batch])
-    assert {place: tally.n for place, tally in found.items()} == {
-        (0.0, 23.999, "1"): 3,
-        (24.0, 34.0, "1"): 1,
-        (15.0, 25.0, "2"): 1,
-    }
-
-
-def test_global_windows_are_windows_too():
-    batch = pa.record_batch({"v": ["a", "b"], "t": [1, 10**9]})
-    found = tallies(ldp_beam.Histogram("v", SURE, window=GlobalWindows(), event_time="t"), [batch, batch])
-    assert [tally.n for tally in found.values()] == [4]
-
-
 # ---- values, perturbed and tallied at once
-
-
-@each(
-    "mechanism",
-    [
-        RandomizedResponse(VALUES, epsilon=1.0),
-        UnaryEncoding(VALUES, epsilon=1.0),
-        UnaryEncoding(VALUES, epsilon=1.0, variant="symmetric"),
-        RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=2.0),
-        UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=1.0),
-    ],
-)
-def test_estimates_are_within_six_standard_errors(mechanism):
-    n = 60_000
-    rng = np.random.default_rng(2)
-    code, minute = rng.choice(3, n, p=[0.7, 0.25, 0.05]), rng.integers(0, 3, n)
-    batches = pa.table({"v": np.array(VALUES)[code], "t": minute * 60}).to_batches(max_chunksize=20_000)
-    found = tallies(ldp_beam.PrivateHistogram("v", mechanism, window="1m", event_time="t"), batches)
-    assert len(found) == 3
-    for (start, _), tally in found.items():
-        here = code[minute == start // 60]
-        assert tally.n == len(here)
-        estimate = mechanism.estimate(tally)
-        for value, count in zip(mechanism.domain.texts, estimate.counts.tolist(), strict=True):
-            true = np.sum(here == VALUES.index("c" if value == "other" else value))
-            assert abs(count - true) < 6 * np.sqrt(mechanism.variance(tally.n, true))
 
 
 def test_every_batch_and_lot_has_noise_of_its_own():

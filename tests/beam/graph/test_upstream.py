@@ -7,9 +7,13 @@ from itertools import product
 import apache_beam as beam
 import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 import ldp_beam
 from ldp_core import MechanismMismatchError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+
+from ..helpers import Collector
 
 ONE, THREE = (UnaryEncoding(["a", "b"], epsilon=epsilon) for epsilon in (1.0, 3.0))
 COIN = RandomizedResponse(epsilon=1.0)
@@ -76,3 +80,43 @@ def test_the_last_one_that_perturbs_counts(events):
 def test_what_is_stored_in_between_is_not_known():
     """docs/beam.md says so: dictionaries from elsewhere carry no plan."""
     _ = beam.Pipeline("FnApiRunner") | beam.Create([{"os": [True, False]}]) | ldp_beam.Histogram("os", ONE)
+
+
+# ---- one record, one report: repeated bundles, several consumers, several worker processes
+
+
+# 2^64 patterns: that two draws of a record agree has probability about 1e-15
+FAIR = PrivacyPlan({"v": UnaryEncoding(list(range(64)), epsilon=0.01, variant="symmetric")}, keep=["id"])
+RECORDS = [{"v": i % 64, "id": i} for i in range(30)]
+BATCHES = [pa.RecordBatch.from_pylist(RECORDS[i : i + 10]) for i in range(0, 30, 10)]
+
+
+def reports_seen(stabilize, elements, windows):
+    """What two consumers with side effects see: id -> the distinct reports of the record; and how many sightings."""
+    p = beam.Pipeline("FnApiRunner", options=PipelineOptions(["--direct_runner_bundle_repeat=2"]))
+    sinks = [Collector(), Collector()]
+    reports = p | beam.Create(elements) | beam.WindowInto(windows) | ldp_beam.Perturb(FAIR, stabilize=stabilize)
+    for i, sink in enumerate(sinks):
+        _ = reports | f"Sink{i}" >> sink | f"Shuffle{i}" >> beam.Reshuffle()
+    p.run().wait_until_finish()
+    distinct, sightings = {}, 0
+    for element in sinks[0].elements + sinks[1].elements:
+        for record in element.to_pylist() if isinstance(element, pa.RecordBatch) else [element]:
+            distinct.setdefault(record["id"], set()).add(tuple(record["v"]))
+            sightings += 1
+    assert set(distinct) == set(range(30))
+    return distinct, sightings
+
+
+forms = pytest.mark.parametrize(
+    ("elements", "windows"),
+    [(RECORDS, GlobalWindows()), (BATCHES, GlobalWindows()), (BATCHES, FixedWindows(10))],
+    ids=["single", "batches", "batches in windows"],
+)
+
+
+@forms
+def test_a_repeated_bundle_shows_one_report_of_each_record(elements, windows):
+    distinct, sightings = reports_seen(True, elements, windows)
+    assert sightings > 60, "the bundles were not repeated: the test shows nothing"
+    assert all(len(reports) == 1 for reports in distinct.values())

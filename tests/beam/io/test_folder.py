@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.utils.timestamp import Timestamp
 
-import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
@@ -62,15 +61,6 @@ def values(batches, name):
     return sorted(value for batch in batches for value in batch.column(name).to_pylist())
 
 
-def test_reports_on_disk_become_an_exact_histogram(tmp_path):
-    for i in range(10):
-        put(tmp_path / f"part-{i}.parquet", REPORTS.slice(i * 10, 10))
-    histogram = ldp_beam.Histogram("w", SURE_BITS, window=50, event_time="t")
-    rows = run(histogram, watched(tmp_path, "*.parquet"))
-    assert {(row.window_start.seconds(), row.n) for row in rows} == {(0, 50), (50, 50)}
-    assert sum(row.count for row in rows if row.value == "a") == pytest.approx(50)
-
-
 def test_the_plan_travels_with_parquet(tmp_path):
     put(tmp_path / "a.parquet", REPORTS)
     batches, dead = read(watched(tmp_path))
@@ -105,32 +95,6 @@ def test_text_files(tmp_path):
         key=str,
     )
     assert dead == []
-
-
-WORDS = ["NA", '"NA"', "null", "NULL", "NaN", "nan", "N/A", "#N/A", "-NaN", "1.#IND", '" "', '""', ""]
-"""Of a CSV file; Arrow takes all but '" "' for null if it is not told otherwise."""
-
-
-def test_of_csv_only_the_empty_unquoted_field_is_null(tmp_path):
-    """The country code NA was null, also in quotes."""
-    put(tmp_path / "a.csv", ("n,v\n" + "".join(f"{i},{word}\n" for i, word in enumerate(WORDS))).encode())
-    batches, dead = read(watched(tmp_path, schema=pa.schema([("v", pa.string())])))
-    found = ["NA", "NA", "null", "NULL", "NaN", "nan", "N/A", "#N/A", "-NaN", "1.#IND", " ", "", None]
-    assert ([v for batch in batches for v in batch["v"].to_pylist()], dead) == (found, [])
-
-
-def test_a_word_where_csv_should_have_something_else_is_no_null(tmp_path):
-    for kind, good, more in (
-        (pa.bool_(), {"true": True, "1": True, "": None}, []),
-        (pa.int64(), {"7": 7, '"7"': 7, "": None}, ["1.5"]),
-        (pa.float64(), {"7": 7.0, "": None, "inf": float("inf")}, []),  # (NaN and nan are numbers: of no interval)
-        (pa.timestamp("us", "UTC"), {"2024-01-01T00:00:00Z": AT, "": None}, ["2024-02-30T00:00:00Z"]),
-    ):
-        bad = ["NA", "null", "N/A", '""', '" "', "x", *more]
-        put(tmp_path / "a.csv", ("v,n\n" + "".join(f"{word},x\n" for word in [*good, *bad, *good])).encode())
-        batches, dead = read(watched(tmp_path, schema=pa.schema([("v", kind)])))
-        assert [v for batch in batches for v in batch["v"].to_pylist()] == [*good.values()] * 2
-        assert dead == [DeadLetter("v", f"not of type {kind}", len(bad))]
 
 
 UNFINISHED = [".a.ndjson", "_a.ndjson", "a.ndjson.tmp", "a.ndjson.part", "a.txt", ".a.ndjson.tmp"]

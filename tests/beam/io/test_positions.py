@@ -15,7 +15,7 @@ import pytest
 from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD
 from ldp_beam.io import DecodeMessages, ReadKafka, ReadPubSub, WatchFolder, encode, pubsub
 from ldp_beam.io._files import ReadFileDoFn
-from ldp_beam.io._positions import POSITION, positions
+from ldp_beam.io._positions import POSITION
 from ldp_beam.io.messages import Decoder
 from ldp_core import DtypeError, InputError, Limits, ParameterError
 
@@ -81,13 +81,6 @@ def test_lines_are_counted_as_they_stand_in_the_message():
     assert of_records(batches) == {i: expected(*place) for i, place in rows.items()}
 
 
-def test_lines_among_many_bad_ones():
-    lines = [b"" if i % 7 == 0 else b"[]" if i % 5 == 0 else b'{"i": %d}' % i for i in range(3000)]
-    [(batches, _, _)] = Decoder("ndjson", SCHEMA, position="position").decode([(b"\n".join(lines), b"m")])
-    good = [i for i in range(3000) if i % 7 and i % 5]
-    assert of_records(batches) == {i: expected(b"m", i) for i in good}
-
-
 def test_a_sender_chooses_no_position():
     own = pa.record_batch({"position": ["mine"], "i": [1]})
     twice = pa.RecordBatch.from_arrays([pa.array([1])] * 3, names=["position", "i", "position"])
@@ -96,21 +89,10 @@ def test_a_sender_chooses_no_position():
         assert read.to_pylist() == [{"i": 1, "position": expected(b"m", 0)}]
 
 
-def test_positions_of_n_records_are_n():
-    found = positions([b"a", b"b"], np.repeat([0, 1], 1000), np.tile(np.arange(1000), 2))
-    assert len(set(found.to_pylist())) == 2000
-    assert positions([], np.empty(0, np.int64), np.empty(0, np.int64)).to_pylist() == []
-
-
 def test_a_message_without_a_name():
     for message in (encode(pa.record_batch({"i": [1]})), (b"x",), [b"x", b"y"]):
         with pytest.raises(DtypeError, match="a pair of it and of bytes that name it"):
             list(Decoder(position="position").decode([message]))
-
-
-def test_a_name_that_is_not_bytes():
-    with pytest.raises(DtypeError, match=r"bytes that name it, got \['str'\]"):
-        list(Decoder(position="position").decode([(encode(pa.record_batch({"i": [1]})), "m")]))
 
 
 def test_configuration_is_checked_at_once():
@@ -147,18 +129,6 @@ def test_of_kafka_it_is_topic_partition_offset_time_and_row():
         name = b"kafka\0events\0" + struct.pack(">iqq", k % 2, k // 2, 1_700_000_000_000 + k)
         names |= {2 * k + row: expected(name, row) for row in (0, 1)}
     assert read[0] == names
-
-
-def test_two_topics_and_a_topic_made_anew_differ():
-    broker = MockBroker()
-    found: list[dict[int, bytes]] = []
-    for topic, when in (("one", 1000), ("other", 1000)):
-        send(broker, topic, [(ndjson([0]), 0, when)])
-        found.append(of_records(kafka(broker, topic, format="ndjson", schema=SCHEMA, partitions=[0])))
-    anew = MockBroker()
-    send(anew, "one", [(ndjson([0]), 0, 2000)])  # offset 0 of the topic again, at another time
-    found.append(of_records(kafka(anew, "one", format="ndjson", schema=SCHEMA, partitions=[0])))
-    assert len({places[0] for places in found}) == 3
 
 
 FILES: dict[str, Any] = {

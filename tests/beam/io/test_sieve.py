@@ -87,7 +87,7 @@ def test_what_is_refused_is_what_arrow_refuses():
     for schema in (SCHEMA, pa.schema([field.with_nullable(False) for field in SCHEMA][:1])):
         sieve = Sieve(schema)
         for line in LINES:
-            refused, taken = sieve.refuses(line), arrow_takes(line, schema)
+            refused, taken = sieve.fault_of(line) is not None, arrow_takes(line, schema)
             assert not (refused and taken), line
             assert refused or taken or can_be_missed(line), line
 
@@ -110,7 +110,7 @@ def test_what_is_refused_of_mutated_lines_is_what_arrow_refuses(n):
     sieve, missed, refused = Sieve(SCHEMA), 0, 0
     for line in mutants(n, n):
         if line.startswith(b"{") and line.endswith(b"}"):
-            taken, out = arrow_takes(line), sieve.refuses(line)
+            taken, out = arrow_takes(line), sieve.fault_of(line) is not None
             assert not (taken and out), line
             refused += out
             missed += not taken and not out
@@ -127,8 +127,8 @@ def as_text(batches):
 def test_the_good_lines_pass_in_their_order_and_the_others_are_counted(monkeypatch):
     """As they do one by one."""
     monkeypatch.setattr(ndjson, "_LINES", 16)
-    good = [b'{"s":"%d","i":%d,"f":1e3,"t":"2024-02-29"}' % (i, i) for i in range(1500)]
-    for share in (0.002, 0.02, 0.3, 1.0):
+    good = [b'{"s":"%d","i":%d,"f":1e3,"t":"2024-02-29"}' % (i, i) for i in range(300)]
+    for share in (0.02, 0.3, 1.0):
         rng = random.Random(share)
         lines = [rng.choice(LINES) if rng.random() < share else line for line in good]
         batches, numbers, bad = parse_lines(lines, SCHEMA)
@@ -148,9 +148,6 @@ def test_a_line_goes_to_arrow_few_times_though_half_of_them_are_bad(monkeypatch)
     good = b'{"s":"x","i":5,"f":1e3,"t":"2024-02-29"}'
     bad = [b'{"i":5', b'{"i":"x"}', b"not JSON", b'{"s":5}', b'{"t":"2024-13-01"}', b'{"i":1.5}', b'{"b":1}', b"\xff"]
     lines = [rng.choice(bad) if i % 2 else good for i in range(2000)]
-    ndjson._halved(lines, SCHEMA)
-    assert sum(handed) > 10 * len(lines)
-    handed.clear()
     batches, _, missing = parse_lines(lines, SCHEMA)
     assert (sum(batch.num_rows for batch in batches), missing.total()) == (1000, 1000)
     assert sum(handed) <= 3 * len(lines)

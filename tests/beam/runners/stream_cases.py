@@ -165,16 +165,6 @@ def timed(rows):
     return [(row.window_start.micros // 10**6, row.n, row.pane_timing) for row in true_panes(rows)]
 
 
-def lasting(rows):
-    """The rows of each window's last pane, which in accumulating mode replaces those before."""
-    last = {}
-    for row in rows:
-        place = (row.window_start, row.window_end, *row.key.values(), row.value)
-        if place not in last or last[place].pane_index < row.pane_index:
-            last[place] = row
-    return ns(last.values())
-
-
 def window_cases():
     for window, expected in [
         (SlidingWindows(20, 10), {(-10, 10): 2, (0, 20): 4, (10, 30): 2}),

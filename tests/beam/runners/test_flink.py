@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,9 +27,9 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, e
 from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam import PrivateHistogram
-from ldp_core import InputError, LdpError, ParameterError, UnaryEncoding
+from ldp_core import InputError, LdpError, UnaryEncoding
 from ldp_core.compute.compiled import MANY
-from tests.bed.flink import VERSIONS, FlinkCluster, flink_jars, job_server_jar, recipe
+from tests.bed.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
 from tests.bed.flink.__main__ import main
 from tests.bed.flink.cluster import free_ports, listens
 
@@ -113,17 +112,6 @@ def test_the_telemetry_job_counts_every_record_and_estimates_within_sampling_err
         for cell, (estimate, n) in rows.items():
             assert abs(estimate - true[cell][0]) <= n * PLAN[cell[0]].accuracy(n, beta)
     assert found != local, "the noise is not fresh"
-
-
-@pytest.mark.flink
-def test_all_task_managers_are_there(flink_cluster):
-    cluster = flink_cluster
-    overview = cluster.get("/overview")
-    assert (overview["taskmanagers"], overview["slots-total"]) == (2, 2)
-    assert overview["flink-version"] == VERSIONS["flink.version"]
-    assert list(cluster.running().items()) == [
-        (name, True) for name in ("jobmanager", "taskmanager-1", "taskmanager-2", "job-server", "worker-pool")
-    ]
 
 
 @pytest.mark.flink
@@ -213,20 +201,6 @@ def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
     assert main(["down", *where]) == 0, "nothing there is no error"
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH")
-def test_a_cluster_that_does_not_come_up_says_whose_log_to_read_and_leaves_nothing(tmp_path, monkeypatch):
-    (tmp_path / "lib").mkdir()  # no jars in it
-    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path / "lib")
-    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
-    cluster = FlinkCluster(tmp_path / "cluster")
-    with pytest.raises(LdpError, match=r"ended; its log is ") as error:
-        cluster.start()
-    assert (cluster.running(), cluster.rest) == ({}, "")
-    assert not (cluster.directory / "cluster.json").exists()
-    log = Path(str(error.value).rpartition("its log is ")[2])
-    assert "Error: " in log.read_text()  # of Java: it finds no class, or no jar
-
-
 def jar_for(version, folder):
     """A job server that says which Flink it is for, and cannot run."""
     jar = folder / f"{version}.jar"
@@ -261,62 +235,6 @@ def test_a_job_server_that_is_not_there_or_of_another_flink_is_refused(tmp_path,
     jar = jar_for(VERSIONS["flink.version"], tmp_path)
     monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar))
     assert job_server_jar() == jar
-
-
-def put_on_path(folder, monkeypatch, **programs):
-    """These shell scripts are all that is on the PATH."""
-    for name, lines in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
-
-
-def test_a_build_without_maven_or_without_network_says_so_and_keeps_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv(recipe.JOB_SERVER_JAR, raising=False)
-    put_on_path(tmp_path, monkeypatch, java="exit 0")
-    with pytest.raises(InputError, match=r"'mvn' is not on the PATH.*install Maven"):
-        flink_jars()
-    offline = "[ERROR] Cannot access central in offline mode"
-    put_on_path(tmp_path, monkeypatch, java="exit 0", mvn=f"echo '{offline}'; exit 1")
-    with pytest.raises(InputError, match=r"'git' is not on the PATH.*install Git"):
-        job_server_jar()
-    put_on_path(tmp_path, monkeypatch, java="exit 0", mvn=f"echo '{offline}'; exit 1", git="exit 0")
-    for build in (flink_jars, job_server_jar):
-        with pytest.raises(InputError, match=r"needs a JDK, and Maven Central .*Cannot access central in offline mode"):
-            build()
-    [folder] = recipe.cache_directory().iterdir()
-    assert list(folder.iterdir()) == []
-    (tmp_path / "cache" / "ldp-telemetry" / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache" / "ldp-telemetry" / "file"))
-    with pytest.raises(InputError, match=r"cannot write to .*: Not a directory; XDG_CACHE_HOME names another"):
-        flink_jars()
-
-
-@pytest.mark.parametrize("said", ["java.net.BindException: Address already in use", "something else"])
-def test_a_port_that_is_taken_in_the_meantime(said, tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
-    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
-    put_on_path(tmp_path, monkeypatch, java=f"echo {said}; exit 1")
-    cluster = FlinkCluster(tmp_path / "cluster")
-    taken = "jobmanager ended, since another program has taken its port in the meantime: start again"
-    with pytest.raises(LdpError, match=taken if "use" in said else "jobmanager ended; its log is"):
-        cluster.start()
-    assert (cluster.running(), cluster.workers(), cluster.rest) == ({}, {}, "")
-
-
-def test_other_ports_are_tried_but_not_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
-    monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
-    put_on_path(tmp_path, monkeypatch, java="echo java.net.BindException: Address already in use; exit 1")
-    cluster, ports = FlinkCluster(tmp_path / "cluster"), []
-    configure = cluster._configure
-    monkeypatch.setattr(cluster, "_configure", lambda *args: (configure(*args), ports.append(cluster.rest)))
-    with pytest.raises(LdpError, match="has taken its port"):
-        cluster.start()
-    assert len(ports) == 3
-    assert len(set(ports)) > 1  # the system may give one again
-    assert (cluster.running(), cluster.rest) == ({}, "")
 
 
 def test_another_beam_than_the_runner_is_for_is_refused(tmp_path, monkeypatch):
@@ -364,17 +282,6 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
     until(lambda: all(process.poll() is not None for process in started))
 
 
-def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    for what in ["checkpoints", "directory"]:
-        monkeypatch.setattr("tests.bed.flink.cluster.flink_jars", lambda: tmp_path)
-        monkeypatch.setenv(recipe.JOB_SERVER_JAR, str(jar_for(VERSIONS["flink.version"], tmp_path)))
-        put_on_path(tmp_path, monkeypatch, java="exit 1")
-        (tmp_path / "file").touch()
-        folders = {"directory": tmp_path / "cluster", what: tmp_path / "file" / "within"}
-        with pytest.raises(InputError, match=r"cannot write to .*file/within.*: Not a directory; name another folder"):
-            FlinkCluster(**folders).start()
-
-
 def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
     for words, remedy in [(["-m", "x"], "`up` starts one"), ([], "submit needs what to run")]:
         assert main(["--dir", str(tmp_path), "submit", *words]) == 2
@@ -397,9 +304,3 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     (tmp_path / "cluster.json").write_text(json.dumps(state))
     with pytest.raises(LdpError, match="no Flink answers"):
         FlinkCluster(tmp_path).get("/overview")
-
-
-def test_bad_arguments_fail_at_construction(tmp_path):
-    for bad in [{"task_managers": 0}, {"timeout": 0.0}]:
-        with pytest.raises(ParameterError):
-            FlinkCluster(tmp_path, **bad)

@@ -23,8 +23,17 @@ MARKS = {
     "prism": [pytest.mark.prism, pytest.mark.skipif(PRISM_BINARY is None, reason=NO_PRISM)],
     "flink": [pytest.mark.flink],
 }
-DEFAULT_ARRIVALS = {"arrivals-FixedWindows-10-0-7-discarding", "arrivals-SlidingWindows-15-2-7-accumulating"}
-LONG = [case for case in CASES if case.id.startswith("arrivals-") and case.id not in DEFAULT_ARRIVALS]
+BY_DEFAULT = {
+    "arrivals-FixedWindows-10-0-7-discarding",
+    "arrivals-SlidingWindows-15-2-7-accumulating",
+    "too-late-single-records-PrivateHistogram-5",
+}
+"""Of the random arrivals, and of private histograms, which are tallied as other histograms are; the others are slow."""
+LONG = [
+    case
+    for case in CASES
+    if (case.id.startswith("arrivals-") or "PrivateHistogram" in case.id) and case.id not in BY_DEFAULT
+]
 SHORT = [case for case in CASES if case not in LONG]
 
 

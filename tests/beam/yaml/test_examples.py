@@ -5,17 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 import traceback
 from datetime import UTC, datetime
 
 import apache_beam as beam
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml as pyyaml
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -25,7 +20,7 @@ from apache_beam.yaml.yaml_provider import load_providers
 from apache_beam.yaml.yaml_transform import expand_jinja, expand_pipeline
 
 from ldp_beam.yaml import PROVIDERS
-from ldp_core import Domain, Mechanism, PrivacyPlan, UnaryEncoding
+from ldp_core import Mechanism, PrivacyPlan
 
 from .spec import COIN, EXAMPLES, OS, lines
 
@@ -42,38 +37,16 @@ def test_an_example_finds_its_transforms_by_name_and_by_no_path(path):
     assert {name: named.get(name) for name in used} == {name: f"ldp_beam.yaml.{name}" for name in used}
 
 
-@pytest.mark.slow
-def test_parquet_in_batches(tmp_path):
-    times = pa.array([0, 1, 3601], pa.timestamp("s", "UTC"))
-    pq.write_table(
-        pa.table({"os": ["ios", "web", "tv"], "event_time": times, "user": [1, 2, 3]}), tmp_path / "e.parquet"
-    )
-    variables = {"input": str(tmp_path / "*.parquet"), "output": str(tmp_path)}
-    p = beam.Pipeline("FnApiRunner")
-    text = expand_jinja((EXAMPLES / "parquet.yaml").read_text(), variables)
-    expand_pipeline(p, text, pipeline_path=str(EXAMPLES / "parquet.yaml"))
-    p.run()
-    assert histogram_ns(tmp_path) == {
-        ("1970-01-01T00:00:00Z", value): 2 for value in ("ios", "android", "web", "other")
-    } | {("1970-01-01T01:00:00Z", value): 1 for value in ("ios", "android", "web", "other")}
-
-
 def write_plan(folder, **columns):
     plan = PrivacyPlan({name: Mechanism.from_dict(spec) for name, spec in columns.items()}, keep=["hour"])
     (folder / "plan.toml").write_text(plan.to_toml())
     return str(folder / "plan.toml")
 
 
-def run_main(where, name, **variables):
-    """Beam's command for YAML, in this process or in one of its own: whether it succeeds, and all that it prints."""
+def run_main(name, **variables):
+    """Beam's command for YAML, in this process: whether it succeeds, and all that it prints."""
     arguments = [f"--yaml_pipeline_file={EXAMPLES / name}", "--runner=FnApiRunner"]
     arguments += [f"--jinja_variables={json.dumps(variables)}"]
-    if where == "a process":
-        command = [sys.executable, "-m", "apache_beam.yaml.main", *arguments]
-        root = str(EXAMPLES.parents[1])
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=300)
-        return done.returncode == 0, done.stdout + done.stderr
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
@@ -84,22 +57,14 @@ def run_main(where, name, **variables):
     return True, printed.getvalue()
 
 
-everywhere = pytest.mark.parametrize("where", ["here", pytest.param("a process", marks=pytest.mark.slow)])
-
-
-def histogram_ns(folder):
-    return {(row["start"], row["value"]): row["n"] for row in lines(folder, "histogram*")}
-
-
 @pytest.mark.slow
-@everywhere
-def test_the_batch_example_on_the_command_line(where, tmp_path):
+def test_the_batch_example_on_the_command_line(tmp_path):
     rows = [("ios", True, 1.25)] * 3 + [("web", False, 3599.5)] + [("ios", False, 3600.0), ("s3cr3t", True, 7.0)]
     text = "os,crashed,time,user\n" + "".join(f"{os},{str(c).lower()},{t},ann\n" for os, c, t in rows)
     (tmp_path / "events.csv").write_text(text)
     out = tmp_path / "out"
     plan = write_plan(tmp_path, os=OS, crashed=COIN)
-    succeeds, printed = run_main(where, "batch.yaml", input=str(tmp_path / "events.csv"), output=str(out), plan=plan)
+    succeeds, printed = run_main("batch.yaml", input=str(tmp_path / "events.csv"), output=str(out), plan=plan)
     assert succeeds, printed[-2000:]
     reports = [(report["os"], report["crashed"], report["hour"]) for report in lines(out, "reports*")]
     assert sorted(reports) == sorted([([1], True, 0)] * 3 + [([4], False, 0), ([1], False, 3600)])
@@ -122,30 +87,10 @@ def test_the_batch_example_on_the_command_line(where, tmp_path):
     assert "s3cr3t" not in printed
 
 
-@pytest.mark.slow
-def test_only_an_empty_unquoted_field_is_null_in_the_batch_example(tmp_path):
-    """The country code NA was null, and so were null, None and NaN; then a quoted empty field was."""
-    fields = ("NA", '"NA"', "null", "None", "NaN", "", '""', '""', "NA", "nan")
-    text = "os,crashed,time\n" + "".join(f"{os},true,1.0\n" for os in fields)
-    text += "NA,true,nan\nNA,true,1e300\nNA,true,\nNA,NA,1\n"
-    (tmp_path / "events.csv").write_text(text)
-    labels = Domain(["NA", "null", "None", "NaN", ""])
-    plan = write_plan(tmp_path, os=UnaryEncoding(labels, epsilon=50.0, variant="symmetric").to_dict(), crashed=COIN)
-    out = tmp_path / "out"
-    succeeds, printed = run_main("here", "batch.yaml", input=str(tmp_path / "events.csv"), output=str(out), plan=plan)
-    assert succeeds, printed[-2000:]
-    unusable = sorted((letter["column_name"], letter["reason"], letter["count"]) for letter in lines(out, "unusable*"))
-    none = [("os", "not in the domain", 1), ("os", "null", 1)]
-    assert unusable == [("crashed", "not of type bool", 1), *none, ("time", "null", 1)]
-    counts = {row["value"]: round(row["count"]) for row in lines(out, "histogram*")}
-    assert counts == {"NA": 3, "null": 1, "None": 1, "NaN": 1, "": 2}
-
-
-@everywhere
-def test_a_bad_plan_fails_before_anything_runs(where, tmp_path):
+def test_a_bad_plan_fails_before_anything_runs(tmp_path):
     (tmp_path / "events.csv").write_text("os,crashed,time\ns3cr3t,true,1\n")
     files = {"input": str(tmp_path / "events.csv"), "output": str(tmp_path / "out")}
-    succeeds, printed = run_main(where, "batch.yaml", plan=write_plan(tmp_path, os=OS, color=OS), **files)
+    succeeds, printed = run_main("batch.yaml", plan=write_plan(tmp_path, os=OS, color=OS), **files)
     assert not succeeds
     assert "'color'" in printed
     assert "PlanError" in printed

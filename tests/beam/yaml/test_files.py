@@ -106,7 +106,7 @@ def test_what_is_known_of_the_columns(tmp_path):
         ({"columns": {"os": ["string"]}}, "'string'"),
         ({"columns": {5: "string"}}, "text"),
         ({"columns": {"os": "string"}, "required": ["t"]}, r"\['t'\]"),
-        ({"columns": {"os": "string"}, "required": "os"}, "list of texts"),
+        ({"columns": {"os": "string"}, "required": {"os": True}}, "list of texts"),
         ({"columns": {"os": "string"}, "batches": "yes"}, "batches"),
         ({"columns": {"os": "string"}, "path": 5}, "pattern"),
     ],

@@ -14,7 +14,7 @@ from ldp_beam.yaml import (
     LdpPrivacyLedger,
     LdpPrivateHistogram,
 )
-from ldp_core import DomainError, DtypeError, LdpError, ParameterError, PlanError, Rappor
+from ldp_core import DtypeError, LdpError, ParameterError, PlanError
 
 from .spec import COIN, NUMBER, OS, SKETCH, TWICE, WORD, create, expand
 
@@ -24,14 +24,11 @@ OF_PERTURB = [
     (PlanError, {"plan": 7}),
     (PlanError, {"plan": {}}),
     (PlanError, {"plan": {"columns": {}}}),
-    (PlanError, {"plan": {"columns": {"os": {**OS, "epsilon": -1}}}}),
     (PlanError, {"plan": {"columns": {"os": {**OS, "mechanism": "laplace"}}}}),
     (PlanError, {"plan": {"columns": {"os": {**OS, "domain": ["ios", False]}}}}),  # unquoted no
     (PlanError, {"plan": {**PLAN, "seed": 1}}),
     (ParameterError, {"plan": PLAN, "packed": "yes"}),
     (ParameterError, {"plan": PLAN, "stabilize": 0}),
-    (ParameterError, {"plan": PLAN, "id": "user"}),
-    (ParameterError, {"plan": PLAN, "key": {"env": "NAME"}}),
     (ParameterError, {"plan": PLAN, "key": "00" * 32, "id": "user"}),
     (ParameterError, {"plan": PLAN, "key": {"hex": "00" * 32}, "id": "user"}),
     (ParameterError, {"plan": PLAN, "key": {"function": "os.no_such_function"}, "id": "user"}),
@@ -53,25 +50,17 @@ OF_ESTIMATES = [
     (ParameterError, {"mechanism": None}),
     (ParameterError, {"plan": PLAN}),
     (ParameterError, {"mechanism": "unary_encoding"}),
-    (ParameterError, {"mechanism": {**OS, "epsilon": 0}}),
     (ParameterError, {"mechanism": {**OS, "epsilon": "1"}}),
     (ParameterError, {"mechanism": {**OS, "size": 3}}),
-    (DomainError, {"mechanism": {**OS, "domain": ["ios"]}}),
     (PlanError, {"mechanism": None, "plan": {"columns": {"crashed": COIN}}}),
-    (ParameterError, {"window": "1 hour"}),
     (ParameterError, {"window": {"type": "fixed"}}),
     (ParameterError, {"window": {"type": "fixed", "size": 0}}),
     (ParameterError, {"window": {"type": "fixed", "size": "1h", "gap": 3}}),
     (ParameterError, {"window": {"type": "daily"}}),
     (ParameterError, {"window": {"type": ["fixed"]}}),
     (ParameterError, {"window": 10**400}),
-    (ParameterError, {"event_time": 5}),
     (ParameterError, {"by": {"c": 1}}),
-    (ParameterError, {"by": ["os"]}),
     (ParameterError, {"confidence": "0.95"}),
-    (ParameterError, {"confidence": 1}),
-    (ParameterError, {"confidence": 10**400}),
-    (ParameterError, {"allowed_lateness": "1m"}),
     (ParameterError, {"accumulation_mode": "retracting"}),
     (ParameterError, {"accumulation_mode": ["discarding"]}),
     (ParameterError, {"window": "1h", "fill": "2026"}),
@@ -94,14 +83,6 @@ def test_bad_arguments_of_estimates():
                 kind(**{"column": "os", **good, **config})
 
 
-NO_HISTOGRAM = {
-    "number": {"mechanism": "hybrid", "epsilon": 1.0, "domain": {"low": 0, "high": 100}},
-    "word": {**SKETCH, "domain": {"kind": "str"}},
-    "page": Rappor("str", bits=16, hashes=2, cohorts=4, f=0.25, p=0.25, q=0.75).to_dict(),
-    "name": WORD,
-}
-
-
 def ask(mechanism, question=None, **options):
     return LdpEstimate(column="x", mechanism=mechanism, ask=question, **options)
 
@@ -109,14 +90,8 @@ def ask(mechanism, question=None, **options):
 def test_what_one_kind_alone_refuses():
     for message, make in (
         ("simultaneous", lambda: LdpHistogram(column="os", mechanism=OS, simultaneous=1)),
-        ("no estimate: .*candidates", lambda: ask(NO_HISTOGRAM["word"])),
-        ("mechanism for numbers", lambda: ask(OS, "mean")),
-        ("SquareWave or", lambda: ask(NUMBER, "distribution")),
-        ("HeavyHitters", lambda: ask(OS, "heavy_hitters")),
-        ("k must be", lambda: ask(WORD, {"question": "heavy_hitters", "k": 0})),
+        ("no estimate: .*candidates", lambda: ask({**SKETCH, "domain": {"kind": "str"}})),
         ("threshold", lambda: ask(WORD, {"question": "heavy_hitters", "threshold": "high"})),
-        ("no option 'simultaneous'", lambda: ask(NUMBER, {"question": "mean", "simultaneous": True})),
-        ("question must be one of", lambda: ask(NUMBER, "fortune")),
         ("a question is its name", lambda: ask(NUMBER, 5)),
         ("private must be", lambda: ask(NUMBER, private="yes")),
         ("keyed noise takes", lambda: ask(NUMBER, private=True, key={"env": "NAME"})),
@@ -125,10 +100,6 @@ def test_what_one_kind_alone_refuses():
         ("does not pay", lambda: LdpPrivacyLedger(id="user", plan=TWICE, budget=0.4)),
         ("drop_id", lambda: LdpDeduplicate(id="user", within="1h", drop_id="no")),
         ("longer than 0", lambda: LdpDeduplicate(id="user", within={"type": "fixed", "size": 0})),
-        *(
-            (r"frequency oracle, .*HeavyHitters .*sketch\.over", lambda m=m: LdpHistogram(column="x", mechanism=m))
-            for m in NO_HISTOGRAM.values()
-        ),
     ):
         with pytest.raises(ParameterError, match=message):
             make()
@@ -136,7 +107,10 @@ def test_what_one_kind_alone_refuses():
 
 def test_the_mechanism_is_named_and_not_labels_that_it_has_not():
     for mechanism, needs in (
-        (NO_HISTOGRAM["number"], "hybrid needs float values, not str"),
+        (
+            {"mechanism": "hybrid", "epsilon": 1.0, "domain": {"low": 0, "high": 100}},
+            "hybrid needs float values, not str",
+        ),
         ({**SKETCH, "domain": {"kind": "int"}}, "int"),
     ):
         rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(word="rome")])

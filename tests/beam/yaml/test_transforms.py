@@ -190,24 +190,6 @@ def test_means_and_distributions(private):
     assert sorted(found) == [(0.0, 5.0, 0.5, 4, 0.9), (5.0, 10.0, 0.5, 4, 0.9)]
 
 
-def test_heavy_hitters():
-    words = [{"x": word} for word in ["rome"] * 750 + ["oslo"] * 500 + ["bern"]]
-    plan = {"columns": {"x": WORD}}
-    private = {"column": "x", "mechanism": WORD, "ask": "heavy_hitters:k=5", "confidence": 0.999999, "private": True}
-    of_reports = {"column": "x", "plan": plan, "ask": {"question": "heavy_hitters", "k": 5, "threshold": 250}}
-    steps = [
-        create(words),
-        {"type": "LdpPerturb", "name": "Reports", "input": "Create", "config": {"plan": plan}},
-        {"type": "LdpEstimate", "name": "Private", "input": "Create", "config": private},
-        {"type": "LdpEstimate", "name": "OfReports", "input": "Reports", "config": of_reports},
-    ]
-    # 250 are 3.5 standard errors and more (p = 0.74, q = 1 / 53, about half of the reports at a level)
-    for rows in expand(steps, private="Private", of_reports="OfReports").values():
-        assert [(row.value, row.n) for row in rows] == [("rome", 1251), ("oslo", 1251)]
-        for row, true in zip(rows, (750, 500), strict=True):
-            assert abs(row.count - true) < 6.5 * row.standard_error < 450  # 1e-10
-
-
 PEOPLE = [
     {"user": user, "os": os, "t": t} for user, os, t in [(1, "ios", 1), (1, "web", 2), (1, "ios", 61), (2, "ios", 3)]
 ]

@@ -20,7 +20,7 @@ from ldp_core import (
     shuffled_epsilon,
     total_epsilon,
 )
-from ldp_core.accounting.words import promise
+from ldp_core.plans.explanation import promise
 
 from ...cases import each
 from ..checks import exact_exp, exact_ln, fails
@@ -54,14 +54,6 @@ def test_a_sample_whose_rest_sends_a_fixed_value_spends_no_more():
     mixed = [{report: q * t[report] + (1 - q) * tables[0][report] for report in t} for t in tables]
     spent = exact_ln(worst_ratio(mixed))
     assert 0.9 * sampled_epsilon(1.5, 0.125) < spent <= sampled_epsilon(1.5, 0.125)
-
-
-def test_a_sample_that_shows_is_none():
-    """Planted: who is outside sends nothing. The report of who is inside spends all."""
-    m, q = RandomizedResponse(range(4), epsilon=1.5), Fraction(1, 8)
-    tables = [Every(m.perturb_codes, code).table for code in range(4)]
-    shown = [{**{report: q * chance for report, chance in t.items()}, "none": 1 - q} for t in tables]
-    assert exact_ln(worst_ratio(shown)) > sampled_epsilon(1.5, 0.125)
 
 
 def test_groups_and_totals():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from ldp_core import (
@@ -26,11 +24,12 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.accounting import shuffling
+from ldp_core.accounting.binomials import ERROR, pmf, spread
 from ldp_core.accounting.shuffling import Curve, Levels, Reduction, amplified, clones, closed_form, two_levels
 
 from ...cases import each
-from ..checks import fails, slow
-from ..enumeration import Every, check_levels, n_codes
+from ..checks import slow
+from ..enumeration import Every, n_codes
 
 VECTORS = {1.0: (0.0101, 0.0155), 2.0: (0.0247, 0.0452), 4.0: (0.0847, 0.1725)}
 """Local epsilon to what n = 10^5 shuffled reports spend at delta 10^-6: at least, and at most for any mechanism."""
@@ -184,8 +183,7 @@ def trinomial(reduction: Reduction, n: int, at: float) -> float:
     return total / n
 
 
-@each(("epsilon", "distance", "greater"), [(1.0, 0.1, 0.4), (1.0, 0.4, 0.7), (3.0, 0.5, 0.53)])
-@each("share", [0.2, 0.7])
+@each(("epsilon", "distance", "greater", "share"), [(1.0, 0.1, 0.4, 0.2), (1.0, 0.4, 0.7, 0.7), (3.0, 0.5, 0.53, 0.2)])
 def test_delta_of_two_levels_is_exact_and_above(epsilon, distance, greater, share):
     for reduction in two_levels(epsilon, Levels(Fraction(distance), Fraction(greater))):
         exact = trinomial(reduction, 25, share * epsilon)
@@ -225,30 +223,6 @@ def test_no_pile_of_reports_reveals_more(name, n):
         assert delta <= min(curves_of(m, n, epsilon))
     if n == 1:  # nobody to hide among: delta is exact
         assert max(curves_of(m, 1, at[1])) < worst[1] * (1 + 1e-6) + 1e-12
-
-
-def test_more_clones_than_there_are_would_be_seen():
-    """Planted: half as many clones again."""
-    m = TWO_LEVELS["3-ary"]
-    at = EPSILONS[2] * m.epsilon
-    [worst] = worst_pile(laws(m), 3, [at])
-    for true in two_levels(m.epsilon, m.two_levels[0]):
-        assert worst <= Curve(true, 3, 1e-9)(at)
-        scaled = Reduction(true.pair * 1.5, true.rest, true.difference / 1.5, true.mean / 1.5, true.ratio)
-        assert worst > Curve(scaled, 3, 1e-9)(at)
-
-
-def test_wrong_levels_are_seen():
-    """Planted: a distance or a probability that is off by little, and a third level."""
-    m = TWO_LEVELS["3-ary"]
-    tables, [(distance, greater)] = laws(m), m.two_levels
-    check_levels(m, tables)
-    for wrong in (Levels(distance * Fraction(999, 1000), greater), Levels(distance, greater * Fraction(999, 1000))):
-        fails(check_levels, SimpleNamespace(two_levels=[wrong], worst_ratio=m.worst_ratio), tables)
-    none = HadamardResponse(Domain(range(3), unmatched="none"), epsilon=1.0)
-    same = HadamardResponse(range(3), epsilon=1.0)
-    check_levels(same, laws(same))
-    fails(check_levels, same, laws(none))
 
 
 @each(("d", "epsilon"), [(4, 1.0), (16, 1.0), (100, 4.0)])
@@ -308,43 +282,6 @@ def test_where_nothing_is_proved_and_where_all_is_hidden(monkeypatch):
     assert closed_form(5.0, 1000, 1e-6) == 5.0
 
 
-@pytest.mark.slow
-@given(
-    epsilon=st.floats(0.01, 8),
-    more_epsilon=st.floats(0, 2),
-    n=st.integers(1, 20_000),
-    more_n=st.integers(0, 5_000),
-    delta=st.floats(1e-12, 0.1),
-    more_delta=st.floats(1, 10),
-)
-def test_monotone(epsilon, more_epsilon, n, more_n, delta, more_delta):
-    """More people, a larger delta, a smaller epsilon: no worse; and never worse than alone."""
-    bound = amplified(epsilon, n, delta)
-    assert bound <= epsilon
-    assert amplified(epsilon, n + more_n, delta) <= bound
-    assert amplified(epsilon, n, min(delta * more_delta, 0.5)) <= bound
-    assert amplified(epsilon + more_epsilon, n, delta) >= bound
-
-
-@pytest.mark.slow
-@settings(max_examples=12)
-@given(
-    epsilon=st.floats(0.01, 4),
-    values=st.integers(2, 100),
-    n=st.integers(1, 1_000),
-    more_n=st.integers(0, 500),
-    delta=st.floats(1e-9, 0.1),
-)
-def test_monotone_for_two_levels(epsilon, values, n, more_n, delta):
-    """Up to the blocks, which are others for other n."""
-    levels = k_ary(epsilon, values)
-    bound = amplified(epsilon, n, delta, levels)
-    assert bound <= amplified(epsilon, n, delta)
-    assert amplified(epsilon, n + more_n, delta, levels) <= bound * (1 + 2e-3)
-    assert amplified(epsilon, n, min(2 * delta, 0.5), levels) <= bound * (1 + 2e-3)
-    assert amplified(1.1 * epsilon, n, delta, k_ary(1.1 * epsilon, values)) >= bound * (1 - 2e-3)
-
-
 def test_counts_of_work_stay_small():
     """A million reports take a part of a second: so many numbers at a time, and so many times."""
     levels = k_ary(1.0, 16)
@@ -361,3 +298,54 @@ def test_counts_of_work_stay_small():
         patch.setattr(Curve, "__call__", counted)
         amplified(1.0, 10**6, DELTA, levels)
     assert asked["all"] < 60
+
+
+# ---- binomials
+
+
+_PRECISE = Context(prec=40)
+
+
+def exact_pmf(k: int, n: int, p: float) -> Decimal:
+    """From integers: a float is a fraction over a power of two."""
+    up, down = Fraction(p).as_integer_ratio()
+    ratio = Fraction(math.comb(n, k) * up**k * (down - up) ** (n - k), down**n)
+    return _PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+
+
+def worst_error(n: int, p: float, ks: list[int]) -> float:
+    found = pmf(np.array(ks, float), np.array(float(n)), p, 1 - p)
+    errors = [
+        abs(float(Decimal(float(got)) / exact - 1))
+        for k, got in zip(ks, found, strict=True)
+        if (exact := exact_pmf(k, n, p)) > Decimal("1e-300")
+    ]
+    return max(errors)
+
+
+@each("n", [1, 2, 7, 15, 16, 33, 200, 400])
+@each("p", [0.5, 0.25, 0.01, 0.999])
+def test_probabilities_are_within_the_stated_error(n, p):
+    assert worst_error(n, p, sorted({*range(min(n, 20) + 1), *range(0, n, max(n // 20, 1)), n})) < ERROR / 10
+
+
+@each("n", [10**6, 10**10])
+@each("p", [0.5, 0.03])
+def test_probabilities_of_large_numbers(n, p):
+    """SciPy's, which are not as exact there."""
+    k = np.round(n * p + np.linspace(-8, 8, 33) * math.sqrt(n * p * (1 - p)))
+    np.testing.assert_allclose(pmf(k, np.array(float(n)), p, 1 - p), stats.binom.pmf(k, n, p), rtol=1e-8)
+
+
+def test_outside_nothing_is_probable():
+    assert pmf(np.array([-1.0, 0, 3, 4]), np.array(3.0), 0.5, 0.5) == pytest.approx(
+        [0, 0.125, 0.125, 0], abs=0, rel=ERROR
+    )
+    assert pmf(np.array([0.0, 1]), np.array(0.0), 0.25, 0.75).tolist() == [1, 0]
+
+
+@each("rest", [1e-3, 1e-13])
+@each(("n", "p"), [(0, 0.5), (1, 0.5), (10, 0.1), (1000, 0.5), (10**6, 1e-4)])
+def test_little_is_left_out_of_a_spread(n, p, rest):
+    low, high = spread(n, p, 1 - p, rest)
+    assert stats.binom.cdf(low - 1, n, p) + stats.binom.sf(high, n, p) <= rest

@@ -6,16 +6,20 @@ import json
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from scipy import stats
 
 from ldp_core import (
     Audit,
+    DBitFlip,
     Domain,
     HeavyHitters,
     LocalHashing,
     Loloha,
     Mechanism,
     ParameterError,
+    PlanError,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
@@ -23,7 +27,12 @@ from ldp_core import (
     UnaryEncoding,
     audit,
 )
+from ldp_core.auditing.binomial import epsilon_bound, lower_bound, upper_bound
+from ldp_core.auditing.columns import NULL, columns
 from ldp_core.auditing.inputs import inputs_of
+from ldp_core.auditing.result import table
+from ldp_core.auditing.run import run_audit
+from ldp_core.mechanisms.catalog import examples
 
 from ...cases import each
 from ..examples import ALONE, DRAWN, REGISTERED
@@ -196,3 +205,147 @@ def test_a_mechanism_of_ones_own_needs_inputs():
             inputs_of(Strange(epsilon=1.0))
     finally:
         del Mechanism._registry["strange"]
+
+
+# ---- Clopper-Pearson bounds, against scipy.stats
+
+
+COUNTS = [(0, 10), (1, 10), (10, 10), (3, 7), (0, 500_000), (1, 500_000), (20, 500_000), (250_000, 500_000)]
+COUNTS += [(365_529, 500_000), (499_999, 500_000), (10**6, 10**7)]
+
+
+@each(("k", "n"), COUNTS)
+@each("alpha", [0.5, 0.05, 1e-6, 1e-12])
+def test_the_tail_at_a_bound_of_many_trials_is_alpha(k, n, alpha):
+    """By another function of another library than the one that inverts: `scipy.stats.binom`."""
+    if k:
+        assert stats.binom.sf(k - 1, n, lower_bound(k, n, alpha)) == pytest.approx(alpha, rel=1e-6)
+    if (bound := upper_bound(k, n, alpha)) < 1:
+        resolved = 2**-52 / (1 - bound)  # what the next float would change
+        assert stats.binom.cdf(k, n, bound) == pytest.approx(alpha, rel=1e-6 + resolved)
+
+
+def test_what_was_never_seen_bounds_nothing():
+    assert epsilon_bound(0, 1000, 5, 1000, 1e-6) == -math.inf
+    assert epsilon_bound(1000, 1000, 0, 1000, 1e-6) == pytest.approx(
+        math.log(1e-6 ** (1 / 1000) / (1 - 1e-6 ** (1 / 1000)))
+    )
+
+
+# ---- reports of any kind become the same columns, in any form and in any batch
+
+
+def numbers(reports):
+    return [[column.tolist() for column in part] for part in columns(reports)]
+
+
+@each(
+    "reports",
+    [
+        np.array([[1, 0], [1, 1], [0, 1]]),
+        [[1, 0], [1, 1], [0, 1]],
+        pa.array([[1, 0], [1, 1], [0, 1]], pa.list_(pa.int64(), 2)),
+        pa.array([[9, 9], [1, 0], [1, 1], [0, 1]], pa.list_(pa.int64(), 2))[1:],
+        pa.chunked_array([pa.array([[True, False]], pa.list_(pa.bool_(), 2)), [[True, True], [False, True]]]),
+        [(True, False), (True, True), (False, True)],
+    ],
+)
+def test_lists(reports):
+    assert numbers(reports) == [[[1, 1, 0], [0, 1, 1]]]
+
+
+def test_several_reports():
+    assert numbers((np.array([1, 2]), pa.array([True, False]))) == [[[1, 2]], [[1, 0]]]
+
+
+def test_nulls_are_a_value_of_their_own():
+    assert numbers(pa.array([1, None])) == [[[1, NULL]]]
+    assert numbers(pa.array([None, True])) == [[[NULL, 1]]]
+    assert numbers(pa.array([[1, 2], None, [None, 4]], pa.list_(pa.int8(), 2))) == [[[1, NULL, NULL], [2, NULL, 4]]]
+    top = np.uint64(2**64 - 1)
+    assert numbers(pa.array([top, None], pa.uint64())) == [[[-1, NULL]]]
+    assert numbers(np.array([top])) == numbers(pa.array([top])) == [[[-1]]]
+    assert numbers(pa.nulls(2)) == [[[NULL, NULL]]]
+    assert np.isnan(columns(pa.array([0.5, None]))[0][0]).tolist() == [False, True]
+
+
+def test_texts_are_the_same_in_every_batch():
+    one, two = numbers(["a", "b", "a"])[0][0], numbers(pa.array(["b", None, "a"]).dictionary_encode())[0][0]
+    assert one == [two[2], two[0], two[2]]
+    assert two[1] == NULL
+    assert numbers(np.array(["a", "b", "a"]))[0][0] == one
+
+
+def test_structs_are_their_fields():
+    assert numbers(pa.array([{"a": 1, "b": True}, {"a": 2, "b": False}])) == [[[1, 2], [1, 0]]]
+
+
+@each("reports", [[[1, 2], [1]], pa.array([[1], [1, 2]]), 5, [object()], np.zeros((2, 2, 2))])
+def test_other_types_are_refused(reports):
+    with pytest.raises(ReportError, match="an audit takes"):
+        columns(reports)
+
+
+# ---- the table: which lines it has, and what they share
+
+
+PLAN = PrivacyPlan(
+    {"crashed": RandomizedResponse(epsilon=1.0), "hour": DBitFlip(range(4), epsilon_infinity=2.0, bits=4)},
+)
+
+
+def first_column(text):
+    return [line.split("  ")[0] for line in text.splitlines()]
+
+
+def test_each_column_and_the_whole_record():
+    progress = []
+    audits = run_audit(PLAN, trials=4_000, false_alarm=1e-3, progress=progress.append)
+    assert first_column(table(audits)) == ["audited", "crashed", "hour", "hour, 4 reports", "the whole record"]
+    assert [found.false_alarm for found in audits] == [1e-3 / 4] * 4
+    assert not any(found.broken for found in audits)
+    assert "hour: 4,000 of 4,000 trials of each input" in progress
+
+
+def test_no_rounds_and_one_column():
+    [found] = run_audit(PLAN, columns=["hour"], trials=4_000, rounds=1)
+    assert (found.name, found.claimed, found.false_alarm) == ("hour", 2.0, 1e-6)
+
+
+def test_a_sampled_plan_has_the_whole_record_only():
+    plan = PrivacyPlan.sampled({"a": ["x", "y"], "b": [1, 2]}, epsilon=1.0)
+    assert first_column(table(run_audit(plan, trials=4_000))) == ["audited", "the whole record"]
+
+
+def test_what_is_broken_is_said(monkeypatch):
+    monkeypatch.setattr(RandomizedResponse, "perturb", lambda self, values, **_: values)
+    audits = run_audit(PLAN, columns=["crashed"], trials=4_000)
+    assert audits[0].broken
+    assert table(audits).splitlines()[1].endswith("broken")
+
+
+def test_an_encoding_of_many_values():
+    """Reports of many places are told apart by few of them."""
+    [found] = run_audit(PrivacyPlan({"x": UnaryEncoding(range(200), epsilon=1.0)}), trials=1_000)
+    assert found.verdict == "not broken"
+
+
+def test_without_a_plan_each_mechanism_is_audited(monkeypatch):
+    asked = []
+    monkeypatch.setattr("ldp_core.auditing.run.audit", lambda m, *, name, **_: asked.append((name, m)))
+    run_audit()
+    assert {m for _, m in asked} == set(examples().values())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"columns": ["nothing"]}, PlanError, "the plan does not perturb column 'nothing'"),
+        ({"trials": 10}, ParameterError, "trials must be an integer, at least 1000"),
+        ({"false_alarm": 0}, ParameterError, r"false_alarm must be in \(0, 1\)"),
+        ({"false_alarm": 2}, ParameterError, r"false_alarm must be in \(0, 1\)"),
+    ],
+)
+def test_what_cannot_be_audited(options, error, said):
+    with pytest.raises(error, match=said):
+        run_audit(PLAN, **options)

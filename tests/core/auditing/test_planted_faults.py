@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import (
-    CountMeanSketch,
     Domain,
     Keyed,
     LongitudinalRandomizedResponse,
@@ -28,15 +27,6 @@ from ldp_core import (
 from ...cases import each
 
 FEW = 40_000
-
-
-def one_hot(values, d):
-    return np.asarray(values)[:, None] == np.arange(d)
-
-
-def unary_encoding(values, d, p, q, rng):
-    """Every bit is 1 with probability q, that of the value with probability p."""
-    return rng.random((len(values), d)) < np.where(one_hot(values, d), p, q)
 
 
 def keyed(n, column="x"):
@@ -54,18 +44,6 @@ def test_a_left_out_bit(d):
 
     assert audit(m, leave_out, trials=FEW).broken
     assert not audit(m, trials=FEW).broken
-
-
-def test_a_bit_that_is_left_out_of_packed_words():
-    m = UnaryEncoding(range(70), epsilon=1.0)
-
-    def leave_out(values):
-        words = m.perturb(values.to_numpy(), packed=True).copy()
-        words[:, 1] &= ~np.uint64(32)
-        words[:, 1] |= np.where(values.to_numpy() == 69, np.uint64(32), np.uint64(0))
-        return words
-
-    assert audit(m, leave_out, trials=4000).broken
 
 
 def test_a_permanent_round_that_is_drawn_anew():
@@ -127,63 +105,6 @@ def test_a_null_that_passes_through():
     assert audit(m, pass_nulls, trials=4000).pair is not None
     assert audit(m, pass_nulls, trials=4000).broken
     assert not audit(m, trials=FEW).broken
-
-
-def test_a_value_that_is_wrapped_to_another_code():
-    """The other value is the code plus 1 to d - 1, modulo the 256 of a byte and not modulo d."""
-    rng, d, p = np.random.default_rng(2), 200, math.e / (math.e + 199)
-
-    def wrapped(values, modulus=256):
-        codes = values.to_numpy()
-        other = (codes + rng.integers(1, d, len(codes))) % modulus
-        return np.where(rng.random(len(codes)) < p, codes, other)
-
-    m = RandomizedResponse(range(d), epsilon=1.0)
-    assert audit(m, wrapped, trials=FEW).broken
-    assert not audit(m, lambda values: wrapped(values, d), trials=FEW).broken
-
-
-class LowHalf:
-    """Unary encoding of open values under keyed noise, of which the noise knows 32 bits of a code only."""
-
-    def __init__(self, bits):
-        self.m, self.mask = UnaryEncoding(range(16), epsilon=1.0), np.uint64((1 << bits) - 1)
-
-    def __call__(self, *rounds):
-        """Bits are compared with a word that follows from the person and the code's low bits, for this batch alone."""
-        (p,), (q,) = ({float(x) for x in parts} for parts in self.m.support_probabilities())
-        salt = np.random.default_rng(self.calls).integers(0, 1 << 63, 16, np.uint64)
-        self.calls += 1
-        reports = []
-        for values in rounds:
-            codes = values.to_numpy().astype(np.uint64)
-            words = (codes & self.mask) * np.uint64(0x9E3779B97F4A7C15) ^ np.arange(len(codes), dtype=np.uint64)
-            draws = np.empty((len(codes), 16))
-            for k in range(16):
-                word = (words ^ salt[k]) * np.uint64(0xBF58476D1CE4E5B9)
-                word = (word ^ word >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)
-                draws[:, k] = (word ^ word >> np.uint64(32)) / 2.0**64
-            own = one_hot((codes ^ codes >> np.uint64(32)) % np.uint64(16), 16)
-            reports.append(draws < np.where(own, p, q))
-        return tuple(reports)
-
-    calls = 0
-
-
-def test_two_values_that_share_their_noise_for_ever():
-    """Two days: whether the second value shares the first one's low 32 bits shows in the bits that stay the same."""
-    first, partner, stranger = 5, 5 + (3 << 32), 6
-    days = [(first, partner), (first, stranger)]
-    found = audit(1.0, LowHalf(32), inputs=days, trials=FEW)  # they differ in the second value alone
-    assert found.broken
-    assert found.lower_bound > 5
-    assert not audit(1.0, LowHalf(64), inputs=days, trials=FEW).broken
-
-
-def test_values_of_an_open_domain_share_no_noise():
-    """The mechanisms themselves: a value whose code has the same low half as the first one's, or another."""
-    m, days = CountMeanSketch("int", epsilon=1.0, hashes=64, width=64), [(5, 5 + (3 << 32)), (5, 6)]
-    assert not audit(m, inputs=days, epsilon=1.0, keyed=True, trials=FEW).broken
 
 
 def test_a_ledger_that_charges_too_little():

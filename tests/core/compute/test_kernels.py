@@ -23,10 +23,9 @@ from ldp_core.compute import compiled, kernels
 from ldp_core.exact.bits import grouped_column_sums
 from ldp_core.exact.sampling import ONE, bernoulli_bits, kept_or_drawn, one_hot_rows
 from ldp_core.exact.transforms import count_numbers
-from ldp_core.mechanisms.oracles.hash_families import AffineFamily
+from ldp_core.mechanisms.oracles.local_hashing import AffineFamily
 
 from ...cases import each
-from ..checks import fails
 
 # ruff: noqa: B023 (jobs are run at once)
 
@@ -142,7 +141,7 @@ def test_kept_or_drawn(runs, sizes, d):
             runs.same(kernels.kept_or_drawn, lambda: with_the_rest(lambda s: kept_or_drawn(keep, codes, d, s)))
 
 
-@each("width", [1, 2, 3, 4, 8, 13, 16])
+@each("width", [1, 3, 8, 13])
 @each("n_groups", [2, 300])
 def test_grouped_column_sums(runs, sizes, width, n_groups):
     for n in sizes[1:]:
@@ -270,16 +269,3 @@ def test_a_group_or_a_bucket_that_does_not_exist_is_not_written_to():
                 assert not kernels.counted._loop(np.array([number]), groups, out)
     reports = np.array([3 << 48], np.uint64)
     assert not kernels.affine_support._loop(reports, np.zeros(0, np.int64), family._low, family._width, 7, out)
-
-
-@pytest.mark.parametrize("runs", ["python"], indirect=True)
-def test_a_kernel_of_other_bits_is_seen(runs):
-    """A threshold that is off by one, of 2^56: one tie in a few thousand decisions."""
-    real = kernels.decided._loop
-
-    def off(src, words, threshold, spare, out):
-        return real(src, words, threshold + np.uint64(1 << 50), spare, out)
-
-    runs.patch.setattr(kernels.decided, "_loop", off)
-    job = lambda: (bernoulli_bits(ONE // 3, 5000, keystream()),)  # noqa: E731
-    fails(runs.same, kernels.decided, job)

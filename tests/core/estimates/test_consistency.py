@@ -23,7 +23,6 @@ from ldp_core import (
     UnaryEncoding,
     consistent,
 )
-from ldp_core.estimates import consistency as module
 from ldp_core.estimates.consistency import METHODS
 
 from ...cases import each
@@ -56,11 +55,6 @@ def zipf(n, d, exponent):
     counts = np.floor(n * share / share.sum()).astype(int)
     counts[0] += n - counts.sum()
     return counts
-
-
-def check_simplex(c, n):
-    assert np.all(c >= 0)
-    np.testing.assert_allclose(c.sum(-1), np.broadcast_to(n, c.sum(-1).shape), rtol=1e-12)
 
 
 # ---- other people's numbers: the post_processing entry of the research note's acceptance.json, verbatim
@@ -185,10 +179,8 @@ def test_the_input_is_not_changed():
 
 
 def test_frequencies_are_histograms_of_one():
-    for method in ("base-pos", "base-cut", "norm", "norm-mul", "norm-cut", *PROJECTIONS):
+    for method in ("base-pos", "norm", "norm-mul", "norm-cut", *PROJECTIONS):
         of_counts = consistent(RAW, 100, method, mechanism=GRR4)
-        if method == "base-cut":  # the noise depends on n
-            continue
         np.testing.assert_allclose(consistent(np.array(RAW) / 100, 1, method, mechanism=GRR4), of_counts / 100)
 
 
@@ -238,7 +230,7 @@ def least(e, n, a, b):
 def test_projections_against_a_general_solver(name, n):
     m = SEVERAL[name]
     p, q = m.p, m.q
-    for support in count_reports(np.random.default_rng(n), m, zipf(n, 16, 1), 3):
+    for support in count_reports(np.random.default_rng(n), m, zipf(n, 16, 1), 1):
         e = m.debias(n, support)[0]
         for method, a, b in (
             ("norm-sub", n, 0),
@@ -311,62 +303,6 @@ def test_base_cut_leaves_no_empty_value_but_for_its_significance():
         made = any_left(lambda e, n, m: consistent(e, n, "base-cut", mechanism=m, significance=significance))  # noqa: B023
         check_at_most(*made, significance)
         assert made[0] > 0.5 * significance * made[1]  # (the threshold is not needlessly high)
-
-
-# ---- planted faults: the checks above see them
-
-
-def one_pass(estimates, n, a, b):
-    positive = np.maximum(estimates, 0)
-    kept = np.maximum(np.count_nonzero(positive, axis=-1, keepdims=True), 1)
-    short = (n - positive.sum(-1, keepdims=True)) / kept
-    return np.where(positive > 0, positive + short, 0)
-
-
-def fails(test, *arguments):
-    with pytest.raises((AssertionError, ExceptionGroup)):  # (Hypothesis groups its findings)
-        test(*arguments)
-
-
-def test_norm_sub_in_one_pass(monkeypatch):
-    monkeypatch.setattr(module, "_nearest", one_pass)
-    fails(test_published_numbers, "norm-sub")
-    fails(test_norm_sub_against_a_root_finder, 0)
-    fails(test_projections_against_a_general_solver, "OUE", 200)
-    fails(test_properties)
-
-
-def test_a_norm_cut_that_breaks_ties_by_position(monkeypatch):
-    def greedy(estimates, n):
-        positive = np.maximum(estimates, 0)
-        order = np.argsort(-positive, axis=-1, kind="stable")
-        before = np.cumsum(np.take_along_axis(positive, order, -1), -1) - np.take_along_axis(positive, order, -1)
-        out = np.zeros_like(positive)
-        np.put_along_axis(out, order, np.clip(n - before, 0, np.take_along_axis(positive, order, -1)), -1)
-        return out
-
-    monkeypatch.setitem(module._OF_ESTIMATES, "norm-cut", greedy)
-    test_published_numbers("norm-cut")
-    fails(test_properties)
-
-
-def test_the_variance_of_another_mechanism(monkeypatch):
-    real = module._nearest
-    monkeypatch.setattr(module, "_nearest", lambda e, n, a, b: real(e, n, 2 * np.asarray(a), b))
-    fails(test_projections_against_a_general_solver, "p + q > 1", 200)
-    fails(test_published_numbers, "mle")
-
-
-def test_a_posterior_with_half_of_the_noise(monkeypatch):
-    real = module._power
-    less = lambda e, n, noise: real(e, n, noise._replace(a=noise.a / 4))  # noqa: E731
-    monkeypatch.setitem(module._OF_NOISE, "power", less)
-    fails(test_power_is_the_posterior_mean, "OUE", 3000)
-
-
-def test_a_base_cut_that_forgets_how_many_values_there_are():
-    hits = any_left(lambda e, n, m: np.where(e > stats.norm.isf(0.05) * np.sqrt(m.variance(n)), e, 0))
-    fails(check_at_most, *hits, 0.05)
 
 
 # ---- errors

@@ -16,7 +16,6 @@ from ldp_core.exact import aes
 from ldp_core.exact.aes import SEGMENT, SPARE, Segments, encrypt
 
 from ...cases import each
-from ..checks import fails
 
 KEY = bytes(range(32))
 # NIST SP 800-38A, F.1.5: ECB-AES256.Encrypt
@@ -71,24 +70,6 @@ def test_the_next_segment_has_the_next_iv(mode, sizes, segment):
         aes._fastest.cache_clear()
         assert stream(0, segment, sizes) == counter_blocks(0, 63 + sum(sizes) // 16, segment)[: sum(sizes)]
     aes._fastest.cache_clear()
-
-
-def test_a_seam_that_is_missed_is_seen(chosen, monkeypatch):
-    chosen("LDP_KEYSTREAM", "ctr")
-    right = counter_blocks(0, 20, 160)
-    assert stream(320, 160) == right
-    monkeypatch.setattr(aes, "_ctr", lambda key, iv: _no_jump(key))
-    monkeypatch.setitem(aes.MODES["LDP_KEYSTREAM"], "ctr", aes._ctr)
-    aes._fastest.cache_clear()
-    fails(_equal, stream(320, 160), right)
-
-
-def _no_jump(key):
-    return Cipher(algorithms.AES(key), modes.CTR((2).to_bytes(16, "big"))).encryptor()
-
-
-def _equal(a, b):
-    assert a == b
 
 
 @pytest.mark.slow  # 64 GiB twice

@@ -9,16 +9,16 @@ import numpy as np
 from ldp_core import Keystream
 from ldp_core.exact import sampling
 from ldp_core.exact.probability import floor_threshold
-from ldp_core.exact.sampling import ONE, bernoulli_bits
+from ldp_core.exact.sampling import bernoulli_bits
 
 from ...cases import each
 from ..checks import (
-    Scripted,
     almost_tied,
     by_numpy,
     check_binomial,
     check_bits,
     check_exact_decisions,
+    check_moments,
     check_uniform,
     exact_exp,
     fails,
@@ -67,35 +67,6 @@ def test_ties_that_count_as_below(monkeypatch):
     fails(check_exact_decisions, THIRD, bernoulli_bits(THIRD, 8, source), source.given)
 
 
-class Reused:
-    """A keystream of which every ``period`` requests are the same."""
-
-    def __init__(self, period: int) -> None:
-        self.period, self.calls = period, 0
-
-    def bytes(self, n):
-        if self.calls % self.period == 0:
-            self.stream = Keystream(bytes(32))
-        self.calls += 1
-        return self.stream.bytes(n)
-
-
-def test_bytes_that_are_reused_for_the_next_block():
-    fails(check_bits, bernoulli_bits(ONE // 2, N // 4, Reused(1)), Fraction(1, 2))
-
-
-def test_bytes_that_are_reused_within_a_request():
-    def source(_call, n):
-        return np.repeat(Keystream().bytes(-(-n // 2)), 2)[:n]
-
-    fails(check_bits, bernoulli_bits(THIRD, N // 64, Scripted(source)), Fraction(3, 10))
-
-
-def test_bits_of_a_byte_that_are_copies():
-    packed = bernoulli_bits(THIRD, N // 64, Keystream())
-    fails(check_bits, packed & 0x55 | (packed & 0x55) << 1, Fraction(3, 10))
-
-
 @each("d", [3, 7, 105, 200])
 def test_a_biased_modulo(d):
     draws = Keystream().bytes(4_000_000) % d
@@ -107,3 +78,10 @@ def test_the_binomial_check_takes_either_side():
     fails(check_binomial, 503_500, 10**6, 0.5)
     fails(check_binomial, 496_500, 10**6, 0.5)
     fails(check_binomial, 3, 10**6, 2.0**-40)
+
+
+def test_moments_that_are_off():
+    runs = np.random.default_rng(1).normal(5.0, 2.0, 2000)
+    check_moments(runs, 5.0, 4.0)
+    for faulty in (runs + 0.2, 5 + 1.1 * (runs - 5)):
+        fails(check_moments, faulty, 5.0, 4.0)

@@ -17,26 +17,6 @@ SPACES = [(2, 2), (3, 2), (11, 2), (2, 3), (3, 3), (5, 3), (2, 5), (3, 4), (5, 4
 
 
 @each(("field", "t"), SPACES)
-def test_supports_and_their_intersections(field, t):
-    space, supports = ProjectiveSpace(field, t), incidence(field, t)
-    assert supports.shape == (space.points, space.points)
-    assert set(supports.sum(axis=1)) == {space.support}
-    common = supports.astype(int) @ supports.T.astype(int)
-    assert set(common[~np.eye(space.points, dtype=bool)]) == {space.intersection}
-
-
-@each(("field", "t"), SPACES)
-def test_each_draw_is_another_point_of_the_right_set(field, t):
-    space, supports = ProjectiveSpace(field, t), incidence(field, t)
-    inside, outside = space.support, space.points - space.support
-    for code in range(space.points):
-        for count, agrees in ((inside, True), (outside, False)):
-            draws = np.arange(count, dtype=np.uint32)
-            drawn = space.draw(np.full(count, code, np.uint16), np.full(count, agrees), draws % inside, draws)
-            assert sorted(drawn.tolist()) == np.flatnonzero(supports[code] == agrees).tolist()
-
-
-@each(("field", "t"), SPACES)
 @each("block", [1, 1 << 15])
 def test_the_transform_is_the_product_with_the_matrix(monkeypatch, field, t, block):
     monkeypatch.setattr(projective, "_BLOCK", block)

@@ -7,7 +7,6 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import stats
 
 from ldp_core import (
     Domain,
@@ -22,11 +21,9 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.exact.hashing import id_words as hashed_ids
-from ldp_core.exact.sampling import ONE
 from ldp_core.noise.keyed import Ciphers, KeyedRows
 
 from ...cases import each
-from ..checks import FALSE_ALARM, check_binomial, fails
 from ..keyed_reference import SECRET, block, derived, first_word, id_words
 
 MECHANISMS = {
@@ -200,64 +197,8 @@ def test_what_are_two_ids():
 # ---- independence
 
 
-def check_independent(a, b) -> None:
-    """Two columns of codes are plausibly independent (chi-square over pairs)."""
-    table = np.zeros((a.max() + 1, b.max() + 1))
-    np.add.at(table, (a, b), 1)
-    table = table[table.any(axis=1)][:, table.any(axis=0)]
-    assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
-
-
 RR = RandomizedResponse(range(8), epsilon=0.5)
 MANY = 200_000
-
-
-def answers(value, ids=None, m=RR, secret=SECRET, column="c"):
-    ids = np.arange(MANY) if ids is None else ids
-    return report(m, np.full(MANY, value), ids, secret, column).astype(np.int64)
-
-
-@each(
-    "other",
-    [
-        lambda: answers(2, secret=Secret(bytes(range(1, 33)))),
-        lambda: answers(2, column="d"),
-        lambda: answers(2, m=RandomizedResponse(range(8), epsilon=0.6)),
-        lambda: answers(2, m=RandomizedResponse([*range(7), 9], epsilon=0.5)),
-        lambda: answers(3),
-        lambda: answers(2, ids=np.arange(1, MANY + 1)),
-        lambda: answers(2, ids=pa.array(np.arange(MANY)).cast(pa.string())),
-        lambda: answers(2, ids=np.arange(MANY) + 2**32),
-    ],
-)
-def test_each_ingredient_gives_independent_reports(other):
-    check_independent(answers(2), other())
-
-
-def test_the_independence_check_has_power():
-    first = answers(2)
-    with pytest.raises(AssertionError):
-        check_independent(first, answers(2))
-    mixed = answers(2, column="d")
-    mixed[: MANY // 20] = first[: MANY // 20]  # one report in twenty shared
-    with pytest.raises(AssertionError):
-        check_independent(first, mixed)
-
-
-def test_bits_of_a_vector_are_independent():
-    m = UnaryEncoding(range(40), epsilon=0.5)
-    rows = np.unpackbits(report(m, np.zeros(MANY, np.int64), np.arange(MANY)), axis=1, count=40, bitorder="little")
-    correlation = np.corrcoef(rows.T.astype(float))[np.triu_indices(40, 1)]
-    assert np.abs(correlation).max() * np.sqrt(MANY) < stats.norm.isf(FALSE_ALARM / (2 * len(correlation)))
-
-
-def test_a_tie_in_the_leading_byte_is_settled_exactly():
-    """q just above a multiple of 1/256: almost all of it is decided by ties."""
-    q = (5 << 56) + (ONE >> 10)
-    m = UnaryEncoding.from_probabilities(range(16), p=0.5, q=q / ONE)
-    rows = report(m, np.zeros(MANY, np.int64), np.arange(MANY))
-    ones = np.unpackbits(rows, axis=1, count=16, bitorder="little")[:, 1:].sum()
-    check_binomial(ones, MANY * 15, q / ONE)
 
 
 @each(
@@ -314,22 +255,6 @@ def test_a_second_round_is_a_function_of_the_record():
     order = np.random.default_rng(0).permutation(N)
     again = Keyed(SECRET, ids[order], column="c", records=records[order].tolist())
     np.testing.assert_array_equal(m.perturb(given[order], randomness=again), drawn[order])
-
-
-def test_it_is_as_random_as_a_fresh_one():
-    """Of one person and value, over many records: one permanent answer, kept with p2. (Not if it is the person's.)"""
-    m = LongitudinalRandomizedResponse(range(4), epsilon_infinity=2.0, epsilon_1=0.5)
-    n = 200_000
-
-    def check(records):
-        keyed = Keyed(SECRET, np.zeros(n, np.int64), column="c", records=records)
-        found = np.bincount(m.perturb(np.ones(n, np.int64), randomness=keyed), minlength=4)
-        rates = np.full(4, m.instantaneous.q)
-        rates[found.argmax()] = m.instantaneous.p
-        check_binomial(found, n, rates)
-
-    check(np.arange(n))
-    fails(check, np.zeros(n, np.int64))
 
 
 def test_records_change_nothing_else():

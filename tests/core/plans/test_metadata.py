@@ -11,9 +11,12 @@ import pytest
 
 from ldp_core import LocalHashing, Mechanism, PlanError, PrivacyPlan, RandomizedResponse, ReportError
 from ldp_core.limits import DEFAULT, Limits
+from ldp_core.plans import provenance
 from ldp_core.plans.metadata import from_text, to_text
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import describe, described, maker
+
+from ...cases import each
 
 SMALL = RandomizedResponse(["a", "b"], epsilon=1.0)
 LARGE = LocalHashing([f"label {i}" for i in range(20_000)], epsilon=1.0)
@@ -51,6 +54,7 @@ def test_what_is_written_is_read_by_another_process_and_as_the_last_release_wrot
         assert plan_of(pa.schema([], {METADATA_KEY: text})) == plan
 
 
+@pytest.mark.slow
 def test_a_file_of_a_million_labels(tmp_path):
     """It is read back under the limits that there are if nothing is said, and is small beside its labels."""
     plan = PrivacyPlan({"x": RandomizedResponse([f"label{i}" for i in range(1_000_000)], epsilon=1.0)})
@@ -117,3 +121,32 @@ def test_plans_of_many_columns_are_plain_and_those_of_others_bounded():
     packed = base64.b64encode(pa.Codec("zstd").compress(json.dumps(few).encode(), asbytes=True)).decode()
     with pytest.raises(PlanError, match="at most 256 columns"):
         PrivacyPlan.from_metadata({b"ldp.plan": json.dumps({"zstd": packed}).encode()})
+
+
+# ---- typed reports
+
+
+@each("metadata", ["x", "[]", "1", "null"])
+def test_metadata_of_typed_reports_are_a_table(metadata):
+    with pytest.raises(ReportError, match=r"ldp\.report"):
+        described(metadata)
+
+
+def test_a_large_plan_of_one_s_own_has_no_limits(monkeypatch):
+    plan = PrivacyPlan({"page": LocalHashing(range(DEFAULT.labels + 1), epsilon=1.0)})
+    reports = plan.perturb(pa.record_batch({"page": [1, 2, 3]}))
+    plan.check_reports(reports.schema)
+    for kept in ("_own", "_beyond_limits"):  # as if they came from elsewhere
+        monkeypatch.setattr(provenance, kept, {})
+    with pytest.raises(ReportError, match="labels"):
+        plan.check_reports(reports.schema)
+
+
+def test_what_is_beyond_the_limits_is_kept_however_many_come_after_it(monkeypatch):
+    monkeypatch.setattr(provenance, "_beyond_limits", {})
+    large = RandomizedResponse(["a" * (DEFAULT.label_length + 1), "b"], epsilon=1.0)
+    metadata = describe(large, seeded=True)
+    others = [describe(RandomizedResponse(epsilon=1 + k), seeded=False) for k in range(200)]
+    assert described(metadata) == (large, True)
+    assert described(others[0]) == (RandomizedResponse(epsilon=1.0), False)
+    assert RandomizedResponse(epsilon=1.0) not in [kept for kept, _ in provenance._beyond_limits.values()]

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from ldp_core import DBitFlip, Domain, Keyed, Loloha, LongitudinalRandomizedResponse, LongitudinalUnaryEncoding, Secret
 from ldp_core.exact import bits
-from ldp_core.noise.keyed import KeyedRows
 
 from ...checks import check_binomial
-from ...enumeration import Branching, Table, n_codes
+from ...enumeration import Branching, Table
 
 VARIANTS = ("OSUE", "SUE", "OUE", "SOUE")
 
@@ -137,13 +136,6 @@ def distinct(reports) -> np.ndarray:
     return np.array([len(np.unique(person, axis=0)) for person in reports])
 
 
-_with_codes = KeyedRows.with_codes  # (a planted fault replaces it)
-
-
-def zero_codes(self):
-    return _with_codes(self, np.zeros(len(self._codes), np.uint8))
-
-
 # ---- samples
 
 SAMPLED = {
@@ -160,14 +152,3 @@ SAMPLED = {
     "flip none": flip(9, 9, unmatched="none"),
     "flip 1": flip(12, 1),
 }
-
-
-def supported(m, reports) -> np.ndarray:
-    each = m.count_reports(reports, np.arange(len(reports)), len(reports))
-    return each[:, 1::2].astype(bool) if isinstance(m, DBitFlip) else each.astype(bool)
-
-
-def expected_support(m) -> np.ndarray:
-    table = np.full((len(n_codes(m)), m.domain.size), m.q)
-    np.fill_diagonal(table, m.p)
-    return table

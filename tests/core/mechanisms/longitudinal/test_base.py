@@ -16,8 +16,6 @@ from ldp_core import (
     DBitFlip,
     DomainError,
     Keyed,
-    LongitudinalRandomizedResponse,
-    LongitudinalUnaryEncoding,
     Mechanism,
     ParameterError,
     ReportError,
@@ -26,7 +24,7 @@ from ldp_core import (
 )
 
 from ....cases import each
-from ...checks import check_marginals, exact_exp, exact_ln
+from ...checks import exact_exp, exact_ln
 from ...enumeration import Branching, n_codes, worst_ratio
 from ..oracles.helpers import check_runs, runs_of
 from .helpers import (
@@ -35,12 +33,10 @@ from .helpers import (
     VARIANTS,
     check_permanents,
     distribution,
-    expected_support,
     flip,
     grr,
     loloha,
     second_round,
-    supported,
     ue,
 )
 
@@ -128,60 +124,9 @@ def test_reports_of_one_person_converge_to_the_permanent_answer(name):
     check_permanents(MANY[name])
 
 
-def test_a_permanent_round_that_is_redrawn_is_found_in_the_others(monkeypatch):
-    monkeypatch.setattr(
-        LongitudinalRandomizedResponse,
-        "perturb_codes",
-        lambda self, codes, noise: self.instantaneous.perturb_codes(
-            self.permanent.perturb_codes(codes, noise.instantaneous()), noise.instantaneous()
-        ),
-    )
-    for name in ("grr", "loloha"):
-        with pytest.raises(AssertionError, match="probability"):
-            check_permanents(MANY[name])
-
-
-@each("m", [grr(4, 1.5), ue(4, "OSUE", 1.5), ue(4, "SOUE", 1.5, 0.3)])
-def test_guesses_after_any_number_of_reports_are_no_better_than_epsilon_infinity_allows(m):
-    """The best guess of one of d values has probability at most e / (e + d - 1) under epsilon-LDP."""
-    persons, value = 20_000, 2
-    codes = np.full(persons, value, np.uint8)
-    noise = Keyed(Secret.from_seed(1), np.arange(persons), column="c").bind(m.digest, codes)
-    answers = m.permanent.perturb_codes(codes, noise)
-    most = math.exp(m.epsilon_infinity) / (math.exp(m.epsilon_infinity) + 3)
-    shown = answers == value if answers.ndim == 1 else answers[:, 0] == 1 << value  # only this value's bit
-    assert shown.mean() <= most + 4 * math.sqrt(most / persons)
-
-
-@each("name", SAMPLED)
-def test_marginals(name):
-    m, n = SAMPLED[name], 40_000
-    codes = np.random.default_rng(1).permutation(n) % len(n_codes(m))
-    noise = Keyed(Secret.generate(), np.arange(n), column="c")
-    reports = m.perturb_codes(codes.astype(np.uint8), noise.bind(m.digest, codes.astype(np.uint8)))
-    check_marginals(codes, supported(m, reports), expected_support(m))
-
-
 @each("name", SAMPLED)
 def test_estimates_are_unbiased_and_have_the_variance_of_the_formula(name):
     check_runs(SAMPLED[name], runs_of(SAMPLED[name]))
-
-
-def test_a_wrong_estimator_or_variance_is_found(monkeypatch):
-    with monkeypatch.context() as patch:  # debiased for the second round only
-        patch.setattr(
-            LongitudinalUnaryEncoding, "support_probabilities", lambda m: m.instantaneous.support_probabilities()
-        )
-        with pytest.raises(AssertionError, match="mean"):
-            check_runs(ue(10), runs_of(ue(10)))
-    monkeypatch.setattr(DBitFlip, "variance", pure_variance)
-    with pytest.raises(AssertionError, match="variance"):
-        check_runs(flip(10, 2, 0.5), runs_of(flip(10, 2, 0.5)))
-
-
-def pure_variance(m, n, count=0.0):
-    """Of the estimator that does not know how many reports were about a bucket."""
-    return (count * m.p * (1 - m.p) + (n - count) * m.q * (1 - m.q)) / (m.p - m.q) ** 2
 
 
 # ---- keyed noise

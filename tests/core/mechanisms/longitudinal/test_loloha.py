@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from ldp_core import Keyed, LongitudinalRandomizedResponse, Secret, UnaryEncoding
-from ldp_core.noise.keyed import KeyedRows
 
 from ....cases import each
 from ...checks import check_binomial, exact_exp
 from ...enumeration import n_codes, worst_ratio
-from .helpers import VALUES, distinct, distribution, histories, loloha, zero_codes
+from .helpers import VALUES, distinct, distribution, histories, loloha
 
 
 def test_loloha_has_the_variance_of_optimized_unary_encoding_with_epsilon_1():
@@ -65,14 +64,6 @@ def test_loloha_has_an_answer_a_bucket(monkeypatch, g):
     m = loloha(VALUES, g)
     assert m.permanent_answers == g
     check_states_of_loloha(m, monkeypatch)
-
-
-def test_loloha_that_answers_by_value_is_found(monkeypatch):
-    """Memoized by value, as in L-GRR after hashing: the loss would grow with the number of values."""
-    monkeypatch.setattr(KeyedRows, "with_codes", lambda self, codes: self)
-    monkeypatch.setattr(KeyedRows, "of_persons", zero_codes)
-    with pytest.raises(AssertionError, match="two answers for one bucket"):
-        check_states_of_loloha(loloha(VALUES, 2), monkeypatch)
 
 
 def test_answers_to_different_buckets_are_independent():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ldp_core import Domain, Keyed, LongitudinalUnaryEncoding, Secret
+from ldp_core import Domain, LongitudinalUnaryEncoding, Secret
 from ldp_core.exact import bits
 
 from ....cases import each
-from ...checks import check_binomial, check_marginals
-from .helpers import TIMES, VARIANTS, check_permanents, collected, expected_support, supported, ue
+from ...checks import check_binomial
+from .helpers import TIMES, VARIANTS, check_permanents, collected, ue
 
 # acceptance.json, "longitudinal", "L_OSUE": epsilon_infinity, epsilon_1, q1, p2, p and q of the chain, n Var at f = 0
 OSUE = [
@@ -79,19 +79,3 @@ def test_a_permanent_round_that_is_redrawn_is_found(variant):
         ones = bits.column_sums(collected(m, value, Secret.generate()), 12)
         assert ones.argmax() == value
         check_binomial(ones, TIMES, np.where(np.arange(12) == value, m.p, m.q))
-
-
-def test_noise_on_the_wrong_bits_is_found():
-    """A second round that takes the permanent bits for their opposite."""
-    m, n = ue(10, "OUE", 2.0, 0.5), 120_000
-    codes = (np.arange(n) % 10).astype(np.uint8)
-    noise = Keyed(Secret.generate(), np.arange(n), column="c").bind(m.digest, codes)
-
-    class Opposite:
-        def perturb_codes(self, codes, noise):
-            return ~m.permanent.perturb_codes(codes, noise)
-
-    twin = ue(10, "OUE", 2.0, 0.5)
-    twin.__dict__["permanent"] = Opposite()
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, supported(m, twin.perturb_codes(codes, noise)), expected_support(m))

@@ -11,12 +11,10 @@ import pytest
 
 from ldp_core import (
     HadamardResponse,
-    Keyed,
     LocalHashing,
     OneBitMean,
     ParameterError,
     RandomizedResponse,
-    Secret,
     StochasticRounding,
     SubsetSelection,
     Tally,
@@ -91,21 +89,6 @@ def test_oracles_that_do_not_do(oracle):
         StochasticRounding(SIDE, epsilon=1.0, oracle=lambda points, epsilon: UnaryEncoding(points, epsilon=2 * epsilon))
 
 
-def test_intervals_of_means_from_model_errors_cover():
-    """Through real reports: 1000 tallies of 500 numbers each."""
-    m = ROUNDED["rounding, subsets"]
-    runs, n = 1000, 500
-    numbers = np.random.default_rng(2).choice([-1.0, -0.2, 0.9], runs * n)
-    native = m.perturb_codes(
-        m.inputs.encode(numbers),
-        Keyed(Secret.from_seed(1), np.arange(runs * n), column="c").bind(m.digest, m.inputs.encode(numbers)),
-    )
-    counts = m.count_reports(native, np.arange(runs * n) // n, runs)
-    _, _, low, high = m.means(np.full(runs, n), counts)
-    truth = -0.3 / 3
-    assert 0.925 <= np.mean((low <= truth) & (truth <= high)) <= 0.975
-
-
 # ---- unbiased distributions
 
 
@@ -120,14 +103,3 @@ def test_the_mean_of_an_unbiased_distribution_is_the_mean():
         assert found.mean == pytest.approx(expected)
         middles = (found.centers[1:] + found.centers[:-1]) / 2
         np.testing.assert_allclose(found.edges, [-1, *middles, 1], atol=1e-12)
-
-
-def test_errors_of_cumulative_shares_of_rounded_numbers():
-    m = ROUNDED["rounding, Hadamard"]
-    numbers = POPULATIONS["30 % at 0.2"]()[:2000]
-    found = [m.distribution(m.tally(m.perturb(numbers))) for _ in range(250)]
-    stated = np.mean([f.cumulative_errors for f in found], 0)[:-1]
-    seen = np.std([f.cumulative for f in found], 0)[:-1]
-    assert all(f.cumulative[-1] == pytest.approx(1) for f in found)
-    assert np.all(seen < 1.3 * stated)
-    assert np.all(seen > 0.7 * stated)

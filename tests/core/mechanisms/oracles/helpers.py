@@ -198,16 +198,6 @@ def values_for(m, codes) -> pa.Array:
     return pa.array(codes, mask=codes == len(m.domain.labels) if m.domain.unmatched != "error" else None)
 
 
-def estimates_of(m, shares: dict[int, float], n: int, repeats: int) -> np.ndarray:
-    """float[repeats, d]: of the same n records, with seeded noise."""
-    codes = np.concatenate([np.full(round(n * share), v) for v, share in shares.items()])
-    assert len(codes) == n
-    noise = Keyed(Secret.from_seed(11), np.arange(n * repeats), column="c")
-    reports = m.reports.from_arrow(m.perturb(pa.array(np.tile(codes, repeats)), randomness=noise))
-    counts = m.count_reports(reports, np.repeat(np.arange(repeats), n), repeats)
-    return m.debias(n, counts)[0]
-
-
 # ---- repeated runs
 
 RUNS, N = 600, 300

@@ -28,7 +28,6 @@ from ldp_core import (
 
 from ....cases import each
 from ...acceptance import ACCEPTANCE, exactly
-from ...checks import FALSE_ALARM, check_binomial
 from ...examples import AB
 from .helpers import domain, epsilons, is_least_float_above, sizes
 
@@ -52,7 +51,6 @@ MECHANISMS = {
     f"coins {t}, {y}": RandomizedResponse.from_coins(truth=t, yes=y) for t, y in [(0.5, 0.25), (0.25, 0.9), (0.8, 0.3)]
 }
 FREQUENCIES = (0, 0.01, 0.3, 0.9)
-SIZES = (1000, 10_000)
 
 
 def exact_coverage(m, n: int, f: float, value: int) -> float:
@@ -66,56 +64,13 @@ def exact_coverage(m, n: int, f: float, value: int) -> float:
     return float(probability[(low <= true) & (true <= high)].sum())
 
 
-@each("n", SIZES)
 @each("name", MECHANISMS)
-def test_coverage(name, n):
-    m = MECHANISMS[name]
+def test_coverage(name):
+    m, n = MECHANISMS[name], 1000
     for f in FREQUENCIES:
         for value in range(2 if name.startswith("coins") else 1):
             coverage = exact_coverage(m, n, f, value)
             assert 0.94 <= coverage <= 0.96, (f, value)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=[pytest.mark.slow] if n.startswith("BLH") else [])
-        for n in MECHANISMS
-        if "epsilon 1" in n or "0.25, 0.9" in n
-    ],
-)
-def test_coverage_through_perturb_tally_and_estimate(name):
-    """1000 piles of 500 records, 150 of them the second value, perturbed for real."""
-    m, n, piles, true = MECHANISMS[name], 500, 1000, 150
-    codes = np.zeros((piles, n), np.uint8)
-    codes[:, :true] = 1
-    values = m.domain.decode(codes.reshape(-1))
-    native = m.reports.from_arrow(m.perturb(values))
-    support = m.count_reports(native, np.repeat(np.arange(piles), n), piles)
-    histograms = [m.estimate(Tally(n, s, m.fingerprint)) for s in support]
-    covered = sum(bool(h.low[1] <= true <= h.high[1]) for h in histograms)
-    check_binomial(covered, piles, exact_coverage(m, n, true / n, 1))
-    assert all(isinstance(h.n, int) and h.n == n for h in histograms[:3])
-
-
-@each("name", ["GRR d=16, epsilon 1", "OUE d=16, epsilon 1", "SUE d=16, epsilon 3"])
-@each("uneven", [False, True])
-def test_simultaneous_intervals_hold_together(name, uneven):
-    m, n, repetitions, d = MECHANISMS[name], 10_000, 5000, 16
-    rng = np.random.default_rng(7)
-    true = np.full(d, n // d) if not uneven else np.array([n - 15 * 10] + [10] * 15)
-    if isinstance(m, RandomizedResponse):
-        probabilities = np.full((d, d), m.q) + np.eye(d) * (m.p - m.q)
-        support = sum(
-            rng.multinomial(c, row / row.sum(), repetitions) for c, row in zip(true, probabilities, strict=True)
-        )
-    else:
-        support = rng.binomial(true, m.p, (repetitions, d)) + rng.binomial(n - true, m.q, (repetitions, d))
-    _, _, low, high = m.debias(n, support, simultaneous=True)
-    joint = np.all((low <= true) & (true <= high), axis=1)
-    assert stats.binom.cdf(joint.sum(), repetitions, 0.95) > FALSE_ALARM  # at least 95 %; normal tails at 0.3 % cost
-    _, _, low, high = m.debias(n, support)
-    assert np.all((low <= true) & (true <= high), axis=1).mean() < 0.7  # the others do not promise it
 
 
 @each("confidence", [0.5, 0.9, 0.99, 0.999])
@@ -128,9 +83,9 @@ def test_other_confidences(confidence):
         sigmas = np.abs(h.counts - end) / np.sqrt(m.variance(10_000, end))
         np.testing.assert_allclose(sigmas, stats.norm.isf((1 - confidence) / 2))
     h = m.estimate(tally, confidence=confidence, simultaneous=True)
-    for end in (h.low, h.high):
-        sigmas = np.abs(h.counts - end) / np.sqrt(m.variance(10_000, end))
-        np.testing.assert_allclose(sigmas, stats.norm.isf((1 - confidence) / 32))
+    for end in (h.low, h.high):  # 2,500 support a value: nearly normal, and a little more
+        sigmas = np.abs(h.counts - end) / np.sqrt(m.variance(10_000, end)) / stats.norm.isf((1 - confidence) / 32)
+        assert ((sigmas > 1) & (sigmas < 1.05)).all()
     assert (h.confidence, h.simultaneous) == (confidence, True)
 
 
@@ -142,16 +97,6 @@ def test_variances(row):
     for d in (2, 16, 300):
         assert UnaryEncoding(range(d), epsilon=epsilon).variance(1) == exactly(row["OUE"])
         assert UnaryEncoding(range(d), epsilon=epsilon, variant="symmetric").variance(1) == exactly(row["SUE"])
-
-
-@each("f", [0, 0.01, 0.3, 1])
-@each("n", [1, 1000])
-def test_variance_is_the_exact_form_in_the_count(f, n):
-    for m in (RandomizedResponse(range(16), epsilon=1), UnaryEncoding(range(16), epsilon=1)):
-        p, q = m.p, m.q
-        expected = n * (q * (1 - q) / (p - q) ** 2 + f * (1 - p - q) / (p - q))  # the other way to write it
-        assert m.variance(n, f * n) == exactly(expected)
-    np.testing.assert_allclose(m.variance(n, np.array([0, f * n])), [m.variance(n), m.variance(n, f * n)], rtol=1e-15)
 
 
 @each("row", ACCEPTANCE["mechanism_parameters"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
+    Domain,
     FakeDataColumn,
     FrequencyOracle,
     HadamardCountMeanSketch,
@@ -22,12 +23,17 @@ from ldp_core import (
     LocalHashing,
     Mechanism,
     ProjectiveGeometryResponse,
+    RandomizedResponse,
     SampledColumn,
+    SubsetSelection,
+    ThresholdHistogramEncoding,
+    UnaryEncoding,
 )
-from ldp_core.mechanisms.sketches._rappor_candidates import RapporCandidates
+from ldp_core.mechanisms.sketches.rappor import RapporCandidates
 
 from ....cases import each
 from ...checks import check_rows_independent, exact_exp
+from ...enumeration import check_oracle
 from ...examples import ORACLES
 from .helpers import (
     FORMS,
@@ -37,6 +43,7 @@ from .helpers import (
     N,
     check_reports,
     check_runs,
+    domain,
     runs_of,
     supported,
     table_of,
@@ -64,6 +71,10 @@ MADE = {
     **{f"PGR {f}": lambda d, e, f=f: ProjectiveGeometryResponse(range(d), epsilon=e, field=f) for f in (None, 2, 31)},
     "HPGR": lambda d, e: HybridProjectiveGeometryResponse(range(d), epsilon=e),
     "HCMS": lambda d, e: HadamardCountMeanSketch(epsilon=e, hashes=3),
+    **{
+        f"SS {k}": lambda d, e, k=k: SubsetSelection(range(d), epsilon=e, k=k and min(k, d - 1))
+        for k in (None, 1, 7, 299)
+    },
     **{v: lambda d, e, v=v: CountMeanSketch(epsilon=e, hashes=3, variant=v) for v in ("optimized", "symmetric")},
 }
 
@@ -87,11 +98,11 @@ def test_every_oracle_that_is_registered_is_here():
     assert {kind for kind in kinds if kind.__module__.startswith("ldp_core")} == made
 
 
-@each("keyed", [False, True])
 @each("name", PURE)
-def test_reports_support_values_as_they_should(name, keyed):
-    """Of values in each form, by turns."""
-    check_reports(PURE[name], FORMS[(list(PURE).index(name) + keyed) % len(FORMS)], keyed=keyed)
+def test_reports_support_values_as_they_should(name):
+    """Of values in each form, by turns; under fresh and keyed noise."""
+    at = list(PURE).index(name)
+    check_reports(PURE[name], FORMS[at % len(FORMS)], keyed=at % 4 == 0)
 
 
 ROWS_OF = ["warner", "coins", "d=16", "d=300", "SS d=64", "THE d=64", "HR d=16 none", "PGR d=30 none"] + [
@@ -124,3 +135,65 @@ def test_two_calls_draw_independent_noise(m):
     both = np.empty((2 * len(a), a.shape[1]), bool)
     both[::2], both[1::2] = a, b  # neighbors are the two reports of one record
     check_rows_independent(both[:, 1:2], table_of(m)[1, 1:2])
+
+
+# ---- every report, through the code that perturbs
+
+
+COINS = [(0.5, 0.5), (0.25, 0.5), (0.5, 0.25), (0.5, 0.75), (0.2, 0.5), (0.99, 0.9), (0.01, 0.3)]
+BITS = (UnaryEncoding, ThresholdHistogramEncoding)
+HADAMARD = [(2, "error"), (3, "other"), (3, "none"), (4, "error"), (4, "none"), (7, "error"), (8, "none"), (9, "other")]
+SPACES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 12, "none"), (5, 6, "error")]
+ENUMERATED = {
+    **{f"warner {e}": RandomizedResponse(epsilon=e) for e in (1e-6, 1, 50)},
+    **{f"grr d={d} {e}": RandomizedResponse(range(d), epsilon=e) for d in (2, 3, 4) for e in (1e-6, 1, 50)},
+    **{f"grr other {d}": RandomizedResponse(domain(d, "other"), epsilon=1.5) for d in (2, 3, 4)},
+    **{f"coins {t}, {y}": RandomizedResponse.from_coins(truth=t, yes=y) for t, y in COINS},
+    "coins with other": RandomizedResponse.from_coins(Domain(["no"], unmatched="other"), truth=0.4, yes=0.3),
+    **{
+        f"{v} d={d} {u} {e}": UnaryEncoding(domain(d, u), epsilon=e, variant=v)
+        for v in ("optimized", "symmetric")
+        for d, u, e in [(2, "error", 1e-6), (2, "none", 1), (3, "none", 50), (4, "other", 1), (4, "error", 3)]
+    },
+    **{
+        f"p={p} q={q} {u}": UnaryEncoding.from_probabilities(domain(3, u), p=p, q=q)
+        for p, q in [(0.75, 0.25), (0.9, 0.01), (0.02, 0.01), (0.999, 0.99)]
+        for u in ("error", "none")
+    },
+    **{
+        f"THE d={d} {u} {e} {theta}": ThresholdHistogramEncoding(domain(d, u), epsilon=e, theta=theta)
+        for d, u in [(2, "error"), (3, "other"), (3, "none"), (4, "error")]
+        for e, theta in [(1e-6, None), (1.0, None), (1.0, 0.5), (3.0, 1.0), (80.0, None)]
+    },
+    **{f"HR {d} {u} {e}": HadamardResponse(domain(d, u), epsilon=e) for d, u in HADAMARD for e in (1e-6, 1.0, 50.0)},
+    **{
+        f"PGR {field} {d} {u} {e}": ProjectiveGeometryResponse(domain(d, u), epsilon=e, field=field)
+        for field, d, u in SPACES
+        for e in (1e-6, 1.0, 40.0)
+    },
+}
+
+
+@each("name", ENUMERATED)
+def test_probabilities_and_ratios_over_all_reports(name):
+    m, d = ENUMERATED[name], ENUMERATED[name].domain.size
+    if isinstance(m, BITS):
+        check_oracle(m, seen=d, reports=1 << d)
+    else:
+        check_oracle(m, reports=d if isinstance(m, RandomizedResponse) else m.reports.limit)
+
+
+# acceptance.json, "hadamard_response": epsilon, p, q, n Var at f = 0
+KNOWN = [
+    (0.5, 0.6224593312018546, 0.5, 16.67079235613105),
+    (1.0, 0.7310585786300049, 0.5, 4.682694376831169),
+    (2.0, 0.8807970779778824, 0.5, 1.7240616609663106),
+]
+
+
+@each(("epsilon", "p", "q", "n_var"), KNOWN)
+@each("d", [2, 16, 128])
+def test_known_answers_of_hadamard_response(epsilon, p, q, n_var, d):
+    m = HadamardResponse(range(d), epsilon=epsilon)
+    assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-12) for x in (p, q, n_var))
+    assert m.realized_epsilon == pytest.approx(epsilon, rel=1e-12)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
-import numpy as np
-
 from ....cases import each
-from ...checks import check_moments
 from ...enumeration import check_ratio, n_codes
 from ...exact.helpers import incidence
-from .helpers import domain, estimates_of
-from .projective_helpers import HPGR, MECHANISMS, channel
+from .helpers import domain
+from .projective_helpers import HPGR, channel
 
 
 def test_published_error_of_the_hybrid():
@@ -37,38 +33,9 @@ def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks,
     for code, table in enumerate(tables):
         for v in range(d):
             k, w = divmod(v, in_block)
-            parts = [supports[w, y % b] - less if y // b == k else Fraction(0) for y in range(m.points)]
+            parts = [supports[w, y % b] - less if y // b == k else Fraction(0) for y in range(m.cells)]
             mean = sum(x * t for x, t in zip(parts, table, strict=True))
             assert mean == (p[v] if v == code else q[v])  # the same q for both kinds of other values
             chances = own if v == code else same if k == code // in_block else other
             assert chances.variance == sum(x**2 * t for x, t in zip(parts, table, strict=True)) - mean**2
     check_ratio(m, [dict(enumerate(table)) for table in tables])
-
-
-@each("name", ["HPGR", "HPGR one block"])
-def test_estimates_of_the_hybrid(name):
-    """Value 0 has a third, value 1 nothing of the records, and nearly all are in its block."""
-    m = MECHANISMS[name]
-    size = -(-m.domain.size // m.blocks)
-    far = size if m.blocks > 1 else 3
-    estimates = estimates_of(m, {0: 0.3, 2: 0.6, far: 0.1}, 500, 1000)
-    own, same, other = (float(x.variance) / (m.p - m.q) ** 2 for x in m._chances)
-    elsewhere = 50 * (other if m.blocks > 1 else same)
-    check_moments(estimates[:, 0], 150, 150 * own + 300 * same + elsewhere)
-    check_moments(estimates[:, 1], 0, 450 * same + elsewhere)
-    if m.blocks > 1:
-        check_moments(estimates[:, -1], 0, 450 * other + 50 * (same if (m.domain.size - 1) // size == 1 else other))
-
-
-def test_standard_errors_of_the_hybrid_know_the_block():
-    """They take the number of records in a block as estimated, cut at 0: up to 0.1 % too large, and off by 0.24 %."""
-    m, n = HPGR(range(60), epsilon=3.0, field=3), 1_000_000
-    histogram = m.estimate(m.tally(m.perturb(np.zeros(n, int))))
-    own, same, other = (n * float(x.variance) / (m.p - m.q) ** 2 for x in m._chances)
-    size = -(-60 // m.blocks)
-    expected = np.sqrt(np.where(np.arange(60) == 0, own, np.where(np.arange(60) < size, same, other)))
-    np.testing.assert_allclose(histogram.standard_errors, expected, rtol=0.02)  # 8 standard deviations
-    low, high = histogram.low, histogram.high
-    assert (low < histogram.counts).all()
-    assert (histogram.counts < high).all()
-    assert math.isclose(m.variance(n, 0), n * m.rates.a[0])

@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import Domain, Keyed, Keystream, LocalHashing, ParameterError, ReportError
-from ldp_core.mechanisms.oracles import hash_families, local_hashing
+from ldp_core import Domain, LocalHashing, ParameterError, ReportError
+from ldp_core.mechanisms.oracles import local_hashing
 
 from ....cases import each
-from ...checks import check_marginals, check_rows_independent
-from ...enumeration import Every, check_oracle
-from ...keyed_reference import SECRET, block
+from ...enumeration import check_oracle
 from .helpers import domain
 
 VARIANTS = ("optimal", "binary", "fast")
@@ -62,7 +60,7 @@ def test_variance_of_a_frequent_value():
 
 def small(prime, monkeypatch, variant, d, epsilon, policy="error"):
     """A mechanism whose whole noise can be listed."""
-    monkeypatch.setattr(hash_families, "PRIME", prime)
+    monkeypatch.setattr(local_hashing, "PRIME", prime)
     return LocalHashing(domain(d, policy), epsilon=epsilon, variant=variant)
 
 
@@ -82,17 +80,6 @@ def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, 
     check_oracle(m, reports=m.functions * m.g)
 
 
-@each("variant", VARIANTS)
-def test_a_family_with_a_function_missing_is_found(monkeypatch, variant):
-    """Without the constant functions (a = 0), say, two values collide less often than they should."""
-    m = small(7, monkeypatch, variant, 4, 1.0)
-    every = Every(m.perturb_codes, 1)
-    supported = m.count_reports(every.reports, np.arange(every.n), every.n)[:, 2]
-    there = every.outcomes[2] > 0  # what lane 2 draws is the number of a function, or a
-    assert every.mean(supported) == m.support_probabilities()[1][2]
-    assert every.mean(supported * there) / every.mean(there) != m.support_probabilities()[1][2]
-
-
 # ---- counting
 
 
@@ -108,72 +95,12 @@ def test_both_ways_of_fast_counting_are_taken(monkeypatch):
     expected = slow_support(m, reports, 20)
     whole = m.tally(reports).counters
     np.testing.assert_array_equal(whole, expected.sum(axis=0))
-    monkeypatch.setattr(hash_families, "_CELLS", m.functions * m.g * 2)  # few groups at a time
+    monkeypatch.setattr(local_hashing, "_CELLS", m.functions * m.g * 2)  # few groups at a time
     groups = np.arange(60_000) * 7 % 5
     counts = m.count_reports(reports, groups, 5)
     np.testing.assert_array_equal(counts, [expected[groups == g].sum(axis=0) for g in range(5)])
-    monkeypatch.setattr(hash_families, "_counts_of_rows", None)
+    monkeypatch.setattr(local_hashing, "_counts_of_rows", None)
     np.testing.assert_array_equal(m.tally(reports).counters, whole)
-
-
-# ---- samples
-
-
-def columns(m, reports):
-    return np.array([column.copy() for column in m.family._supported(reports, m.domain.size)]).T
-
-
-def test_functions_shared_by_neighbors_are_found(monkeypatch):
-    m = LocalHashing(range(20), epsilon=1.0)
-    real = m.family.draw
-    monkeypatch.setattr(m.family, "draw", lambda n, noise: np.repeat(real(-(-n // 2), noise), 2)[:n])
-    supported = columns(m, m.perturb(np.full(500_000, 7)))
-    with pytest.raises(AssertionError):
-        check_rows_independent(supported[:, 8:9], np.array([m.q]))
-
-
-def test_functions_that_collide_too_often_are_found(monkeypatch):
-    """A table of 50 random functions in place of the family: estimates are biased, whatever n."""
-    m = LocalHashing(range(20), epsilon=1.0)
-    table = m.family.draw(50, Keystream(bytes(32)))
-    monkeypatch.setattr(m.family, "draw", lambda n, noise: table[noise.uniform_below(50, n, 2)])
-    codes = np.zeros(1_000_000, np.int64)
-    expected = np.where(np.arange(20) == 0, m.p, m.q)
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, columns(m, m.perturb(codes)), expected[None])
-
-
-# ---- keyed noise
-
-
-def scaled(m, d, code, id_word, lane):
-    """A keyed draw below d, from the description of the blocks: 32 bits, and levels of redraws."""
-    shared = block(m, "c", id_word, 0, code, lane & ~1, 0, 0)[8 * (lane & 1) :]
-    redraws = (block(m, "c", id_word, 0, code, lane, level % 8, level // 8) for level in range(1, 40))
-    wides = (int.from_bytes(data[:4], "little") * d for data in (shared, *redraws))
-    return next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
-
-
-def slow_report(m, code, id_word):
-    keep = int.from_bytes(block(m, "c", id_word, 0, code, 0, 0, 0)[:8], "little") < m._keep
-    bucket = scaled(m, m.g, code, id_word, 1)
-    if m.variant == "fast":
-        function = scaled(m, m.functions, code, id_word, 2)
-        digits = ((function // m.g**i % m.g) * (code // m.g**i % m.g) for i in range(20))
-        own = sum(digits) % m.g
-    else:
-        prime = 2**24 - 3
-        a, b = (scaled(m, prime, code, id_word, lane) for lane in (2, 3))
-        function, own = a << 24 | b, m.g * ((a * code + b) % prime) // prime
-    return (own if keep else bucket) << 48 | function
-
-
-@each("variant", VARIANTS)
-def test_keyed_reports_are_those_of_the_reference(variant):
-    m = LocalHashing(range(300), epsilon=1.0, variant=variant)
-    x, ids = np.arange(200) * 7 % 300, np.arange(200) * 7
-    reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
-    assert reports.tolist() == [slow_report(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)]
 
 
 # ---- value object and errors

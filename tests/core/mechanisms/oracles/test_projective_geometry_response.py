@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from ldp_core import Keyed, ParameterError, UnaryEncoding
+from ldp_core import ParameterError, UnaryEncoding
 from ldp_core.mechanisms.oracles import projective_geometry_response
-from ldp_core.mechanisms.oracles.projective_geometry_response import ProjectiveSpace, best_field
+from ldp_core.mechanisms.oracles.projective_geometry_response import best_field
 
 from ....cases import each
-from ...checks import check_marginals, slow
-from ...enumeration import Every, check_oracle
-from ...exact.helpers import incidence
-from ...keyed_reference import SECRET, block
-from .helpers import domain, some_codes
-from .projective_helpers import MECHANISMS, PGR, channel, supported
+from ...checks import slow
+from .projective_helpers import PGR
 
 # ---- known answers
 
@@ -67,54 +61,6 @@ def test_large_domains_get_a_field_that_they_can_afford():
         field = best_field(values, epsilon)
         space = projective_geometry_response.projective_space(field, values)
         assert space.points * field * space.dimension <= 2**30 * (1 if values < 10**7 else 2)
-
-
-CASES = [(2, 2, "error"), (2, 3, "none"), (3, 3, "other"), (2, 7, "error"), (3, 12, "none"), (5, 6, "error")]
-
-
-@each(("field", "d", "policy"), CASES)
-@each("epsilon", [1e-6, 1.0, 40.0])
-def test_probabilities_and_ratios_over_all_points(field, d, policy, epsilon):
-    m = PGR(domain(d, policy), epsilon=epsilon, field=field)
-    check_oracle(m, reports=m.space.points)
-    supports, p = incidence(field, m.space.dimension), m.support_probabilities()[0][0]
-    assert sum(channel(m, 0)[y] for y in np.flatnonzero(supports[0])) == p
-
-
-# ---- samples
-
-
-def test_a_product_of_the_wrong_digits_is_found(monkeypatch):
-    m = PGR(range(16), epsilon=1.0, field=3)
-    codes = some_codes(m, 100_000)
-    expected = np.where(np.eye(16, dtype=bool), m.p, m.q)
-    real = ProjectiveSpace._product
-    monkeypatch.setattr(ProjectiveSpace, "_product", lambda self, a, b: real(self, a, b * 2))
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, supported(m, m.perturb(codes)), expected)
-
-
-# ---- keyed noise
-
-
-def below(words: bytes, d: int) -> int:
-    wide = int.from_bytes(words[:4], "little") * d
-    assert wide % 2**32 >= 2**32 % d, "drawn again"
-    return wide >> 32
-
-
-@each("name", ["PGR", "HPGR"])
-def test_keyed_reports_are_those_of_the_reference(name):
-    m = MECHANISMS[name]
-    x, ids = np.arange(300) % m.domain.size, np.arange(300) * 7
-    reports = m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c")))
-    cells = m.space.points if isinstance(m, PGR) else m.points
-    for report, code, id_word in zip(reports.tolist(), x.tolist(), ids.tolist(), strict=True):
-        first, second = (block(m, "c", id_word, 0, code, lane, 0, 0) for lane in (0, 2))
-        agree = int.from_bytes(first[:8], "little") < m._agree
-        inside, outside = below(first[8:], m.space.support), below(second, cells - m.space.support)
-        assert Every(m.perturb_codes, code, given={0: agree, 1: inside, 2: outside}).reports.tolist() == [report]
-        assert supported(m, [report])[0, code] == agree
 
 
 # ---- value objects and errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from contextlib import suppress
 from fractions import Fraction
@@ -11,17 +10,14 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ldp_core import Domain, DomainError, Keyed, Keystream, ReportError, Secret, SubsetSelection
+from ldp_core import Domain, DomainError, Keyed, ReportError, Secret, SubsetSelection
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import subset_selection
 
 from ....cases import each
-from ...checks import check_binomial, exact_exp
+from ...checks import check_binomial
 from ...enumeration import Every, check_ratio
-from ...keyed_reference import SECRET, block, first_word
 
 # acceptance.json, "subset_selection": epsilon, d, w, p, q, n Var at f = 0 (research note)
 KNOWN = [
@@ -71,14 +67,6 @@ def listed_distribution(m, code: int) -> dict[int, Fraction]:
 @each("m", [SubsetSelection(range(d), epsilon=1.0, k=k) for d, k in [(2, 1), (3, 1), (3, 2), (6, 3), (9, 2), (9, 8)]])
 def test_every_listed_set_has_its_exact_probability(m):
     check_distributions(m, [listed_distribution(m, code) for code in range(m.domain.size)])
-
-
-def test_a_listed_set_in_the_wrong_place_is_found(monkeypatch):
-    m = SubsetSelection(range(6), epsilon=1.0, k=3)
-    (with_true, a), (without, b) = m._tables
-    m.__dict__["_tables"] = ((with_true, a), (without[::-1] | 1, b))
-    with pytest.raises(AssertionError):
-        check_distributions(m, [listed_distribution(m, code) for code in range(6)])
 
 
 def check_distributions(m, tables: list[dict[int, Fraction]]) -> None:
@@ -200,62 +188,6 @@ def test_the_start_does_not_matter(start, repairing):
     assert distribution(m, 3) == expected
 
 
-def test_a_repair_that_may_take_the_true_bit_is_found(monkeypatch, repairing):
-    m = SubsetSelection(range(5), epsilon=1.0, k=2)
-    real = SubsetSelection._repair
-    monkeypatch.setattr(SubsetSelection, "_repair", lambda self, rows, codes, noise: real(self, rows, codes + 8, noise))
-    table = distribution(m, 3)
-    assert sum(w for s, w in table.items() if s >> 3 & 1) != m.support_probabilities()[0][3]
-
-
-@given(
-    st.integers(2, 300),
-    st.floats(1e-9, 200).filter(lambda e: e > 1e-6),
-    st.data(),
-)
-def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, data):
-    k = data.draw(st.one_of(st.none(), st.integers(1, d - 1)))
-    m = SubsetSelection(range(d), epsilon=epsilon, k=k)
-    assert m.worst_ratio() <= exact_exp(epsilon)
-    p, q = m.support_probabilities()
-    assert p[0] + (d - 1) * q[0] == m.k
-    assert 0 < m._start < ONE
-
-
-# ---- samples
-
-
-def subsets(m, code, n):
-    rows = m.perturb_codes(np.full(n, code, np.uint8), Keystream())
-    return np.bincount(rows[:, 0], minlength=1 << m.domain.size)
-
-
-def exact_counts(m, code):
-    table = distribution(m, code)
-    return np.array([float(table.get(s, 0)) for s in range(1 << m.domain.size)])
-
-
-@each("listed", [True, False])
-def test_sets_have_their_probabilities(listed, monkeypatch):
-    m = SubsetSelection(range(6), epsilon=1.0, k=3)
-    expected = listed_distribution(m, 2)
-    if not listed:
-        monkeypatch.setattr(subset_selection, "_LISTED", 0)
-    found = subsets(m, 2, 1_000_000)
-    check_binomial(found, 1_000_000, [float(expected.get(s, 0)) for s in range(64)])
-
-
-def test_draws_that_favor_a_position_are_found(monkeypatch, repairing):
-    m = SubsetSelection(range(6), epsilon=1.0, k=3)
-    expected = exact_counts(m, 2)
-    real = Keystream.uniform_again
-    monkeypatch.setattr(
-        Keystream, "uniform_again", lambda self, d, rows, step, lane: real(self, 8, rows, step, lane) % np.uint8(d)
-    )
-    with pytest.raises(AssertionError, match="probability"):
-        check_binomial(subsets(m, 2, 1_000_000), 1_000_000, expected)
-
-
 # ---- layouts, tallies, groups
 
 
@@ -275,66 +207,6 @@ def test_what_is_no_report(reports):
 
 
 # ---- keyed noise
-
-
-@functools.cache
-def sorted_sets(d, k):
-    return sorted(itertools.combinations(range(d), k), key=lambda c: sum(1 << v for v in c))
-
-
-def slow_listed_set(m, code, id_word):
-    """The same where all sets are listed: lane 0 says whether the true value is in, lanes 2 and 3 which others."""
-
-    def drawn(lane, d):  # 32 bits, and again on the next level where they are rejected
-        blocks = (block(m, "c", id_word, 0, code, 2, level, 0) for level in range(8))
-        wides = (int.from_bytes(b[8 * (lane - 2) :][:4], "little") * d for b in blocks)
-        return next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
-
-    d, include = m.domain.size, first_word(block(m, "c", id_word, 0, code, 0, 0, 0)) < m._include
-    others = [v for v in range(d) if v != code]
-    chosen = sorted_sets(d - 1, m.k - include)
-    index = drawn(2 if include else 3, len(chosen))
-    values = {others[i] for i in chosen[index]} | ({code} if include else set())
-    return [v in values for v in range(d)]
-
-
-def slow_set(m, code, id_word):
-    """Bits of a keyed report, from the description of the blocks: levels 8 and 9 of lane 0, level 10 of lane 1."""
-    d, bits = m.domain.size, []
-    for v in range(d):
-        threshold = m._include if v == code else m._start
-        byte = block(m, "c", id_word, 0, code, 0, 8, v // 16)[v % 16]
-        bit = byte < threshold >> 56
-        if byte == threshold >> 56:
-            bit = first_word(block(m, "c", id_word, 0, code, 0, 9, v)) >> 8 < threshold % (1 << 56)
-        bits.append(bit)
-    step = 0
-    while excess := sum(bits) - m.k:
-        words = (block(m, "c", id_word, 0, code, 1, 10, step << 8 | attempt)[:4] for attempt in range(40))
-        wides = (int.from_bytes(word, "little") * d for word in words)
-        position = next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
-        if bits[position] == (excess > 0) and position != code:
-            bits[position] = not bits[position]
-        step += 1
-    return bits
-
-
-@each(("d", "k"), [(5, 2), (16, 4), (18, 9), (19, 9), (100, 1), (300, None)])
-def test_keyed_reports_are_those_of_the_reference(d, k):
-    m = SubsetSelection(range(d), epsilon=1.0, k=k)
-    x, ids = np.arange(100) % d, np.arange(100) * 7
-    rows = m.reports.to_numpy(m.reports.from_arrow(m.perturb(pa.array(x), randomness=Keyed(SECRET, ids, column="c"))))
-    slow = slow_listed_set if d <= 18 else slow_set
-    np.testing.assert_array_equal(rows, [slow(m, int(v), int(i)) for v, i in zip(x, ids, strict=True)])
-
-
-def test_keyed_reports_are_the_same_for_ever():
-    m = SubsetSelection(range(16), epsilon=1.0)
-    noise = Keyed(SECRET, np.arange(4), column="c")
-    assert m.reports.from_arrow(m.perturb(pa.array(np.arange(4)), randomness=noise)).tobytes().hex() == GOLDEN
-
-
-GOLDEN = "096034080c121806"  # of the reference
 
 
 def test_repeated_keyed_draws_are_uniform_and_independent_of_each_other():

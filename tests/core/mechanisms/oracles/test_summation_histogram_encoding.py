@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_core import Domain, Keyed, ReportError, Secret, SummationHistogramEncoding
+from ldp_core import Domain, ReportError, SummationHistogramEncoding
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles import summation_histogram_encoding
 
 from ....cases import each
 from ...checks import check_binomial, exact_exp
 from ...enumeration import check_ratio
-from ...keyed_reference import SECRET, block
 
 SHE = SummationHistogramEncoding
 MECHANISMS = {
@@ -144,44 +143,6 @@ def test_each_entry_has_exactly_its_words(epsilon, unit):
 # ---- samples
 
 
-def values_for(m, codes) -> pa.Array:
-    labels = pa.array([*m.domain.labels, None])
-    return labels.take(pa.array(np.minimum(codes, len(m.domain.labels))))
-
-
-def check_entries(m, codes, reports) -> None:
-    """Each entry occurs as often as it should, for true values and for others, in each column."""
-    expected = law(m)
-    low, high = m.entries
-    cells = np.arange(low, high + 1)
-    for v in range(m.domain.size):
-        for true in (False, True):
-            column = reports[(codes == v) == true, v]
-            column = m.unit - column if true else column
-            counts = np.bincount(column - low, minlength=len(cells))
-            check_binomial(counts, len(column), np.array([float(expected[k]) for k in cells.tolist()]))
-
-
-@each("name", MECHANISMS)
-def test_entries(name):
-    m = MECHANISMS[name]
-    n = 30_000 if name == "wide" else 100_000
-    codes = np.random.default_rng(0).permutation(n) % (m.domain.size + (m.domain.unmatched == "none"))
-    check_entries(m, codes, m.reports.from_arrow(m.perturb(values_for(m, codes))))
-    noise = Keyed(Secret.generate(), np.arange(n), column="c")
-    check_entries(m, codes, m.reports.from_arrow(m.perturb(values_for(m, codes), randomness=noise)))
-
-
-def test_a_wrong_table_is_found(monkeypatch):
-    """A table that is one too high in a twentieth of its cells."""
-    m = SHE(range(3), epsilon=1.0)
-    codes = np.arange(500_000) % 3
-    table = m._by_head
-    monkeypatch.setitem(m.__dict__, "_by_head", table + ((np.arange(1 << 16) % 20 == 0) & (table >= -9) & (table < 9)))
-    with pytest.raises(AssertionError, match="probability"):
-        check_entries(m, codes, m.perturb(codes))
-
-
 def test_rows_and_columns_are_independent():
     m = MECHANISMS["d=3"]
     signs = m.perturb(["a"] * 400_000) > 0
@@ -212,7 +173,7 @@ def test_intervals_and_accuracy():
 
 def test_sums_do_not_overflow():
     m = SHE(range(2), epsilon=0.0016)
-    top = np.full((40_000, 2), m.entries[1], m._dtype)
+    top = np.full((40_000, 2), m.entries[1], m.reports.dtype)
     assert m.count_reports(top, np.zeros(40_000, int), 1).tolist() == [[40_000 * m.entries[1]] * 2]
     assert m.count_reports(top, np.arange(40_000) // 20_000, 2).tolist() == [[20_000 * m.entries[1]] * 2] * 2
 
@@ -225,7 +186,7 @@ def test_tallies_of_the_greatest_and_the_least_entries(monkeypatch, epsilon, uni
     m = SHE(range(2), epsilon=epsilon, unit=unit)
     for n in (0, 1, 255, 256, 511, 1024, 3 * 512, (1 << 14) + 257):
         for k in m.entries:
-            mixed = np.tile(np.array([k, sum(m.entries) - k], m._dtype), (n, 1))
+            mixed = np.tile(np.array([k, sum(m.entries) - k], m.reports.dtype), (n, 1))
             assert m.tally(mixed).counters.tolist() == [n * k, n * (sum(m.entries) - k)]
 
 
@@ -238,25 +199,6 @@ def test_every_block_of_a_tally_is_checked(monkeypatch):
             reports[row, row % 3] = wrong
             with pytest.raises(ReportError, match=r"column 'x': entries must be in \[-43, 44\]"):
                 m.tally(reports, column="x")
-
-
-# ---- keyed noise
-
-
-def test_keyed_reports_are_those_of_the_reference():
-    """Leading 16 bits of entry v: number v % 8 of block v // 8 on level 11; the others: block v on level 12."""
-    m = MECHANISMS["none"]
-    codes, ids = np.arange(100) % 10, np.arange(100) * 7
-    noise = Keyed(SECRET, ids, column="c")
-    reports = m.reports.from_arrow(m.perturb(values_for(m, codes), randomness=noise))
-    assert reports.tolist() == m.reports.from_arrow(m.perturb(values_for(m, codes), randomness=noise)).tolist()
-    edges = list(itertools.accumulate(m._weights[1]))
-    for row, code, id_word in zip(reports.tolist(), codes.tolist(), ids.tolist(), strict=True):
-        for v, entry in enumerate(row):
-            head = int.from_bytes(block(m, "c", id_word, 0, code, 0, 11, v // 8)[2 * (v % 8) :][:2], "little")
-            word = head << 48 | int.from_bytes(block(m, "c", id_word, 0, code, 0, 12, v)[:8], "little") >> 16
-            drawn = m.entries[0] + sum(word >= edge for edge in edges[:-1])
-            assert entry == (m.unit - drawn if v == code else drawn)
 
 
 # ---- errors

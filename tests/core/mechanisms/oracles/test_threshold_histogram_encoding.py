@@ -12,12 +12,10 @@ from scipy import stats
 
 from ldp_core import ThresholdHistogramEncoding
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.oracles.threshold_histogram_encoding import best_theta
+from ldp_core.mechanisms.oracles.unary_encoding import best_theta
 
 from ....cases import each
-from ...checks import check_marginals, exact_exp
-from ...enumeration import check_oracle
-from .helpers import domain
+from ...checks import exact_exp
 
 # acceptance.json: epsilon -> n Var at f = 0, and theta to six digits
 TABLE = {
@@ -81,16 +79,6 @@ def test_theta_has_the_least_variance(epsilon):
 # ---- every report, through the code
 
 
-CASES = [(2, "error"), (3, "other"), (3, "none"), (4, "error")]
-
-
-@each(("d", "policy"), CASES)
-@each(("epsilon", "theta"), [(1e-6, None), (1.0, None), (1.0, 0.5), (3.0, 1.0), (80.0, None)])
-def test_probabilities_and_ratios_over_all_reports(d, policy, epsilon, theta):
-    m = ThresholdHistogramEncoding(domain(d, policy), epsilon=epsilon, theta=theta)
-    check_oracle(m, seen=d, reports=1 << d)
-
-
 @given(st.floats(1e-6, 300), st.one_of(st.none(), st.floats(0.5, 1)))
 def test_epsilon_is_never_above_the_one_asked_for(epsilon, theta):
     m = ThresholdHistogramEncoding(range(3), epsilon=epsilon, theta=theta)
@@ -101,16 +89,3 @@ def test_epsilon_is_never_above_the_one_asked_for(epsilon, theta):
         exact_p, exact_q = 1 - exact_exp(half * (share - 1)) / 2, exact_exp(-half * share) / 2
         assert 0 <= exact_p - p[0] <= Fraction(2, ONE)
         assert 0 <= q[0] - exact_q <= Fraction(2, ONE)
-
-
-# ---- samples
-
-
-def test_p_and_q_of_another_theta_are_found(monkeypatch):
-    m = ThresholdHistogramEncoding(range(8), epsilon=1.0)
-    expected = np.where(np.eye(8, dtype=bool), m.p, m.q)
-    codes = np.arange(400_000) % 8
-    other = ThresholdHistogramEncoding(range(8), epsilon=1.0, theta=0.8)
-    monkeypatch.setitem(m.__dict__, "thresholds", other.thresholds)
-    with pytest.raises(AssertionError, match="probability"):
-        check_marginals(codes, m.perturb(codes), expected)

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import linalg, stats
+from scipy import stats
 
 from ldp_core import (
     CountMeanSketch,
@@ -17,23 +17,18 @@ from ldp_core import (
     DomainError,
     DtypeError,
     HadamardCountMeanSketch,
-    Keyed,
-    Keystream,
     Mechanism,
     MechanismMismatchError,
     ParameterError,
     ReportError,
-    Secret,
     UnaryEncoding,
 )
 from ldp_core.exact import random_functions
 from ldp_core.exact.random_functions import RandomFunctions
-from ldp_core.mechanisms.sketches.count_mean_sketch import CountMean
 
 from ....cases import each
-from ...checks import FALSE_ALARM, check_binomial, check_rows_independent, check_uniform, exact_exp
+from ...checks import FALSE_ALARM, exact_exp
 from ...enumeration import Every, worst_ratio
-from ...keyed_reference import SECRET
 
 SKETCHES = [CountMeanSketch, HadamardCountMeanSketch]
 
@@ -83,14 +78,14 @@ def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, 
             supported = sketch.support_of(counters, np.arange(codes, dtype=np.uint64))
             s[v] = [every.mean(column) for column in supported.T]
             distributions.append(every.table)
-            assert every.mean(spreads(sketch, counters)) == sketch.spread
+            assert every.mean(spreads(sketch, counters)) == sketch.expected_squares
         share += s / len(tables)
         for w in range(codes):
             mean = sum(s[v, w] for v in records)
             first[w] += mean / len(tables)
             second[w] += (sum(s[v, w] * (1 - s[v, w]) for v in records) + mean**2) / len(tables)
         worst = max(worst, worst_ratio(distributions))
-    p, q = sketch.support_probability()
+    p, q = sketch.support_probabilities()
     assert all(share[v, w] == (p if v == w else q) for v in range(codes) for w in range(codes))
     assert worst == sketch.worst_ratio() <= exact_exp(epsilon)
     n, f2 = len(records), int((count**2).sum())
@@ -114,37 +109,6 @@ def spreads(sketch, counters) -> list[Fraction]:
 # ---- the papers' estimators and other known answers
 
 
-def apples(m, reports, codes):
-    """The paper's server: algorithm 3 (CMS) or 5 and 6 (HCMS), then "f(d) = m / (m - 1) (mean of M - n / m)"."""
-    k, width = m.hashes, m.width
-    sketch = np.zeros((k, width))
-    if isinstance(m, CountMeanSketch):
-        c = (math.exp(m.epsilon / 2) + 1) / (math.exp(m.epsilon / 2) - 1)
-        signs = 2.0 * np.unpackbits(reports[:, 1:].copy().view(np.uint8), axis=1, bitorder="little")[:, :width] - 1
-        np.add.at(sketch, reports[:, 0].astype(int), k * (c / 2 * signs + 0.5))
-    else:
-        c = (math.exp(m.epsilon) + 1) / (math.exp(m.epsilon) - 1)
-        j, column = np.divmod((reports >> 1).astype(int), width)
-        np.add.at(sketch, (j, column), k * c * (2.0 * (reports & 1) - 1))
-        sketch = sketch @ linalg.hadamard(width).T
-    mean = sketch[np.arange(k), m.functions.all(codes)].mean(axis=1)
-    return width / (width - 1) * (mean - len(reports) / width)
-
-
-@each(
-    "m",
-    [
-        CountMeanSketch("int", epsilon=1.5, hashes=13, width=32, variant="symmetric"),
-        HadamardCountMeanSketch("int", epsilon=1.5, hashes=13, width=32),
-    ],
-)
-def test_estimates_are_those_of_the_paper(m):
-    reports = m.perturb(np.arange(3000) % 7)
-    candidates = list(range(20))
-    ours = m.over(candidates).estimate(m.tally(reports)).counts
-    np.testing.assert_allclose(ours, apples(m, reports, m.domain.encode(candidates)), rtol=1e-9, atol=1e-6)
-
-
 @each(("epsilon", "n_var"), [(0.5, 16.67079235613105), (1.0, 4.682694376831169)])
 def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     """acceptance.json: Hadamard response, and OUE's 4 e / (e - 1)^2."""
@@ -154,7 +118,7 @@ def test_the_variance_tends_to_that_of_the_bits(epsilon, n_var):
     cms = CountMeanSketch("int", epsilon=epsilon, **wide).over([1, 2])
     assert cms.variance(1) == pytest.approx(4 * math.exp(epsilon) / (math.exp(epsilon) - 1) ** 2, rel=1e-4)
     sue = CountMeanSketch("int", epsilon=epsilon, variant="symmetric", **wide)
-    assert sue.bucket_probability == tuple(
+    assert sue.bucket_probabilities == tuple(
         x[0] for x in UnaryEncoding([0, 1], epsilon=epsilon, variant="symmetric").support_probabilities()
     )
 
@@ -177,55 +141,6 @@ def test_candidates_in_blocks(monkeypatch, kind):
 # ---- samples
 
 
-def supports(m, reports, codes) -> np.ndarray:
-    """bool[n, codes], from the reports themselves and not from counters."""
-    if isinstance(m, CountMeanSketch):
-        buckets = m.functions.all(codes)[:, reports[:, 0].astype(int)].T.astype(int)
-        bits = np.unpackbits(reports[:, 1:].copy().view(np.uint8), axis=1, bitorder="little")
-        return np.take_along_axis(bits, buckets, axis=1).astype(bool)
-    j, column = np.divmod((reports >> 1).astype(int), m.width)
-    buckets = m.functions.all(codes)[:, j].T
-    return linalg.hadamard(m.width)[buckets, column[:, None]] == 2 * (reports & 1).astype(int)[:, None] - 1
-
-
-def expected_support(m, code, codes) -> np.ndarray:
-    """Given the functions: own where they collide, other where they do not."""
-    own, other = (float(x) for x in m.bucket_probability)
-    share = (m.functions.all(codes) == m.functions.all(code)).mean(axis=1)
-    return other + (own - other) * share
-
-
-@each("kind", SKETCHES)
-@each(("hashes", "width"), [(1, 2), (7, 64), (300, 128)])
-@each("keyed", [False, True])
-def test_marginals(kind, hashes, width, keyed):
-    m = kind("int", epsilon=2.0, hashes=hashes, width=width)
-    n = 100_000
-    noise = Keyed(Secret.generate(), np.arange(n), column="c") if keyed else None
-    reports = m.perturb(np.full(n, 5), randomness=noise)
-    codes = m.domain.encode(np.arange(4, 9))
-    supported = supports(m, reports, codes)
-    chance = expected_support(m, codes[1:2], codes)
-    check_binomial(supported.sum(axis=0), n, chance)
-    check_rows_independent(supported[:, 1:2], chance[1:2])
-    functions = reports[:, 0] if kind is CountMeanSketch else reports >> 1
-    cells = hashes * (1 if kind is CountMeanSketch else width)
-    if cells > 1:
-        check_uniform(np.bincount(functions.astype(int), minlength=cells))
-    np.testing.assert_array_equal(supported.sum(axis=0), m.support_of(m.tally(reports).counters, codes))
-
-
-@each("kind", SKETCHES)
-def test_another_function_than_the_reported_one_is_found(kind, monkeypatch):
-    m = kind("int", epsilon=2.0, hashes=8, width=16)
-    real = RandomFunctions.at
-    monkeypatch.setattr(RandomFunctions, "at", lambda self, functions, codes: real(self, functions ^ 1, codes))
-    reports = m.perturb(np.full(50_000, 5))
-    codes = m.domain.encode(np.arange(4, 9))
-    with pytest.raises(AssertionError, match="probability"):
-        check_binomial(supports(m, reports, codes).sum(axis=0), 50_000, expected_support(m, codes[1:2], codes))
-
-
 def runs(kind, salts, n, share, epsilon, hashes, width, candidates):
     """Oracles and tallies under many choices of functions; of the candidates the first has ``share`` of the records."""
     heavy = round(share * n)
@@ -233,54 +148,6 @@ def runs(kind, salts, n, share, epsilon, hashes, width, candidates):
     for salt in range(salts):
         m = kind("int", epsilon=epsilon, hashes=hashes, width=width, salt=salt)
         yield m.over(range(candidates)), m.tally(m.perturb(values))
-
-
-def variance(m, n, counts, c) -> float:
-    """The exact one; see `test_probabilities_variance_and_ratio_over_all_functions`."""
-    return m.variance(n, c) + ((counts**2).sum() - c**2 - (n - c)) / (m.sketch.hashes * (m.sketch.width - 1))
-
-
-def check_estimates(kind, share) -> None:
-    """Under many choices of functions: unbiased, with the exact variance, and with standard errors that say so."""
-    n, salts = 2000, 400
-    counts = np.array([share * n, *[(1 - share) * n / 50] * 50])
-    true = np.array([share * n, 0, 0, 0])
-    found = [o.estimate(t) for o, t in runs(kind, salts, n, share, 2.0, 8, 16, 4)]
-    m = kind("int", epsilon=2.0, hashes=8, width=16).over(range(4))
-    expected = np.array([variance(m, n, counts, c) for c in true])
-    z = (np.array([h.counts for h in found]) - true) / np.sqrt(expected)
-    enough = stats.norm.isf(FALSE_ALARM / 16)
-    assert np.abs(z.mean(axis=0)).max() * math.sqrt(salts) < enough, "biased"
-    spread = 1.7  # of z^2: sqrt(2) if z were normal, 1.5 with the kurtosis of these collisions
-    assert np.abs((z**2).mean(axis=0) - 1).max() * math.sqrt(salts) < spread * enough, "variance"
-    claimed = np.mean([h.standard_errors**2 for h in found], axis=0)
-    assert np.abs(claimed / expected - 1).max() < 0.1, "standard errors"
-
-
-@each("kind", SKETCHES)
-def test_unbiased_with_the_promised_variance(kind):
-    """Also of values that nobody holds."""
-    check_estimates(kind, 0.3)
-
-
-def test_a_q_without_collisions_is_found(monkeypatch):
-    monkeypatch.setattr(RandomFunctions, "collision", Fraction(0))
-    with pytest.raises(AssertionError, match="biased"):
-        check_estimates(CountMeanSketch, 0.3)
-
-
-@pytest.mark.filterwarnings("ignore::ldp_core.LdpWarning")  # no honest reports
-def test_functions_that_are_not_drawn_uniformly_change_the_variance(monkeypatch):
-    """Three of four functions are never drawn: no bias, but the collisions of k / 4."""
-    real = Keystream.uniform_below
-
-    def few(self, d, n, lane=0):
-        drawn = real(self, d, n, lane)
-        return drawn % (d // 4)
-
-    monkeypatch.setattr(Keystream, "uniform_below", few)
-    with pytest.raises(AssertionError, match="variance"):
-        check_estimates(HadamardCountMeanSketch, 0.3)
 
 
 def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:
@@ -295,22 +162,11 @@ def test_intervals_cover_in_spite_of_a_heavy_value(kind):
     assert 0.94 < coverage(kind).mean() < 0.995
 
 
-@each("kind", SKETCHES)
-def test_intervals_without_the_variance_of_collisions_are_found_wanting(monkeypatch, kind):
-    monkeypatch.setattr(CountMean, "collision_variance", lambda self, n, counters, counts: np.zeros(()))
-    assert coverage(kind).mean() < 0.85
-
-
 RARE = int(stats.binom.ppf(FALSE_ALARM, 25, 0.95))  # of 25 runs hardly ever fewer are right
 
 
 def test_simultaneous_intervals_cover_in_spite_of_a_heavy_value():
     assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() >= RARE
-
-
-def test_simultaneous_intervals_that_take_collisions_for_normal_are_found_wanting(monkeypatch):
-    monkeypatch.setattr(CountMean, "collision_skewness", 0.0)
-    assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() < RARE
 
 
 @each("kind", SKETCHES)
@@ -341,14 +197,6 @@ def test_accuracy_holds_whatever_the_values_are(kind):
 
 
 @each("kind", SKETCHES)
-def test_integers_with_the_same_low_half_share_no_noise(kind):
-    m = kind("int", epsilon=1.0, hashes=50, width=64)
-    noise = Keyed(SECRET, np.arange(500), column="c")
-    one, other = (m.perturb(np.full(500, x), randomness=noise) for x in (3, 3 + 2**32))
-    assert np.mean(one == other) < 0.2
-
-
-@each("kind", SKETCHES)
 def test_one_candidate_is_estimated_as_among_others(kind):
     m = kind("int", epsilon=2.0, hashes=16, width=16)
     tally = m.tally(m.perturb(np.arange(5000) % 7))
@@ -357,7 +205,8 @@ def test_one_candidate_is_estimated_as_among_others(kind):
     for name in ("counts", "standard_errors", "low", "high"):
         assert getattr(alone, name)[0] == pytest.approx(getattr(among, name)[0])
     together = m.over([3]).estimate(tally, simultaneous=True)
-    assert (together.low[0], together.high[0]) == (alone.low[0], alone.high[0])  # Bonferroni's correction of one
+    lengths = [h.high[0] - h.low[0] for h in (alone, together)]
+    assert 1 <= lengths[1] / lengths[0] < 1.1  # Bonferroni's correction of one; and the tails as they are
 
 
 @each("kind", SKETCHES)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import HadamardCountMeanSketch, Keyed, Mechanism, ParameterError, Rappor, Secret
-from ldp_core.mechanisms.sketches._rappor_candidates import p_values, significant
+from ldp_core.mechanisms.sketches._regression import p_values, significant
 
 from ...checks import check_binomial, check_uniform, slow
-from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed, simulated
+from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed
 
 
 def test_least_squares_are_numpys():
@@ -43,7 +43,7 @@ def check_estimates(found, true):
     assert abs((np.abs(z) < 1.96).mean() - 0.95) < 0.015
 
 
-@pytest.mark.parametrize("name", ["chrome", "md5", slow("little noise"), slow("one hash, few cohorts")])
+@pytest.mark.parametrize("name", ["chrome", slow("md5"), slow("little noise"), slow("one hash, few cohorts")])
 def test_estimates_are_unbiased_and_errors_right_at_none_and_three_tenths(name):
     rest = 0.5 ** np.arange(10) * 0.7 * N / 2
     truth = {"none": 0, "much": int(0.3 * N), **{f"v{i}": round(c) for i, c in enumerate(rest)}}
@@ -51,11 +51,6 @@ def test_estimates_are_unbiased_and_errors_right_at_none_and_three_tenths(name):
     found = fits(CASES[name], list(truth), truth, 250, 1)
     check_estimates(found, np.array(list(truth.values())))
     assert np.mean([f.misfit for f in found]) < 1.2
-    wrong = Rappor(**{**CASES[name].parameters(), "f": CASES[name].f + 0.1})  # decoded with another f than perturbed
-    rng, positions = np.random.default_rng(2), CASES[name].over(list(truth)).design.positions
-    counters = [simulated(CASES[name], positions, np.array(list(truth.values())), rng) for _ in range(80)]
-    with pytest.raises(AssertionError):
-        check_estimates([wrong.over(list(truth)).fit(c) for c in counters], np.array(list(truth.values())))
 
 
 def test_values_that_are_not_listed_do_not_bias_over_the_hash_functions():

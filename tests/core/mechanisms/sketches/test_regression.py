@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize
 
-from ldp_core.mechanisms.sketches._rappor_candidates import significant
-from ldp_core.mechanisms.sketches._regression import nonnegative
+from ldp_core.mechanisms.sketches._regression import nonnegative, significant
 
 from ....cases import each
 

@@ -1,0 +1,123 @@
+"""What the plain values of Beam YAML stand for, as arguments of this package's transforms."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from apache_beam.utils.timestamp import Duration
+
+from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core.engine import seconds
+
+
+def _plan(plan: Any) -> PrivacyPlan:
+    """A plan from a path or a mapping."""
+    if isinstance(plan, Mapping):
+        return PrivacyPlan.from_dict(plan)
+    if not isinstance(plan, str):
+        raise PlanError(f"plan is a path or a mapping, got {type(plan).__name__}")
+    try:
+        with FileSystems.open(plan) as file:
+            text = file.read().decode("utf-8")
+    except (BeamIOError, OSError, ValueError) as error:
+        raise PlanError(f"cannot read the plan {plan!r}: {type(error).__name__}") from None
+    return PrivacyPlan.from_toml(text + "\n")
+
+
+def _mechanism(mechanism: Any) -> Mechanism:
+    if not isinstance(mechanism, Mapping):
+        raise ParameterError(f"mechanism is a mapping, got {type(mechanism).__name__}")
+    return Mechanism.from_dict(mechanism)
+
+
+def _key(key: Any) -> Callable[[], Secret]:
+    """A function that gets the secret on the worker."""
+    if not isinstance(key, Mapping) or len(key) != 1 or not isinstance(next(iter(key.values())), str):
+        raise ParameterError("key is one of {env: NAME}, {file: PATH}, {function: package.module.name}")
+    ((source, where),) = key.items()
+    if source in ("env", "file"):
+        return partial(Secret.from_env if source == "env" else Secret.from_file, where)
+    if source != "function":
+        raise ParameterError(f"key is one of env, file and function, got {source!r}")
+    module, _, name = where.rpartition(".")
+    function: Any = None
+    with suppress(ImportError, AttributeError, ValueError):
+        function = getattr(importlib.import_module(module), name)
+    if not callable(function):
+        raise ParameterError(f"key: there is no function {where!r} to import")
+    return function  # type: ignore[no-any-return]
+
+
+_WINDOWS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "fixed": (FixedWindows, ("size",)),
+    "sliding": (SlidingWindows, ("size", "period")),
+    "sessions": (Sessions, ("gap",)),
+    "global": (GlobalWindows, ()),
+}
+
+
+def _window(window: Any) -> Any:
+    """Windows by ``{type: ...}``; a length as it is."""
+    if not isinstance(window, Mapping):
+        return window
+    kind = window.get("type")
+    if not isinstance(kind, str) or kind not in _WINDOWS:
+        raise ParameterError(f"the type of window must be one of {sorted(_WINDOWS)}, got {kind!r}")
+    make, needed = _WINDOWS[kind]
+    if window.keys() - {"type"} != set(needed):
+        raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(window.keys() - {'type'})}")
+    lengths = [Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed]
+    if not all(length.micros for length in lengths):
+        raise ParameterError(f"{needed} of a window must be longer than 0 seconds")
+    return make(*lengths)
+
+
+def _output(error_handling: Any) -> str:
+    if not isinstance(error_handling, Mapping) or set(error_handling) != {"output"}:
+        raise ParameterError("error_handling is {output: NAME}, the name of the output with the dead letters")
+    return str(error_handling["output"])
+
+
+class Reading(NamedTuple):
+    """How an option is written in YAML: from this to the argument in Python, and how it is described."""
+
+    read: Callable[[Any], Any]
+    text: str
+
+
+_WINDOW = Reading(
+    _window,
+    "the length of fixed windows, as ``1h`` or in seconds; or ``{type: fixed, size: ...}``, ``{type: sliding, "
+    "size: ..., period: ...}``, ``{type: sessions, gap: ...}`` or ``{type: global}``. None: the windows that the rows "
+    "are in.",
+)
+READINGS = {
+    "mechanism": Reading(
+        _mechanism, "that made the reports, or is to: ``{mechanism: unary_encoding, epsilon: 1.0, domain: [...]}``."
+    ),
+    "plan": Reading(
+        _plan,
+        "the path of a plan in TOML, on any file system that Beam knows; or the plan itself, as "
+        "``{keep: [...], columns: {NAME: {mechanism: ..., epsilon: ..., domain: [...]}}}``.",
+    ),
+    "ask": Reading(
+        lambda question: question,
+        "the name of a question, as ``mean``; or the name and its options, ``{question: NAME, OPTION: VALUE, ...}``. "
+        "Default: what tells the most about the mechanism's reports.",
+    ),
+    "key": Reading(
+        _key,
+        "where the worker gets the secret, of keyed noise or to hash ids with: ``{env: NAME}``, ``{file: PATH}``, or "
+        "``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.",
+    ),
+    "window": _WINDOW,
+    "within": _WINDOW,
+    "error_handling": Reading(_output, "``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows."),
+}

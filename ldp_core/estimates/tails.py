@@ -1,0 +1,118 @@
+"""Intervals that hold together: the tails of skewed sums, which are not normal ones.
+
+That d intervals hold together with confidence 1 - alpha is promised if each end fails with a probability of at most
+alpha / (2 d) (Bonferroni). So far out a sum of n reports is not normal where few of them support a value. What is known
+of a report's part in an estimated count is its variance v and how far it is above its mean at most, b. Among such parts
+the one of two values, b and -v / b, makes large sums the likeliest (W. Hoeffding, "Probability Inequalities for Sums of
+Bounded Random Variables", JASA 58(301), 1963, Theorem 3), and their sum is a binomial count of n coins with
+r = v / (b^2 + v). Of this count
+
+    Pr[Bin(n, r) >= k] <= Pr[N > sqrt(2 n KL((k - 1) / n, r))]        k - 1 >= n r
+
+(A. M. Zubkov, A. A. Serov, "A Complete Proof of Universal Inequalities for the Distribution Function of the Binomial
+Law", Theory of Probability and Its Applications 57(3), 2013). For a sum that is binomial itself both are proven; for
+parts of different means tests enumerate it. Where the sum is nearly normal the interval is a score interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ldp_core.accounting.binomials import deviance
+from ldp_core.arrays.types import F64
+
+_CLOSE = 1e-12  # of an interval's length: so near are its ends
+
+
+def two_point_score(t: F64, n: F64, variance: F64, reach: F64) -> F64:
+    """The z with Pr[sum of n parts >= t] <= Pr[N > z], N a standard normal variable, elementwise.
+
+    Args:
+        t: at least 0.
+        n: independent parts of mean 0; above 0.
+        variance: of the sum.
+        reach: the most that a part can be.
+
+    >>> two_point_score(np.array([0.0, 30.0, 101.0]), np.array(100.0), np.array(25.0), np.array(1.0)).round(2).tolist()
+    [0.0, 5.21, inf]
+    """
+    square = reach**2 + variance / n
+    expected = np.maximum(variance / square, 1e-300)
+    count = expected + t * reach / square
+    below = np.clip(count - 1, expected, n)
+    rest = np.maximum(n - below, 1e-300)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        twice = 2 * (deviance(below, expected) + deviance(rest, n - expected))
+    score: F64 = np.where(count > n, math.inf, np.sqrt(np.maximum(twice, 0)))
+    return score
+
+
+def least_that(holds: Callable[[float], bool], about: float) -> float:
+    """The least positive number that a statement holds of, which holds of all greater ones; to twelve digits."""
+    high = about
+    while not holds(high):
+        high *= 2
+    low = high / 2
+    while holds(low) and high > 1e-9 * about:
+        low, high = low / 2, low
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def ends_together(counts: F64, n: F64, z: float, score: Callable[[F64, F64], F64], width: F64) -> tuple[F64, F64]:
+    """The counts nearest below and above the estimated ones that their errors are too improbable for.
+
+    Args:
+        counts: estimated, float64[...].
+        n: numbers of reports; where there are none, nothing is uncertain.
+        z: of a normal variable that is as improbable.
+        score: from errors (of estimates less counts) and counts, z as `two_point_score` gives it.
+        width: where the search begins.
+
+    Returns:
+        Low and high ends, float64[...].
+    """
+    width = np.broadcast_to(np.maximum(width, 1e-6), counts.shape)
+    below = least_beyond(z, lambda t: score(t, counts - t), width)
+    above = least_beyond(z, lambda t: score(-t, counts + t), width)
+    return np.where(n > 0, counts - below, counts), np.where(n > 0, counts + above, counts)
+
+
+def least_beyond(z: float, score: Callable[[F64], F64], width: F64) -> F64:
+    """The least distances from 0 whose score is at least ``z``, by the Illinois algorithm, vectorized.
+
+    M. Dowell, P. Jarratt, "A Modified Regula Falsi Method for Computing the Root of an Equation", BIT 11, 1971.
+
+    Args:
+        z: above 0.
+        score: grows with the distance, from 0, elementwise; may be infinite.
+        width: positive, where the search begins.
+    """
+
+    def excess(distance: F64) -> F64:
+        return np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
+
+    far = width.astype(float)
+    at_far = excess(far)
+    while (at_far < 0).any():  # at the latest beyond n times a part's greatest error the score is infinite
+        far = np.where(at_far < 0, 2 * far, far)
+        at_far = excess(far)
+    near, at_near = np.zeros_like(far), np.full_like(far, -z)
+    last = np.zeros(far.shape, bool)
+    for _ in range(100):
+        if ((far - near <= _CLOSE * far) | (at_far <= _CLOSE * z)).all():
+            break
+        middle = near + (far - near) * at_near / (at_near - at_far)
+        at_middle = excess(middle)
+        beyond = at_middle >= 0
+        # An end that stays for the second time weighs half as much.
+        kept_near, kept_far = np.where(last, at_near / 2, at_near), np.where(last, at_far, at_far / 2)
+        near, at_near = np.where(beyond, near, middle), np.where(beyond, kept_near, at_middle)
+        far, at_far = np.where(beyond, middle, far), np.where(beyond, at_middle, kept_far)
+        last = beyond
+    return far
