@@ -288,17 +288,16 @@ def _groups(
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     _check_reports(reports, plan)
     keys: list[str] = [by] if isinstance(by, str) else list(by)
-    available = reports.collect_schema().names()
-    missing = [name for name in (*keys, event_time) if name is not None and name not in available]
+    dtypes = reports.collect_schema()
+    missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
         raise PlanError(
-            f"the reports do not have the columns {missing}, by which to estimate; they have {available}: "
+            f"the reports do not have the columns {missing}, by which to estimate; they have {dtypes.names()}: "
             "a plan passes on what its keep names"
         )
     both = sorted((taken | ({_WINDOW_START, _WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
-    dtypes = reports.collect_schema()
     refuse_keys_in({*keys} & plan.columns.keys(), "the plan")
     refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
     unproved = [name for name in plan.columns if not isinstance(dtypes[name], Report)]
@@ -308,7 +307,7 @@ def _groups(
         warn_assumed(unproved)
     lazy = reports.lazy()
     if window is not None and event_time is not None:
-        _check_window(reports.collect_schema()[event_time], window, event_time)
+        _check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(_WINDOW_START))
         keys.append(_WINDOW_START)
     return _Groups(lazy, tuple(keys), window)

@@ -33,14 +33,15 @@ def two_point_score(t: F64, n: F64, variance: F64, reach: F64) -> F64:
     Args:
         t: at least 0.
         n: independent parts of mean 0; above 0.
-        variance: of the sum.
+        variance: of the sum; at least 0.
         reach: the most that a part can be.
 
     >>> two_point_score(np.array([0.0, 30.0, 101.0]), np.array(100.0), np.array(25.0), np.array(1.0)).round(2).tolist()
     [0.0, 5.21, inf]
     """
+    variance = np.maximum(variance, 1e-300)
     square = reach**2 + variance / n
-    expected = np.maximum(variance / square, 1e-300)
+    expected = variance / square
     count = expected + t * reach / square
     below = np.clip(count - 1, expected, n)
     rest = np.maximum(n - below, 1e-300)

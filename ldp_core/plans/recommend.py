@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,12 @@ from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES, Choice, choice_named
-from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters, chance_of_none
 from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.sketches.base import Sketch
-from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
+from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_probability, shown
 from ldp_core.poisoning import Influence
 from ldp_core.tables import Row, Table
 
@@ -215,6 +215,7 @@ def recommend(
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
+    check_asked(bound, about)
     domain, e = _values(values), check_epsilon("epsilon", epsilon)
     people = check_integer("n", n, 1)
     reports = people * check_group(group)

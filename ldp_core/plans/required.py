@@ -14,7 +14,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import KINDS, About, Bound, Error, Values, check_group, error_of, resolve
+from ldp_core.plans.recommend import KINDS, About, Bound, Error, Values, check_asked, check_group, error_of, resolve
 from ldp_core.tables import Row, Table
 
 
@@ -136,6 +136,7 @@ def required_n(
     population that the people are a random sample of. A share of 0.1 of the people
     is in the group that is asked about.
     """
+    check_asked(bound, about)
     asked = _Asked(beta, bound, simultaneous, frequency, check_group(group), about)
     if isinstance(mechanism, PrivacyPlan):
         if domain is not None or epsilon is not None or frequency is not None:
@@ -207,7 +208,7 @@ class _Asked(NamedTuple):
     def question(self, error: Error) -> str:
         """What is asked for, in a sentence."""
         whom, frequency = _WHOM[self.about], f"{100 * float(self.frequency or 0):.4g} %"
-        if error.to_find is not None:
+        if error.finds is not None:
             said = f"a value is found {self.sure} if so great a share of the people has it (the margin is that share)"
         elif error.length:
             said = f"the mean {whom}, within the margin {self.sure}, where the noise is greatest"
@@ -297,6 +298,7 @@ def required_epsilon(
     >>> round(required_epsilon(Hybrid, 1.0, 10_000, domain=Interval(0, 60)).epsilon, 3)
     1.5
     """
+    check_asked(bound, about)
     people = check_integer("n", n, 1)
     asked = _Asked(beta, bound, simultaneous, frequency, check_group(group), about)
     rows, hopeless = [], []

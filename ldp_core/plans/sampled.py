@@ -189,8 +189,7 @@ class SampledColumn(DrawnColumn):
             z, reports = z_score(confidence, self.domain.size), np.broadcast_to(answers, counts.shape)
 
             def score(errors: F64, at: F64) -> F64:
-                of_one = np.maximum(a + (b + e * at) * at, 1e-300) / scale**2
-                return self.inner.error_score(errors / scale, reports, of_one)
+                return self.inner.error_score(errors / scale, reports, (a + (b + e * at) * at) / scale**2)
 
             return ends_together(counts, reports, z, score, z * np.sqrt(np.maximum(a + b * counts, scale**2)))
         z = z_score(confidence)

@@ -271,7 +271,7 @@ class FrequencyOracle(Mechanism):
             z, people = z_score(confidence, self.domain.size), np.broadcast_to(np.maximum(n, 1), counts.shape)
 
             def score(errors: F64, at: F64) -> F64:
-                return self.error_score(errors, people, np.maximum(a + b * at, 1e-300))
+                return self.error_score(errors, people, a + b * at)
 
             return counts, errors, *ends_together(counts, np.broadcast_to(n, counts.shape), z, score, z * errors)
         z = z_score(confidence)

@@ -1,9 +1,19 @@
 """Planned numbers of people keep their promise: by exact distributions, of any share."""
 
 import numpy as np
+import pytest
 from scipy import stats
 
-from ldp_core import Domain, RandomizedResponse, SubsetSelection, UnaryEncoding, required_epsilon, required_n
+from ldp_core import (
+    Domain,
+    ParameterError,
+    RandomizedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+    recommend,
+    required_epsilon,
+    required_n,
+)
 
 from ...cases import each
 
@@ -62,3 +72,15 @@ def test_epsilon_for_so_many_people_keeps_it_too(frequency):
     epsilon = required_epsilon("randomized_response", 0.05, 600, domain=16, frequency=frequency).epsilon
     m = RandomizedResponse(Domain(range(16)), epsilon=epsilon)
     assert max(missed(m, 600, share, 0.05, "population") for share in (SHARES if frequency is None else [0.3])) <= 0.05
+
+
+@each("asked", [{"about": "x"}, {"bound": "x"}])
+def test_other_promises_are_refused(asked):
+    (name,) = asked
+    for plan in (
+        lambda: required_n("randomized_response", 0.1, domain=2, epsilon=1.0, **asked),
+        lambda: required_epsilon("randomized_response", 0.1, 100, domain=2, **asked),
+        lambda: recommend(2, 1.0, 100, **asked),
+    ):
+        with pytest.raises(ParameterError, match=f'{name} must be "'):
+            plan()
