@@ -270,15 +270,21 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
 
 
-def about(plan: PlanForms, confidence: float | None = None) -> str:
-    """What the file `RESULTS` has: the plan, and the confidence of the intervals beside it, as JSON.
+def about(plan: PlanForms, confidence: float | None = None, covered: tuple[Any, Any] | None = None) -> str:
+    """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
+
+    Args:
+        plan: of the reports.
+        confidence: of the intervals.
+        covered: dates or times of the first and of the last record, which tell what windows are filled in part.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
     >>> sorted(json.loads(text))
     ['confidence', 'plan']
     """
-    return json.dumps({"plan": plan.to_dict(), "confidence": confidence}, indent=1) + "\n"
+    ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
+    return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends}, indent=1) + "\n"
 
 
 def _restored(

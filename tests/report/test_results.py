@@ -29,7 +29,9 @@ def test_numbers_are_those_of_the_files(results):
         "2024-01-14 to 2024-01-22",
         "2024-01-22 to 2024-01-30",
     ]
+    assert found["partial"] == [True, False, False, True]  # of records from 2024-01-01 to 2024-01-24
     assert found["counted"] == N
+    assert found["plan"]["n"] == 1250, "margins are of a window, and not of all records: 1,250, 2,000, 2,000, 750"
     written = pl.read_parquet(results / "histograms.parquet")
     shown = [row for group in found["columns"][0]["groups"] for row in group["rows"]]
     assert [row[1:] for row in shown] == [list(row) for row in written.select("count", "low", "high").rows()]
@@ -180,4 +182,11 @@ def test_the_plan_comes_back(results, tmp_path):
     (tmp_path / RESULTS).write_text(about(PLAN, 0.9))
     shutil.copy(results / "minutes.parquet", tmp_path)
     found = read_results(tmp_path)
-    assert (found.plan, found.confidence) == (PLAN, 0.9)
+    assert (found.plan, found.confidence, found.to_json()["partial"]) == (PLAN, 0.9, None)
+    window = {"window_start": "2024-01-01", "window_end": "2024-01-08"}
+    for last, partial in (("2024-01-07", False), ("2024-01-06T12:00:00", True), ("2024", None), (7, None)):
+        (tmp_path / RESULTS).write_text(json.dumps({"covered": ["2024-01-01", last]}))
+        pl.DataFrame([{**ROW, **window, "partial": True}]).write_csv(tmp_path / "os.csv")
+        found = read_results(tmp_path / "os.csv").to_json()
+        assert found["partial"] == (None if partial is None else [partial])
+        assert found["columns"][0]["groups"][0]["key"] == "", "a column of the file that is no group"
