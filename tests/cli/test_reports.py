@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -190,6 +191,12 @@ def test_windows_that_the_records_fill_in_part_are_marked(ldp, many):
     assert "open points" in json.dumps(spec["title"])
     assert '"records"' in json.dumps(spec)
     assert "people" not in json.dumps(spec)
+    for csv in ("", "--csv"):
+        ldp(f"{line} --output weekly --overwrite {csv}")
+        written = pl.read_csv("weekly/won.csv", try_parse_dates=True) if csv else pl.read_parquet("weekly/won.parquet")
+        partial = written.filter("partial")["window_start"].cast(pl.String).unique().sort()
+        assert [start[:10] for start in partial] == ["2024-01-01", "2024-04-08"]
+        shutil.rmtree("weekly")
 
 
 def weeks(first, last):
