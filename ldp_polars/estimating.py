@@ -157,7 +157,7 @@ def distribution(
         mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
             reports.
         confidence: of the intervals, in (0, 1).
-        buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has.
+        buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
 
     Returns:
