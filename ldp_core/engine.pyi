@@ -4,18 +4,21 @@ from ldp_core.arrays.arrow import ARROW_TYPES, PYTHON_TYPES, as_arrow, chosen, p
 from ldp_core.arrays.types import I64, U64, Bools
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
+from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
 from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
 from ldp_core.charts.drawing import Row as ChartRow
 from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows, utc
 from ldp_core.charts.drawing import heading as chart_heading
 from ldp_core.charts.drawing import is_cut as is_cut_chart
+from ldp_core.charts.drawing import of_column as axis_of_column
 from ldp_core.charts.drawing import row_of as chart_row_of
+from ldp_core.charts.drawing import side_by_side as charts_side_by_side
 from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
+from ldp_core.estimates.base import ESTIMATES_KEY, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.plausibility import collecting
@@ -59,7 +62,9 @@ __all__ = [
     "CHART_WIDTH",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
+    "ESTIMATES_KEY",
     "ESTIMATES_OFFERED",
+    "HALF_CHART_WIDTH",
     "HISTOGRAM_ENTRY",
     "I64",
     "METADATA_KEY",
@@ -102,9 +107,11 @@ __all__ = [
     "as_arrow",
     "asked_of",
     "attach",
+    "axis_of_column",
     "canonical_once",
     "chart_heading",
     "chart_row_of",
+    "charts_side_by_side",
     "check_epsilon",
     "check_integer",
     "check_made_by",

@@ -103,7 +103,9 @@ class Results:
         return {
             "name": self.name,
             "windows": _labels(windows),
-            "partial": None if self.covered is None else [is_cut(start, end, self.covered) for start, end, _ in windows],
+            "partial": None
+            if self.covered is None
+            else [is_cut(start, end, self.covered) for start, end, _ in windows],
             "columns": columns,
             "counted": counted,
             "letters": letters,

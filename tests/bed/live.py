@@ -369,7 +369,9 @@ class _View:
                 f"their confidence is {self._job.confidence:.0%}"
             )
         if self._short:
-            self.say(f"left out: {self._short:,} windows of a column, of which the machine was too busy to count all in time")
+            self.say(
+                f"left out: {self._short:,} windows of a column, of which the machine was too busy to count all in time"
+            )
         return self._ledger.holds(sent)
 
     def _take(self, box: queue.SimpleQueue[Any], timeout: float) -> bool:

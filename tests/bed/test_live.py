@@ -81,7 +81,11 @@ def test_windows_and_letters_go_to_the_page_too():
     assert "2 more were sent in time but came late" in out.getvalue()
     assert "2 of 2 intervals hold the truth (100.0%); their confidence is 95%\nleft out: 1 windows" in out.getvalue()
     assert data["columns"][0]["groups"][0]["rows"] == [["a", 2.0, 2.0, 2.0], ["b", 1.0, 1.0, 1.0]]
-    assert (data["counted"], data["late"], data["windows"]) == (4, 4, [f"1970-01-01 00:00:0{k} to 00:00:0{k + 1}" for k in range(2)])
+    assert (data["counted"], data["late"], data["windows"]) == (
+        4,
+        4,
+        [f"1970-01-01 00:00:0{k} to 00:00:0{k + 1}" for k in range(2)],
+    )
 
 
 # ---- all together
