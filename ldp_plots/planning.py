@@ -110,10 +110,8 @@ def error(
         tooltip=["epsilon:Q", "people:Q", "margin:Q"],
     )
     called = mechanism if isinstance(mechanism, str) else mechanism.name
-    notes = [
-        f"{100 * confidence:g} % intervals",
-        "a share near 1 / d" if not numeric else f"numbers from {asked.low:g} to {asked.high:g}",
-    ]
+    of = f"numbers from {asked.low:g} to {asked.high:g}" if isinstance(asked, Interval) else "a share near 1 / d"
+    notes = [f"{100 * confidence:g} % intervals", of]
     chart = base.mark_line(clip=True).properties(width=WIDTH, height=260, title=heading(title or called, notes))
     return themed(chart, theme)
 

@@ -277,9 +277,10 @@ def draw_windows(
         }
         for row in rows
     ]
-    told: dict[str, Any] = {"sort": list(series), "title": None}
-    told["legend"] = alt.Undefined if len(series) > 1 else None
-    shape = alt.Shape("series:N", scale=alt.Scale(range=_MARKS), **told)
+    named = {"domain": list(series)} if series else {}  # (given, so that colors and marks have one legend)
+    told: dict[str, Any] = {"title": None, "legend": alt.Undefined if len(series) > 1 else None}
+    color = alt.Color("series:N", scale=alt.Scale(**named), **told)
+    shape = alt.Shape("series:N", scale=alt.Scale(range=_MARKS, **named), **told)
     panels = list(dict.fromkeys(row["panel"] for row in shown))
     starts = [row["window"] for row in shown if row["window"] is not None]
     at = ticks(starts, _TICKS if len(panels) == 1 else _TICKS // 2)
@@ -292,23 +293,20 @@ def draw_windows(
         scale=alt.Scale(type="utc"),
         axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=8, values=places, **dates),
     )
-    base = alt.Chart().encode(x=x, color=alt.Color("series:N", **told))
+    base = alt.Chart().encode(x=x, color=color)
     form = {SHARE: _PERCENT, RECORDS: _NUMBER}.get(quantity, {})
     far = is_far([row[name] for row in shown for name in ("y", "low", "high")])
     unit = f"{quantity} (axis not from 0)" if far else quantity
     scale = alt.Scale(zero=quantity in (SHARE, RECORDS) and not far)
     y = alt.Y("y:Q", title=unit, axis=alt.Axis(tickCount=6, **form), scale=scale)
     band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=unit), y2="high:Q")
-    line = base.mark_line(point=alt.OverlayMarkDef(size=36, filled=True)).encode(
-        y=y, shape=shape, tooltip=["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
-    )
-    layers, notes = [band, line], [_about(None, confidence)]
+    line = base.mark_line().encode(y=y)
+    tooltip = ["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
+    points = base.mark_point(filled=True, size=40).encode(y=y, shape=shape, tooltip=tooltip)
+    layers, notes = [band, line, points], [_about(None, confidence)]
     if any("cut" in row for row in shown):
-        bare = base.mark_line().encode(y=y)
-        full = base.transform_filter("!datum.cut").mark_point(filled=True, size=36).encode(y=y, shape=shape)
-        cut = base.transform_filter("datum.cut").mark_point(filled=False, size=60, strokeWidth=2)
-        cut = cut.encode(y=y, shape=shape)
-        layers = [band, bare, full, cut]
+        cut = base.mark_point(filled=False, size=60, strokeWidth=2).encode(y=y, shape=shape, tooltip=tooltip)
+        layers = [band, line, points.transform_filter("!datum.cut"), cut.transform_filter("datum.cut")]
         notes.append("open points: the records fill this window only in part")
     if hidden:
         notes.append(f"the {len(series)} largest of {len(series) + hidden} values")

@@ -308,8 +308,8 @@ def test_windows_that_are_filled_in_part_have_open_points():
     assert [mark["filled"] for mark in marks if mark["type"] == "point"] == [True, False]
     whole = ldp_plots.windows(rows).to_dict()
     assert "open points" not in str(whole)
-    assert [layer["mark"]["type"] for layer in whole["layer"]] == ["area", "line"]
-    shapes = whole["layer"][1]["encoding"]["shape"]["scale"]["range"]
+    assert [layer["mark"]["type"] for layer in whole["layer"]] == ["area", "line", "point"]
+    shapes = whole["layer"][2]["encoding"]["shape"]["scale"]["range"]
     assert len(set(shapes)) == len(whole["config"]["range"]["category"]), "each line has a mark, too"
     days = [
         {**row._asdict(), "window_start": dt.date(1970, 1, 1), "window_end": dt.date(1970, 1, 8)} for row in rows[:3]
