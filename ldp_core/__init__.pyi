@@ -28,6 +28,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.registry import question_of, usual_question
+from ldp_core.estimates.weights import Quantiles, Ratio, ratio, weighted_quantiles
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -116,9 +117,11 @@ __all__ = [
     "Prefixes",
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
+    "Quantiles",
     "Question",
     "RandomizedResponse",
     "Rappor",
+    "Ratio",
     "ReportError",
     "Result",
     "Secret",
@@ -139,6 +142,7 @@ __all__ = [
     "expected_error",
     "parallel_epsilon",
     "question_of",
+    "ratio",
     "recommend",
     "required_epsilon",
     "required_n",
@@ -146,4 +150,5 @@ __all__ = [
     "shuffled_epsilon",
     "total_epsilon",
     "usual_question",
+    "weighted_quantiles",
 ]

@@ -1,7 +1,7 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
 from ldp_core.arrays.arrow import ARROW_TYPES, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
-from ldp_core.arrays.types import I64, U64, Bools
+from ldp_core.arrays.types import F64, I64, U64, Bools
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
 from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
@@ -23,6 +23,7 @@ from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, RATIO_SCHEMA, ratios, totals
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -65,11 +66,14 @@ __all__ = [
     "ESTIMATES_KEY",
     "ESTIMATES_OFFERED",
     "HALF_CHART_WIDTH",
+    "F64",
     "HISTOGRAM_ENTRY",
     "I64",
     "METADATA_KEY",
     "PLAN_WAYS",
     "PYTHON_TYPES",
+    "QUANTILE_SCHEMA",
+    "RATIO_SCHEMA",
     "RECOMMENDED_KINDS",
     "RECORDS",
     "REPORT_TYPE",
@@ -148,6 +152,7 @@ __all__ = [
     "promise",
     "question_names",
     "questions_of",
+    "ratios",
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
@@ -165,6 +170,7 @@ __all__ = [
     "text_of",
     "themed",
     "times",
+    "totals",
     "utc",
     "view_of",
     "warn_assumed",

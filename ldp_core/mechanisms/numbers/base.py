@@ -30,13 +30,14 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Sums, Term
+from ldp_core.estimates.weights import one_by_one
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.randomizer.tallying import NumberedCounters
-from ldp_core.reports import Number, Symbol
+from ldp_core.reports import Native, Number, Symbol
 from ldp_core.simulated_counts import Generator, by_code, multinomials
 from ldp_core.tally import Tally
 
@@ -133,6 +134,21 @@ class Numeric(Mechanism):
         mean, error, low, high = self.share_means(n, counters, check_open("confidence", confidence))
         decode = self.domain.decode
         return decode(mean), error * (self.domain.high - self.domain.low), decode(low), decode(high)
+
+    @override
+    def code_of(self, value: None) -> int:
+        """None is needed."""
+        if value is not None:
+            raise ParameterError(f"a report of numbers has one weight, its own value: leave out {shown(value)}")
+        return 0
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.domain.decode(self.report_shares(reports))
+
+    def report_shares(self, reports: Native) -> F64:
+        """float64[n]: the value of each report, as a share."""
+        return one_by_one(self, reports, lambda counters: self.share_means(_ONE, counters, 0.95)[0])
 
     def variance(self, n: float, number: float | None = None) -> float:
         """Variance of an estimated mean, in the numbers' own unit squared, given that all n numbers are ``number``.
@@ -280,6 +296,7 @@ class Symbols(NumberedCounters, Numeric):
         return mean, error, *normal_interval(mean, error, confidence)
 
 
+_ONE = np.array(1)  # report
 _BYTE = 256
 _COARSE = 0.05  # share of the interval above which `explain` warns of the error
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, U32, U64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, U32, U64, Bools, Codes
 from ldp_core.compute import kernels
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bits
@@ -362,6 +362,11 @@ class HashedReports(FrequencyOracle):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         return self.family.support_counts(reports, groups, n_groups, self.domain.size)
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        hashed = self.family.hash(reports & FUNCTION, np.array([code], np.uint64))
+        return self.weights_by(hashed == reports >> BUCKET_SHIFT, code)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
