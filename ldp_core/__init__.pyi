@@ -28,7 +28,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.registry import question_of, usual_question
-from ldp_core.estimates.weights import Quantiles, Ratio, ratio, weighted_quantiles
+from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -133,6 +133,7 @@ __all__ = [
     "Tallier",
     "Tally",
     "ThresholdHistogramEncoding",
+    "Total",
     "UnaryEncoding",
     "audit",
     "best_guess",
@@ -148,6 +149,7 @@ __all__ = [
     "required_n",
     "sampled_epsilon",
     "shuffled_epsilon",
+    "total",
     "total_epsilon",
     "usual_question",
     "weighted_quantiles",

@@ -23,7 +23,7 @@ from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
-from ldp_core.estimates.weights import QUANTILE_SCHEMA, RATIO_SCHEMA, ratios, totals
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -79,6 +79,7 @@ __all__ = [
     "REPORT_TYPE",
     "RESULTS",
     "SHARE",
+    "TOTAL_SCHEMA",
     "U64",
     "Ask",
     "Bools",
@@ -152,7 +153,8 @@ __all__ = [
     "promise",
     "question_names",
     "questions_of",
-    "ratios",
+    "ratio_of",
+    "ratio_sums",
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
@@ -170,7 +172,6 @@ __all__ = [
     "text_of",
     "themed",
     "times",
-    "totals",
     "utc",
     "view_of",
     "warn_assumed",

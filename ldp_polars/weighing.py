@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import InputError, Mechanism, weighted_quantiles
-from ldp_core.engine import F64, QUANTILE_SCHEMA, RATIO_SCHEMA, Label, check_open, ratios, totals
+import ldp_core as core
+from ldp_core import Mechanism, Result
+from ldp_core.engine import QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, Label, check_open
 from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, to_arrow, untyped
 
-_ROW = dtype_of(pa.struct(list(RATIO_SCHEMA)))
-_TOTAL = dtype_of(pa.struct([RATIO_SCHEMA.field(0).with_name("total"), *list(RATIO_SCHEMA)[1:]]))
+_RATIO = dtype_of(pa.struct(list(RATIO_SCHEMA)))
+_TOTAL = dtype_of(pa.struct(list(TOTAL_SCHEMA)))
 _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
@@ -87,10 +87,12 @@ def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95
     >>> df.select(ldp_polars.ratio(pl.col("w") * pl.col("minutes"), "w")).unnest("w")["ratio"].round(2).to_list()
     [52.5]
     """
-    u, w = as_expr(expr).cast(pl.Float64), as_expr(below).cast(pl.Float64)
-    both = u.is_not_null() & w.is_not_null()
-    u, w = u.filter(both), w.filter(both)
-    return _of_sums([u, w, u * u, u * w, w * w], lambda n, sums: ratios(sums, confidence), _ROW, confidence)
+    return _aggregated([expr, below], partial(_ratio, confidence=check_open("confidence", confidence)), _RATIO)
+
+
+def _ratio(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+    """Polars calls it back: two columns -> one ratio."""
+    return _one(inputs[0].name, core.ratio(*_without_nulls(inputs), confidence=confidence), return_dtype)
 
 
 def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
@@ -113,31 +115,12 @@ def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
     >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
     [2.5]
     """
-    u = as_expr(expr).cast(pl.Float64).drop_nulls()
-    return _of_sums([u, u * u], lambda n, sums: totals(n, sums, confidence), _TOTAL, confidence)
+    return _aggregated([expr], partial(_total, confidence=check_open("confidence", confidence)), _TOTAL)
 
 
-def _of_sums(
-    summed: Sequence[pl.Expr], estimate: Callable[[Any, F64], Sequence[F64]], row: pl.DataType, confidence: float
-) -> pl.Expr:
-    """Structs ``row``, a group each, from sums that Polars makes by itself."""
-    check_open("confidence", confidence)
-    sums = pl.struct(summed[0].len().alias("n"), *(e.sum().alias(f"{i}") for i, e in enumerate(summed)))
-    found = partial(_estimated, estimate=estimate)
-    named = summed[0].meta.output_name()
-    return pl.map_batches([sums], found, return_dtype=row, is_elementwise=True).alias(named)
-
-
-def _estimated(inputs: Sequence[pl.Series], return_dtype: Any = None, *, estimate: Any) -> pl.Series:
-    """Polars calls it back: sums -> estimates, a group each."""
-    [given] = inputs
-    n, *sums = (given.struct.field(field).to_numpy() for field in given.struct.fields)
-    arrays = np.stack(sums, axis=-1)
-    if not np.isfinite(arrays).all():
-        raise InputError("the numbers that are summed must be finite: leave out NaN and infinities, as by drop_nans()")
-    names = [field.name for field in return_dtype.fields]
-    columns = (*estimate(n, arrays), n)
-    return pl.DataFrame(dict(zip(names, columns, strict=True))).to_struct(given.name).cast(return_dtype)
+def _total(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+    """Polars calls it back: a column -> its total."""
+    return _one(inputs[0].name, core.total(*_without_nulls(inputs), confidence=confidence), return_dtype)
 
 
 def quantiles(
@@ -166,18 +149,32 @@ def quantiles(
     """
     function = partial(_quantiles, probabilities=tuple(probabilities), confidence=confidence)
     function([pl.Series([], dtype=pl.Float64)] * 2)  # what is refused is refused now
-    both = [as_expr(expr).cast(pl.Float64), as_expr(weights).cast(pl.Float64)]
-    return pl.map_batches(both, function, return_dtype=_QUANTILES, returns_scalar=True)
+    return _aggregated([expr, weights], function, _QUANTILES)
 
 
 def _quantiles(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, probabilities: Sequence[float], confidence: float
 ) -> pl.Series:
     """Polars calls it back: numbers and weights -> one list of quantiles."""
-    numbers, weights = inputs
-    there = numbers.is_not_null() & weights.is_not_null()
-    found = weighted_quantiles(numbers.filter(there), weights.filter(there), probabilities, confidence=confidence)
-    return pl.Series(numbers.name, [found.to_arrow().to_pylist()], dtype=_QUANTILES)
+    numbers, weights = _without_nulls(inputs)
+    found = core.weighted_quantiles(numbers, weights, probabilities, confidence=confidence)
+    return pl.Series(inputs[0].name, [found.to_arrow().to_pylist()], dtype=_QUANTILES)
+
+
+def _aggregated(columns: Sequence[pl.Expr | str], function: Callable[..., pl.Series], dtype: pl.DataType) -> pl.Expr:
+    inputs = [as_expr(column).cast(pl.Float64) for column in columns]
+    return pl.map_batches(inputs, function, return_dtype=dtype, returns_scalar=True)
+
+
+def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
+    """The rows without a null in any, as numpy arrays."""
+    if any(column.null_count() for column in columns):
+        columns = pl.DataFrame([column.alias(str(i)) for i, column in enumerate(columns)]).drop_nulls().get_columns()
+    return [column.to_numpy() for column in columns]
+
+
+def _one(name: str, found: Result, dtype: Any) -> pl.Series:
+    return pl.Series(name, found.to_arrow().to_struct_array().combine_chunks()).cast(dtype)
 
 
 def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "randomizedTriggerRate") -> pl.Expr:

@@ -129,10 +129,20 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
     >>> round(ratio(w * minutes, w).ratio, 1)
     40.0
     """
+    check_open("confidence", confidence)
+    return ratio_of(ratio_sums(above, below), confidence)
+
+
+def ratio_sums(above: Any, below: Any) -> F64:
+    """float64[6], which add up: the number of records, and what `ratios` needs; see `ratio`."""
     u, w = _columns(above=above, below=below)
-    sums = np.array([u.sum(), w.sum(), u @ u, u @ w, w @ w])
-    numbers = [float(x) for x in ratios(sums, check_open("confidence", confidence))]
-    return Ratio(numbers[0], numbers[1], numbers[2], numbers[3], len(u), confidence)
+    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
+
+
+def ratio_of(sums: F64, confidence: float) -> Ratio:
+    """A `ratio` from `ratio_sums`."""
+    m, error, low, high = (float(x) for x in ratios(sums[1:], confidence))
+    return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
 def ratios(sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
@@ -157,18 +167,66 @@ def ratios(sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
     return m, error, low, high
 
 
-def totals(n: Any, sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
-    """Totals, their standard errors, and ends of intervals: of noise and of people who are a sample of many.
+@dataclass(frozen=True, eq=False)
+class Total(Result):
+    """A sum of numbers, as of weights times a public number.
+
+    Attributes:
+        total: the estimate.
+        standard_error: of ``total``, of noise and of the people together, who are a sample of many.
+        low, high: ends of the confidence interval.
+        n: number of records.
+        confidence: of the interval.
+
+    >>> total([1.5, -0.5, 1.5])
+    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.701 to 5.7
+    """
+
+    view: ClassVar[View] = View("total", unit="total")
+
+    total: float
+    standard_error: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    def __repr__(self) -> str:
+        numbers = f"{self.total:.6g}, standard error {self.standard_error:.3g}"
+        return (
+            f"Total of {self.n:,} records: {numbers}, {self.confidence:.0%} interval {self.low:.3g} to {self.high:.3g}"
+        )
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns total, standard_error, low, high, n; one row."""
+        return pa.Table.from_pylist([{name: getattr(self, name) for name in TOTAL_SCHEMA.names}], TOTAL_SCHEMA)
+
+
+TOTAL_SCHEMA = pa.schema([pa.field("total", pa.float64()), *list(RATIO_SCHEMA)[1:]])
+
+
+def total(numbers: Any, *, confidence: float = 0.95) -> Total:
+    """The sum of some numbers, with its interval.
 
     Args:
-        n: numbers of records, int64[...].
-        sums: float64[..., 2]: of u and u^2.
-        confidence: of the intervals.
+        numbers: float[n], of n records, which are independent: products of weights and of public numbers.
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: not a column of finite numbers.
+        ParameterError: confidence outside (0, 1).
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)
+    >>> round(total(m.weights(m.perturb(["ios", "android", "ios"]), "ios") * np.array([30.0, 10.0, 50.0])).total, 3)
+    80.0
     """
-    total, square = np.moveaxis(sums, -1, 0)
-    error: F64 = np.sqrt(np.maximum(square - total**2 / np.maximum(n, 1), 0))
-    half = z_score(confidence) * error
-    return total, error, total - half, total + half
+    z = z_score(check_open("confidence", confidence))
+    [u] = _columns(numbers=numbers)
+    made, error = float(u.sum()), float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
+    return Total(made, error, made - z * error, made + z * error, len(u), confidence)
 
 
 # ---- quantiles
