@@ -135,7 +135,7 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
 
 def ratio_sums(above: Any, below: Any) -> F64:
     """float64[6], which add up: the number of records, and what `ratios` needs; see `ratio`."""
-    u, w = _columns(above=above, below=below)
+    u, w = columns_of(above=above, below=below)
     return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
 
 
@@ -224,7 +224,7 @@ def total(numbers: Any, *, confidence: float = 0.95) -> Total:
     80.0
     """
     z = z_score(check_open("confidence", confidence))
-    [u] = _columns(numbers=numbers)
+    [u] = columns_of(numbers=numbers)
     made, error = float(u.sum()), float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
     return Total(made, error, made - z * error, made + z * error, len(u), confidence)
 
@@ -297,7 +297,7 @@ def weighted_quantiles(
     >>> weighted_quantiles(minutes, w, [0.5]).quantiles.tolist()
     [30.0]
     """
-    y, w = _columns(numbers=numbers, weights=weights)
+    y, w = columns_of(numbers=numbers, weights=weights)
     p = np.array([check_open("probabilities", q) for q in probabilities])
     z = z_score(check_open("confidence", confidence))
     order = np.argsort(y)
@@ -318,7 +318,7 @@ def weighted_quantiles(
     return Quantiles(p, found[0], found[1], found[2], len(w), confidence)
 
 
-def _columns(**columns: Any) -> list[F64]:
+def columns_of(**columns: Any) -> list[F64]:
     """Columns of as many finite numbers each."""
     made = [np.asarray(column, float) for column in columns.values()]
     if any(column.ndim != 1 or len(column) != len(made[0]) or not np.isfinite(column).all() for column in made):
