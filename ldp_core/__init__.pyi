@@ -27,6 +27,7 @@ from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
+from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.domain import Domain
@@ -100,6 +101,7 @@ __all__ = [
     "LdpWarning",
     "LimitError",
     "Limits",
+    "LinearFit",
     "LocalHashing",
     "Loloha",
     "LongitudinalRandomizedResponse",
@@ -141,6 +143,7 @@ __all__ = [
     "consistent",
     "estimates_metadata",
     "expected_error",
+    "linear_fit",
     "parallel_epsilon",
     "question_of",
     "ratio",

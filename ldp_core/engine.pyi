@@ -21,6 +21,7 @@ from ldp_core.estimates.base import ESTIMATES_KEY, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
+from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, ratio_of, ratio_sums
@@ -65,8 +66,9 @@ __all__ = [
     "DEFAULT_LIMITS",
     "ESTIMATES_KEY",
     "ESTIMATES_OFFERED",
-    "HALF_CHART_WIDTH",
     "F64",
+    "FIT_SCHEMA",
+    "HALF_CHART_WIDTH",
     "HISTOGRAM_ENTRY",
     "I64",
     "METADATA_KEY",

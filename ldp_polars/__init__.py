@@ -29,7 +29,7 @@ from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.tallying import merge, suspicious, tally
-from ldp_polars.weighing import navigation_timing, quantiles, ratio, total, weight
+from ldp_polars.weighing import linear_fit, navigation_timing, quantiles, ratio, total, weight
 
 __all__ = [
     "NoiseOptions",
@@ -42,6 +42,7 @@ __all__ = [
     "heavy_hitters",
     "histogram",
     "histograms",
+    "linear_fit",
     "mean",
     "merge",
     "navigation_timing",

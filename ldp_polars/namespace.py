@@ -78,6 +78,7 @@ class LdpExpr(_Namespace[pl.Expr]):
     total = _Method(weighing.total)
     ratio = _Method(weighing.ratio)
     quantiles = _Method(weighing.quantiles)
+    linear_fit = _Method(weighing.linear_fit)
 
 
 class _LdpFrame(_Namespace[Frame]):

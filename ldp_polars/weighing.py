@@ -11,11 +11,12 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import Mechanism, Result
-from ldp_core.engine import QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, Label, check_open
-from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, to_arrow, untyped
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, Label, check_open
+from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, of_typed, to_arrow, untyped
 
 _RATIO = dtype_of(pa.struct(list(RATIO_SCHEMA)))
 _TOTAL = dtype_of(pa.struct(list(TOTAL_SCHEMA)))
+_FIT = pl.List(dtype_of(pa.struct(list(FIT_SCHEMA))))
 _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
@@ -175,6 +176,38 @@ def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
 
 def _one(name: str, found: Result, dtype: Any) -> pl.Series:
     return pl.Series(name, found.to_arrow().to_struct_array().combine_chunks()).cast(dtype)
+
+
+def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+    """Aggregate two columns of numbers to their variances, covariance and line; see `ldp_core.linear_fit`.
+
+    Args:
+        expr, y: columns (or their names) of public numbers, or of typed reports of private ones.
+        confidence: of each interval, in (0, 1).
+
+    Returns:
+        A ``List(Struct{name, estimate, standard_error, low, high, n})`` a group; ``.explode(name).unnest(name)`` makes
+        it a table.
+
+    Raises:
+        ParameterError: reports of a mechanism that does not tell squares, as one-bit means do not; fewer than two
+            records.
+        InputError: when run: nulls, or numbers that are not finite.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"x": range(100), "y": range(3, 103)})
+    >>> df.select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2)[:2]
+    ('slope', 1.0)
+    """
+    check_open("confidence", confidence)
+    function = partial(_fitted, confidence=confidence)
+    return pl.map_batches([as_expr(expr), as_expr(y)], function, return_dtype=_FIT, returns_scalar=True)
+
+
+def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+    """Polars calls it back: two columns -> one list of estimates."""
+    x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else s.cast(pl.Float64).to_numpy() for s in inputs)
+    return pl.Series(inputs[0].name, [core.linear_fit(x, y, confidence=confidence).to_arrow().to_pylist()], dtype=_FIT)
 
 
 def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "randomizedTriggerRate") -> pl.Expr:
