@@ -35,7 +35,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import check_row_groups, open_parquet, over, read_json
+from ldp_core.limits import DEPTH, check_row_groups, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
@@ -44,8 +44,8 @@ from ldp_core.parameters import check_epsilon, check_integer, check_open, check_
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
-from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, about
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports
+from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, PlanTold, about
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports, told_of
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
 from ldp_core.plans.provenance import canonical_once, check_made_by, describe, described_once, not_proved, warn_assumed
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
@@ -53,7 +53,7 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import RECORDS, SHARE, View, aligned, folded, text_of
+from ldp_core.tables import RECORDS, SHARE, View, aligned, folded, text_of, visible
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -64,6 +64,7 @@ __all__ = [
     "CHART_WIDTH",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
+    "DEPTH",
     "ESTIMATES_KEY",
     "ESTIMATES_OFFERED",
     "F64",
@@ -96,6 +97,7 @@ __all__ = [
     "Label",
     "Native",
     "Nullable",
+    "PlanTold",
     "ReportFormat",
     "Simulation",
     "Spent",
@@ -174,8 +176,10 @@ __all__ = [
     "text_of",
     "themed",
     "times",
+    "told_of",
     "utc",
     "view_of",
+    "visible",
     "warn_assumed",
     "warn_of_seed",
     "z_score",

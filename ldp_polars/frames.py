@@ -190,7 +190,7 @@ def histograms(
     tidy = pl.concat(
         groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
         for name, mechanism in plan.oracles.items()
-    ).select("column_name", *groups.names, *ENTRY)
+    ).select("column_name", *_named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 
@@ -242,6 +242,11 @@ def estimates(
     return made
 
 
+def _named(columns: Iterable[str]) -> list[pl.Expr]:
+    """Columns of these names, which for Polars may be patterns."""
+    return [cs.by_name(name) for name in columns]
+
+
 @dataclass(frozen=True)
 class _Groups:
     """Reports, and what to estimate them by.
@@ -264,7 +269,7 @@ class _Groups:
     def entries(self, name: str, mechanism: Mechanism, how: Question[Any]) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
         entry = aggregate(cs.by_name(name), mechanism, how).alias("entry")
-        lazy, keys = self.reports, self.keys
+        lazy, keys = self.reports, _named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
             end = _window_end(pl.col(_WINDOW_START), Window.of(self.window)).alias(_WINDOW_END)

@@ -201,12 +201,11 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
 
 
 def _time(value: Any) -> datetime | None:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return utc(value) if isinstance(value, date) else None
+    try:
+        value = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return utc(value) if isinstance(value, date) and value.year > 0 else None  # (a NaT is a date)
+    except (ValueError, OverflowError):  # the first day of all in a zone where it began before
+        return None
 
 
 def _ends_of(covered: Any) -> tuple[Any, Any] | None:

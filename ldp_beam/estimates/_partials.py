@@ -22,7 +22,7 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, Mechanism, ReportError, Tally
-from ldp_core.engine import I64, Native, check_made_by, plan_of, refuse_keys, refuse_reports, some_groups
+from ldp_core.engine import I64, Native, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -157,7 +157,7 @@ class TallyReports(PartialTallies):
         if at >= 0:
             check_made_by(schema.field(at), self._mechanism)
         refuse_keys(schema, self._by)
-        check_reports_of(plan_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
+        check_reports_of(told_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
         self._checked = schema
 
     @override

@@ -9,7 +9,7 @@ from typing import Any
 from apache_beam.pvalue import PCollection
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, check_same, refuse_keys_in, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, PlanTold, check_same, refuse_keys_in, refuse_reports_in
 
 
 class EndsValues:
@@ -92,7 +92,7 @@ def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
     return None
 
 
-def check_reports_of(plan: PrivacyPlan | None, column: str, mechanism: Mechanism, who: str) -> None:
+def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:
     """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
 
     A plan without the column says nothing: the column may have had another name.

@@ -389,3 +389,26 @@ def test_the_planner_is_a_file(ldp, monkeypatch):
     path.write_text("mine")
     assert "is there already" in ldp("planner", code=1).err
     assert "must end in .html" in ldp("planner -o planner.txt", code=1).err
+
+
+EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"
+
+
+def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
+    plan = PrivacyPlan({f"os{EVIL}": RandomizedResponse(["ios", f"web{EVIL}"], epsilon=3.0)}, keep=[f"day{EVIL}"])
+    Path("plan.toml").write_text(plan.to_toml())
+    people = pl.DataFrame({f"os{EVIL}": ["ios", f"web{EVIL}"] * 50, f"day{EVIL}": [f"1{EVIL}", "2"] * 50})
+    people.write_parquet("people.parquet")
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    people.select(pl.lit(5).alias(f"day{EVIL}")).write_parquet("others.parquet")
+    lines = ["check plan.toml", "check plan.toml people.parquet", "explain plan.toml -n 100", "registry plan.toml"]
+    runs = [ldp(f"plan {line}") for line in lines]
+    runs += [ldp("estimate reports.parquet"), ldp(shlex.join(["estimate", "reports.parquet", "--by", f"day{EVIL}"]))]
+    runs.append(ldp("simulate plan.toml people.parquet"))
+    runs.append(ldp("plan check plan.toml others.parquet", code=1))
+    for run in runs:
+        text = run.out + run.err
+        assert "u001b" in text or "x1b" in text
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert PrivacyPlan.from_toml("plan.toml") == plan
+    assert not [c for c in repr(plan) if not c.isprintable() and c != "\n"]

@@ -102,6 +102,16 @@ def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
         read_results(tmp_path)
 
 
+def test_times_that_utc_does_not_have_are_none(tmp_path):
+    row = ROW | {"window_start": "0001-01-01T00:00:00+14:00", "window_end": "1970-01-01T00:00:00Z"}
+    (tmp_path / "crashed.ndjson").write_text(json.dumps(row))
+    assert read_results(tmp_path).to_json()["windows"] == []
+    times = pa.array([-(2**63)], pa.int64()).view(pa.timestamp("ns"))
+    pq.write_table(pa.table({**{k: [v] for k, v in row.items()}, "window_start": times}), tmp_path / "crashed.parquet")
+    (tmp_path / "crashed.ndjson").unlink()
+    assert read_results(tmp_path).to_json()["windows"] == []
+
+
 def test_odd_cells_are_no_faults(tmp_path):
     """Found by the search for faults: a group's column named key, text where a number should be."""
     odd = {**ROW, "key": "a", "n": "many", "pane_index": "last", "epsilon": [1], "confidence": {}}
