@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -25,13 +26,13 @@ from ldp_beam.elements.records import (
     refuse_sliding,
 )
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
+from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
 from ldp_core.engine import UnaryEncodingVariant as Variant
 
 
-class Perturb(RecordsTransform, EndsValues):
+class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     """One private report per record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
@@ -67,7 +68,8 @@ class Perturb(RecordsTransform, EndsValues):
     Raises:
         PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
-            comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round.
+            comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round; or
+            that charges less for a record than all that is perturbed behind it spends.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
@@ -100,6 +102,7 @@ class Perturb(RecordsTransform, EndsValues):
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self._keyed)
         self._plan = self.made = plan
+        self.spends = plan.exact_epsilon if plan.seed is None else Fraction(0)
         self._packed = packed
         self._stabilize = stabilize
 
@@ -108,7 +111,7 @@ class Perturb(RecordsTransform, EndsValues):
         refuse_sliding(pcoll)
         refuse_perturbed(pcoll, self._plan.columns)
         if self._plan.seed is None:
-            refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
+            refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:

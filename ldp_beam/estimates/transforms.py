@@ -30,6 +30,7 @@ from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, 
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
 from ldp_beam.graph.upstream import (
+    DrawsNoise,
     EndsValues,
     refuse_other_reports,
     refuse_perturbed,
@@ -76,7 +77,7 @@ class PrivateOptions(EstimateOptions, total=False):
     stabilize: bool
 
 
-class Estimate(RecordsTransform, EndsValues):
+class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     """Answer a question about a column, from reports or from values: rows per window, key and pane.
 
     The rows are NamedTuples with a Beam schema: of a histogram one `HistogramRow` per value, of a mean one `MeanRow`,
@@ -214,6 +215,7 @@ class Estimate(RecordsTransform, EndsValues):
         self._mechanism = mechanism
         self._question = asked
         self._private = private
+        self.spends = Fraction(mechanism.epsilon if private else 0)
         self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows
@@ -237,7 +239,7 @@ class Estimate(RecordsTransform, EndsValues):
         if self._private:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, [self._column])
-            refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
+            refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         else:
             refuse_other_reports(pcoll, self._column, self._mechanism)
         refuse_perturbed_keys(pcoll, self._by)
