@@ -26,9 +26,10 @@ from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import row_type
-from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
+from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import TallyCombineFn
+from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
     DrawsNoise,
     EndsValues,
@@ -248,13 +249,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             if self._fill is not None:
                 empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
                 partials = (partials, empty) | "Filled" >> beam.Flatten()
-            if not pcoll.is_bounded and knows_late(self._windows):
-                late = partials | "Late" >> LateRecords(
-                    self._windows, self._lateness, self._time.column or self._column
-                )
-                if dead_letters is not None:
-                    late |= "As the input" >> beam.WindowInto(pcoll.windowing)
-                    dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
+            dead_letters = with_late(
+                partials, self._windows, self._lateness, self._time.column or self._column, pcoll, dead_letters
+            )
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
                 trigger=self._trigger,

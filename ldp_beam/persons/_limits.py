@@ -7,7 +7,8 @@
 
 Whose record it is counts, and nothing else of the record but its time; so what is dropped does not depend on the
 values. State is never cleared by a timer here (local runners fire those early, and a person whose count was
-cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too.
+cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too,
+which are counted beside it (`with_late`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
+from ldp_beam._compat import drops_late_state
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
+from ldp_beam.graph.late import with_late
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
@@ -93,6 +96,11 @@ class Piece:
     def __init__(self, hashes: U64, part: AnyBatch) -> None:
         self.hashes = hashes
         self.part = part
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.hashes)
 
 
 class PieceCoder(beam.coders.Coder):
@@ -333,6 +341,9 @@ class LimitTransform(RecordsTransform):
         split = SplitByPerson(limit, self._dead_letter_tag)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         if limit.windows is not None:
+            if drops_late_state(pcoll):
+                column = limit.event_time.column or limit.hashing.column
+                unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)

@@ -183,7 +183,7 @@ def _fits(own: list[int], time: int, limit: int, length: int, horizon: int | Non
         return False
     at = bisect(own, time)
     near = [*own[max(at - limit, 0) : at], time, *own[at : at + limit]]
-    if any(last - first < length for first, last in zip(near, near[limit:], strict=False)):
+    if len(own) >= limit and any(last - first < length for first, last in zip(near, near[limit:], strict=False)):
         return False
     own.insert(at, time)
     if horizon is not None:

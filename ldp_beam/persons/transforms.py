@@ -49,10 +49,12 @@ class BoundContributions(LimitTransform):
         key: a `Secret`, or a function that gets it on the worker, to hash ids with. The state holds hashes only;
             without a key, whoever reads it can find out whether an id that they guess is in it.
         allowed_lateness: seconds or text, as in `Histogram`: how long a window's counts are kept after its end. Later
-            records are dropped by the runner, silently: they can never pass uncounted.
+            records are dropped by the runner: they can never pass uncounted. (The local streaming runner keeps the
+            counts, and drops none.) With ``window`` they are counted as those of `Estimate`.
 
-    Metrics: counter ``contributions_dropped``, and ``records_read`` and ``batch_rows``. With `with_exception_handling`
-    also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped.
+    Metrics: counters ``contributions_dropped`` and ``late``, and ``records_read`` and ``batch_rows``. With
+    `with_exception_handling` also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped,
+    and those with the reason ``"late"`` came too late.
 
     Do not change ``shards``, ``window`` or ``key`` when a pipeline goes on from saved state: it would not recognize
     whom it has counted.
@@ -138,7 +140,7 @@ class Deduplicate(LimitTransform):
         event_time, time_unit: column of the records' times, and the unit of numbers in it. None: the elements'
             timestamps; a duplicate with another timestamp may then fall into the next window and pass.
         drop_id, shards, key, allowed_lateness: see `BoundContributions`. A duplicate that comes later than that
-            after its window's end is dropped by the runner as late.
+            after its window's end is dropped by the runner, and counted as late.
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``duplicates_dropped``, reason ``"duplicate"``.
 
@@ -192,7 +194,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         keyed: whether the records are perturbed with keyed noise, as with a memoized mechanism they always are.
             `Perturb` and its like check it.
         event_time, time_unit, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late
-            records are dropped by the runner. For ever, the state has 9 bytes for each person, for ever (16 if all
+            records are dropped by the runner, and counted. For ever, the state has 9 bytes for each person, for ever (16 if all
             records pass).
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.

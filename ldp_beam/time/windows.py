@@ -52,6 +52,11 @@ def window_fn(window: WindowLike) -> WindowFn | None:
     return window
 
 
+def step_of(windows: FixedWindows | SlidingWindows) -> Duration:
+    """The time from the beginning of a window to that of the next one."""
+    return windows.size if isinstance(windows, FixedWindows) else windows.period
+
+
 class Slots(NamedTuple):
     """The slots of a batch's records."""
 

@@ -11,7 +11,7 @@ from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.estimates._empty_and_late import horizon
+from ldp_beam.graph.late import horizon
 from ldp_core import DistributionEstimate, Hybrid, ParameterError, SquareWave
 
 from ...cases import each
