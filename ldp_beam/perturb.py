@@ -58,7 +58,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A report is then
             a function of secret, mechanism, column name, record and value: a replay draws the same one, and another
             record has noise of its own, so that reports spend what they do under fresh noise. No two records may have
-            one ``record`` under one secret: see ``docs/guarantees.md``. Without ``key`` a secret is made here, and
+            one ``record`` under one secret: see ``docs/guarantees.md``. (Where more than half of a batch's records have
+            an earlier one's, the column is refused with an `InputError`.) Without ``key`` a secret is made here, and
             travels with the job. With mechanisms that remember it goes with ``id``, and makes their second round
             repeatable.
 

@@ -23,7 +23,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from typing_extensions import override
 
 from ldp_beam.estimates._partials import Key, KeyedTally
-from ldp_beam.time.windows import step_of
+from ldp_beam.time.windows import MOST_WINDOWS, step_of
 from ldp_core import ParameterError, Tally
 
 Time: TypeAlias = datetime | float | str | Timestamp
@@ -41,7 +41,8 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         empty: a tally of no reports.
 
     Raises:
-        ParameterError: other windows, a stretch that ends before it begins, or one without end for bounded input.
+        ParameterError: other windows, a stretch that ends before it begins, one without end for bounded input, or too
+            many windows.
     """
 
     def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
@@ -58,6 +59,13 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         self._end = None if fill[1] is None else _timestamp(fill[1])
         if self._end is not None and self._end <= first:
             raise ParameterError("fill=(start, end) must end after it begins")
+        until = Timestamp.now() if self._end is None else self._end
+        count = -(-(until.micros - self._start.micros) // self._step.micros)
+        if count > MOST_WINDOWS:
+            raise ParameterError(
+                f"fill= would be {count:,} windows{'' if self._end else ' until now'}, more than {MOST_WINDOWS:,}: fill a "
+                "shorter stretch, or longer windows"
+            )
         self._keys = keys
         self._empty = empty
 

@@ -110,14 +110,14 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
         window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
-            ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
+            ``Sessions`` (per key) or ``GlobalWindows``; a record is in at most 20,000 sliding ones. None: the windows that the elements are in;
             ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on Thursdays (as
             1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
         event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
         time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
-        by: columns to tally by; null counts as the text ``null``.
+        by: columns to tally by, which every record has; null counts as the text ``null``.
         trigger: see ``beam.WindowInto``; by default one pane when the watermark passes the window's end and, within
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
@@ -126,7 +126,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
             with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a
-            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch.
+            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. At most 20,000 windows.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
     A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
