@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
@@ -25,6 +26,7 @@ from ldp_beam.elements.records import (
     RecordsTransform,
     refuse_sliding,
 )
+from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
@@ -37,7 +39,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
     in its schema's metadata: the fast way), dictionaries (dictionaries come out), or ``beam.Row`` or
-    NamedTuples (``beam.Row`` comes out). Timestamps and windows stay as they are.
+    NamedTuples (``beam.Row`` comes out, with a schema if that of what goes in is known). Timestamps and windows stay as
+    they are.
 
     Args:
         plan: which columns leave, and how.
@@ -67,7 +70,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
 
     Raises:
-        PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record.
+        PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record; or the schema of
+            the input lacks a column of it.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
             comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round; or
             that charges less for a record than all that is perturbed behind it spends.
@@ -114,19 +118,42 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         if self._plan.seed is None:
             refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
-        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
+        arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
+        kind: Any = pa.RecordBatch if arrow else AnyReports
+        if not arrow and fields is not None:
+            kind = row_of_reports(self._plan, fields, packed=self._packed)
+        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, kind)
         if self._stabilize:
             reports |= "Stabilize" >> ReplaySafe(keep_windows=True, repeatable=self._repeatable)
         else:
             reports |= "Flushed" >> FlushedAtOnce()
-        arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
-        reports.element_type = pa.RecordBatch if arrow else Any  # a type hint inside was for the coder
+        reports.element_type = Any if kind is AnyReports else kind  # a type hint inside was for the coder
         return reports if dead_letters is None else (reports, dead_letters)
 
     @override
     def display_data(self) -> dict[str, Any]:
         """What the record spends, for the runner's user interface."""
         return {"epsilon": self._plan.epsilon, "plan": self._plan.fingerprint}
+
+
+def row_of_reports(plan: PrivacyPlan, fields: Mapping[str, Any], *, packed: bool) -> Any:
+    """The type of a plan's single reports.
+
+    Args:
+        plan: that makes them.
+        fields: types of the records' columns.
+        packed: see `Perturb`.
+
+    Raises:
+        PlanError: the records lack a column of the plan.
+    """
+    plan.check_columns(fields)
+    made = []
+    for name, mechanism in plan.columns.items():
+        form = mechanism.reports
+        kind = python_type(form.arrow_type(packed=packed))
+        made.append((name, kind | None if form.nullable else kind))
+    return RowTypeConstraint.from_fields([*made, *((name, fields[name]) for name in plan.keep)])
 
 
 class PerturbOptions(TypedDict, total=False):

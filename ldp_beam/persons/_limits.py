@@ -25,6 +25,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
@@ -35,6 +36,7 @@ from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
+from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.late import with_late
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
@@ -348,8 +350,12 @@ class LimitTransform(RecordsTransform):
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good |= "Join" >> beam.ParDo(JoinPieces())
+        fields = fields_of(pcoll.element_type)
+        good.element_type = pcoll.element_type
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
+        elif fields is not None and limit.drop_id:
+            good.element_type = RowTypeConstraint.from_fields([f for f in fields.items() if f[0] != limit.hashing.column])
         if over is None:
             return good
         return good, (unusable, over) | "DeadLetters" >> beam.Flatten()

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from typing_extensions import override
 
 import ldp_beam
 import ldp_core
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
+from ldp_beam.elements.rows import fields_of
 from ldp_beam.yaml._readings import READINGS
 from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
 from ldp_core.engine import PYTHON_TYPES
@@ -94,7 +94,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
     @override
     def expand(self, pcoll: Any) -> Any:
         are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
-        fields = None if are_batches else _fields_of(pcoll)
+        fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
             columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
             _check_columns([*columns, *self.read.get("by", ())], self.perturbs(), fields)
@@ -117,14 +117,6 @@ def _read(name: str, value: Any, declared: Any) -> Any:
             raise ParameterError(f"{name} is a list of texts, got {value!r}")
         return tuple(names)
     return READINGS[name].read(value) if name in READINGS and value is not None else value
-
-
-def _fields_of(pcoll: Any) -> Fields | None:
-    """Names and types of the columns; None where there is no schema."""
-    try:
-        return dict(named_fields_from_element_type(pcoll.element_type))
-    except (TypeError, ValueError, AttributeError):
-        return None
 
 
 _SCALARS = (bool, int, float, str, bytes, np.generic)
