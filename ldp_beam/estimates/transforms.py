@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, TypedDict, Unpack
@@ -14,7 +13,6 @@ from typing import Any, TypedDict, Unpack
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow
@@ -24,11 +22,11 @@ from typing_extensions import override
 
 from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
-from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
-from ldp_beam.estimates.combine import TallyCombineFn
+from ldp_beam.estimates.combine import Doubts, TallyCombineFn
 from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
     DrawsNoise,
@@ -50,10 +48,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, Consistency, check_open, collecting, seconds
-
-_LOG = logging.getLogger(__name__)
-
+from ldp_core.engine import Ask, Consistency, check_open, seconds
 
 class EstimateOptions(TypedDict, total=False):
     """Keyword arguments of every transform that estimates; see `Estimate`."""
@@ -318,8 +313,7 @@ class _RowsOf(beam.DoFn):
         self._by = by
         self._mechanism = mechanism
         self._question = question
-        self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
-        self._warned = False
+        self._doubts = Doubts()
 
     @override
     def setup(self) -> None:
@@ -351,13 +345,8 @@ class _RowsOf(beam.DoFn):
         )
         tail = (tally.n, *self._tail)
         self._tallier.check_tally(tally)
-        with collecting() as implausible:
+        with self._doubts.about(f"column {self._column!r}"):
             table, _ = self._question.rows(self._mechanism, np.array([tally.n]), tally.counters[np.newaxis])
-        if implausible:
-            self._implausible.inc()
-            if not self._warned:
-                _LOG.warning("column %r: %s", self._column, implausible[0])
-            self._warned = True
         if empty := [name for name in self._names if table[name].null_count]:
             raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
         for answer in zip(*(_python(table[name]) for name in self._names), strict=True):

@@ -1,6 +1,7 @@
 """The transforms for Beam YAML: plain arguments in, rows with a schema out; listed in ``providers.yaml``.
 
-LdpReadCsv: files -> rows, or Arrow batches                LdpReadParquet: files -> Arrow batches, for the others
+LdpReadCsv, LdpReadNdjson: files -> rows, or Arrow batches
+LdpReadParquet: files -> Arrow batches, for the others     LdpWriteEstimates: rows of answers -> files
 LdpPerturb: rows -> rows of reports
 LdpEstimate: rows, of reports or of values -> rows of answers to any question
 LdpHistogram: rows of reports -> `HistogramRow`            LdpPrivateHistogram: rows -> `HistogramRow`, in one step
@@ -18,7 +19,8 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
-from ldp_beam.io.files import ReadCsv, ReadParquet
+from ldp_beam.io.estimates import WriteEstimates
+from ldp_beam.io.files import ReadCsv, ReadNdjson, ReadParquet
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, row_of_reports
 from ldp_beam.yaml._adapter import Fields, LdpTransform
@@ -34,7 +36,9 @@ __all__ = [
     "LdpPrivacyLedger",
     "LdpPrivateHistogram",
     "LdpReadCsv",
+    "LdpReadNdjson",
     "LdpReadParquet",
+    "LdpWriteEstimates",
 ]
 
 PROVIDERS = Path(__file__).with_name("providers.yaml")
@@ -164,6 +168,17 @@ class LdpReadCsv(LdpTransform, makes=ReadCsv):
     _yaml_requires_inputs: ClassVar[bool] = False
 
 
+class LdpReadNdjson(LdpTransform, makes=ReadNdjson):
+    """Files of one JSON object a line as rows, or as Arrow batches; see `ReadNdjson`.
+
+    Raises:
+        InputError: there are no such files.
+        ParameterError: bad arguments.
+    """
+
+    _yaml_requires_inputs: ClassVar[bool] = False
+
+
 class LdpReadParquet(LdpTransform, makes=ReadParquet):
     """Parquet files as Arrow batches: the fast way into the other transforms, and into them only; see `ReadParquet`.
 
@@ -173,3 +188,13 @@ class LdpReadParquet(LdpTransform, makes=ReadParquet):
     """
 
     _yaml_requires_inputs: ClassVar[bool] = False
+
+
+class LdpWriteEstimates(LdpTransform, makes=WriteEstimates):
+    """Rows of answers to one question into files of a folder, one per window and bundle; see `WriteEstimates`.
+
+    Raises:
+        ParameterError: bad arguments.
+    """
+
+    more: ClassVar[tuple[str, ...]] = ()

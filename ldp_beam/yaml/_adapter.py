@@ -28,7 +28,6 @@ from ldp_core.engine import PYTHON_TYPES
 
 Fields = Mapping[str, Any]
 _GOOD = "good"
-_LEFT_OUT = ("self", "trigger")
 
 
 class LdpTransform(beam.PTransform[Any, Any]):
@@ -37,12 +36,12 @@ class LdpTransform(beam.PTransform[Any, Any]):
     A subclass names the transform that it adapts, and which of its options have another name.
     """
 
-    makes: ClassVar[type[RecordsTransform]]
+    makes: ClassVar[type[beam.PTransform[Any, Any]]]
     names: ClassVar[dict[str, str]]
     more: ClassVar[tuple[str, ...]] = ("error_handling",)
     """Options that there are in YAML only, or that need not be given there; each is in `READINGS`."""
 
-    def __init_subclass__(cls, makes: type[RecordsTransform] | None = None, **names: str) -> None:
+    def __init_subclass__(cls, makes: type[beam.PTransform[Any, Any]] | None = None, **names: str) -> None:
         """Make signature and docstring.
 
         Args:
@@ -77,6 +76,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
         python = {ours: theirs for theirs, ours in self.names.items()}
         self._transform = self.makes(**{python.get(name, name): value for name, value in arguments.items()})
         if self._errors is not None:
+            assert isinstance(self._transform, RecordsTransform)  # noqa: S101 (others do not have the option)
             self._transform = self._transform.with_exception_handling(_GOOD, self._errors)
 
     def arguments(self, read: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _parameters(makes: type) -> dict[str, Parameter]:
         for name, parameter in inspect.signature(init).parameters.items():
             if parameter.kind is Parameter.VAR_KEYWORD:
                 more = set(get_type_hints(get_args(hints[name])[0]))
-            elif name not in _LEFT_OUT and (handed is None or name in handed):
+            elif name != "self" and (handed is None or name in handed):
                 option = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=_plain(hints[name]))
                 found.setdefault(name, option)
         handed = more
