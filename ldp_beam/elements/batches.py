@@ -165,8 +165,8 @@ class RowBatch:
         lacking = int(np.count_nonzero(self.lacks(name)))
         if lacking:
             raise PlanError(
-                f"there is no column {name!r} in {lacking} of {len(self)} records: group by one that each has, None where "
-                "there is no value"
+                f"there is no column {name!r} in {lacking} of {len(self)} records: group by one that each has, None "
+                "where there is no value"
             )
         values = ["null" if v is None else text_of(v) for v in self.column(name)]
         numbers: dict[str, int] = {}

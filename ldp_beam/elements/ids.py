@@ -170,7 +170,7 @@ def _check_distinct(records: pa.Array | list[Any], name: str) -> None:
     """
     some = records[:_LOOKED_AT]
     if isinstance(some, list):
-        distinct = len({one for one in some if one.__hash__ is not None})  # (what has none is no id, which is said later)
+        distinct = len({one for one in some if one.__hash__ is not None})  # (others are no ids, which is said later)
     else:
         distinct = int(pc.count_distinct(some, mode="all").as_py())
     if len(some) >= _TOO_FEW and 2 * distinct < len(some):

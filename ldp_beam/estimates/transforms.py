@@ -50,6 +50,7 @@ from ldp_core import (
 )
 from ldp_core.engine import Ask, Consistency, check_open, seconds
 
+
 class EstimateOptions(TypedDict, total=False):
     """Keyword arguments of every transform that estimates; see `Estimate`."""
 
@@ -104,10 +105,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
-        window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
-            ``Sessions`` (per key) or ``GlobalWindows``; a record is in at most 20,000 sliding ones. None: the windows that the elements are in;
-            ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on Thursdays (as
-            1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
+        window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows`` (a
+            record is in at most 20,000), ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the
+            elements are in; ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on
+            Thursdays (as 1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
         event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
@@ -121,7 +122,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
             with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a
-            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. At most 20,000 windows.
+            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. There are
+            at most 20,000 windows.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
     A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older

@@ -355,7 +355,8 @@ class LimitTransform(RecordsTransform):
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
         elif fields is not None and limit.drop_id:
-            good.element_type = RowTypeConstraint.from_fields([f for f in fields.items() if f[0] != limit.hashing.column])
+            fields.pop(limit.hashing.column, None)
+            good.element_type = RowTypeConstraint.from_fields(list(fields.items()))
         if over is None:
             return good
         return good, (unusable, over) | "DeadLetters" >> beam.Flatten()

@@ -194,8 +194,8 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         keyed: whether the records are perturbed with keyed noise, as with a memoized mechanism they always are.
             `Perturb` and its like check it.
         event_time, time_unit, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late
-            records are dropped by the runner, and counted. For ever, the state has 9 bytes for each person, for ever (16 if all
-            records pass).
+            records are dropped by the runner, and counted. For ever, the state has 9 bytes for each person, for ever
+            (16 if all records pass).
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
 
@@ -261,7 +261,8 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         if rolling:
             if not isinstance(windows, FixedWindows):
                 raise ParameterError("rolling=True needs per=, the length of any stretch of time that has the budget")
-            windows, length = GlobalWindows(), None if self.records is None else windows.size.micros
+            length = None if self.records is None else windows.size.micros
+            windows = GlobalWindows()
         records = MOST if self.records is None else self.records
         super().__init__(id, records=records, window=windows, rolling=length, **options)
 

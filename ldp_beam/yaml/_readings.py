@@ -83,15 +83,15 @@ def _window(window: Any) -> Any:
 def _trigger(trigger: Any) -> TriggerFn:
     """Panes before a window ends, and after."""
     if not isinstance(trigger, Mapping) or not trigger or trigger.keys() - {"early", "late"}:
-        raise ParameterError("trigger is {early: ..., late: ...} or one of both: each a length, as 1m, or the word each")
+        raise ParameterError("trigger is {early: ..., late: ...} or one of both, each a length as 1m, or the word each")
     found = {name: _repeated(after, name) for name, after in trigger.items()}
-    return AfterWatermark(**{"late": AfterCount(1), **found})  # type: ignore[no-untyped-call]
+    return AfterWatermark(**{"late": AfterCount(1), **found})
 
 
 def _repeated(after: Any, name: str) -> TriggerFn:
     if after == "each":
         return AfterCount(1)
-    return AfterProcessingTime(round(seconds(after, name=name)))  # type: ignore[no-untyped-call]
+    return AfterProcessingTime(round(seconds(after, name=name)))
 
 
 def _output(error_handling: Any) -> str:
@@ -136,9 +136,9 @@ READINGS = {
     "within": _WINDOW,
     "trigger": Reading(
         _trigger,
-        "when a window has rows besides those of its end: ``{early: 1m}`` a minute after the first new records, until it "
-        "ends; ``{late: 1m}`` a minute after late ones; ``each`` in place of a length: with each batch. By default none "
-        "before its end, and then with each late batch.",
+        "when a window has rows besides those of its end: ``{early: 1m}`` a minute after the first new records, until "
+        "it ends; ``{late: 1m}`` a minute after late ones; ``each`` in place of a length: with each batch. By default "
+        "none before its end, and then with each late batch.",
     ),
     "error_handling": Reading(_output, "``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows."),
 }

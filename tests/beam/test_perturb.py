@@ -86,7 +86,7 @@ def test_declared_types_in_and_declared_types_out():
         events = p | beam.Create(elements)
         for transform, fields in (
             (ldp_beam.Perturb(plan), of_reports),
-            (ldp_beam.Perturb(plan, packed=True), {**of_reports, "app": typing.Sequence[int]}),
+            (ldp_beam.Perturb(plan, packed=True), {**of_reports, "app": typing.Sequence[np.int64]}),
             (ldp_beam.Perturb(plan).with_exception_handling(), of_reports),
             (bound, of_bounded),
             (bound.with_exception_handling(), of_bounded),

@@ -74,7 +74,7 @@ def test_a_replay_in_other_pieces_gives_the_same_reports_and_fresh_noise_does_no
 
 def test_a_column_that_does_not_tell_the_records_apart_is_refused():
     """By country 1,800 of 3,000 were told as 1,308 [1,177, 1,441]: the records of a country have one noise."""
-    countries = pa.record_batch({"v": np.arange(N) % D, "w": np.arange(N) % 5, "i": np.arange(N), "c": np.arange(N) % 4})
+    countries = RECORDS.append_column("c", pa.array(np.arange(N) % 4))
     for elements in ([countries], countries.to_pylist()):
         perturb = Perturb(PLAN, record="c")
         tally = ldp_beam.PrivateHistogram("v", OS, record="c")._partial_tallies()

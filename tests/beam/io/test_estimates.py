@@ -3,6 +3,7 @@
 import json
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
@@ -109,7 +110,7 @@ def test_means_and_distributions_go_where_histograms_go(tmp_path):
         assert {fields[name] for name in own} == {"FLOAT", "INTEGER"}
         for kind in ("parquet", "ndjson"):
             [path] = run(WriteEstimates(str(tmp_path / type(row).__name__), kind), [row])
-            [found] = pq.read_table(path).to_pylist() if kind == "parquet" else map(json.loads, open(path))
+            [found] = pq.read_table(path).to_pylist() if kind == "parquet" else [json.loads(Path(path).read_text())]
             assert {name: found[name] for name in own} == own
 
 

@@ -337,7 +337,8 @@ def test_the_providers_describe_their_arguments():
     (provider,) = load_providers(str(PROVIDERS))
     assert set(provider.provided_transforms()) == {
         *("LdpPerturb", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
-        *("LdpReadCsv", "LdpReadNdjson", "LdpReadParquet", "LdpWriteEstimates", "LdpEstimate", "LdpHistogram", "LdpPrivateHistogram"),
+        *("LdpReadCsv", "LdpReadNdjson", "LdpReadParquet", "LdpWriteEstimates"),
+        *("LdpEstimate", "LdpHistogram", "LdpPrivateHistogram"),
     }
     kinds = beam.portability.api.schema_pb2
     for name in provider.provided_transforms():
