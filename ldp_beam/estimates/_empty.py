@@ -63,8 +63,8 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         count = -(-(until.micros - self._start.micros) // self._step.micros)
         if count > MOST_WINDOWS:
             raise ParameterError(
-                f"fill= would be {count:,} windows{'' if self._end else ' until now'}, more than {MOST_WINDOWS:,}: fill "
-                "a shorter stretch, or longer windows"
+                f"fill= would be {count:,} windows{'' if self._end else ' until now'}, more than {MOST_WINDOWS:,}: "
+                "fill a shorter stretch, or longer windows"
             )
         self._keys = keys
         self._empty = empty
