@@ -14,7 +14,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import AnyBatch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
@@ -132,8 +132,10 @@ class PartialTallies(RecordsDoFn):
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         for name in self._by:
-            with faults.of(name, "text, number, Boolean or time"):
-                part.texts(name)
+            find_lacking(part, name, faults)
+            if isinstance(part, Batch):
+                with faults.of(name, "text, number, Boolean or time"):
+                    part.texts(name)
         find_time_faults(part, self._time, faults)
 
 

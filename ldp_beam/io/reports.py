@@ -11,12 +11,12 @@ import pyarrow as pa
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints import typehints
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
 from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
+from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
 from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
 from ldp_beam.io.events import match_files
@@ -98,12 +98,7 @@ _NO_PROOF = (
 
 def _is_single(element_type: Any) -> bool:
     """Whether elements of this type are surely single records."""
-    if isinstance(element_type, typehints.DictConstraint) or element_type is dict:
-        return True
-    try:
-        return bool(named_fields_from_element_type(element_type))
-    except (TypeError, ValueError, AttributeError):
-        return False
+    return isinstance(element_type, typehints.DictConstraint) or element_type is dict or bool(fields_of(element_type))
 
 
 class _Checked(BatchDoFn):
