@@ -128,7 +128,7 @@ def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
     if other:
         raise MechanismMismatchError(
             f"column {tallies.name!r}: {other} of {len(tallies)} tallies were made by another mechanism "
-            f"than the given one, {mechanism.fingerprint}"
+            f"than {mechanism.described}: estimate with the mechanism that made the reports"
         )
     n = tallies.struct.field("n").to_numpy()
     counters = tallies.struct.field("counters").to_numpy()
