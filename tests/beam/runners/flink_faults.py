@@ -226,10 +226,11 @@ class Job:
         """
 
         def due() -> dict[Path, npt.NDArray[np.uint64]] | None:
-            last = self._cluster.get(f"/jobs/{self.id}/checkpoints")["latest"]["completed"] or {}
-            if not last or time.time() > last["trigger_timestamp"] / 1000 + every - 1 or self.checkpoints("in_progress"):
+            last = self._cluster.get(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
+            if not last or self.checkpoints("in_progress") or time.time() > last["trigger_timestamp"] / 1e3 + every - 1:
                 return None
-            found = {path: Sent.read(path, 0).after(last["latest_ack_timestamp"] / 1000 + age) for path, age in sinks.items()}
+            saved = last["latest_ack_timestamp"] / 1e3
+            found = {path: Sent.read(path, 0).after(saved + age) for path, age in sinks.items()}
             return found if all(map(len, found.values())) else None
 
         return dict(until(due, PATIENCE, "rows after a checkpoint"))

@@ -41,7 +41,9 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
     )
     where: dict[str, Any] = {"metavar": "DIR", "help": "for logs and process ids (default: in the user's cache)"}
     made.add_argument("--dir", **where)
-    commands = made.add_subparsers(dest="command", required=True, metavar="up | submit | status | jobs | restart | down")
+    commands = made.add_subparsers(
+        dest="command", required=True, metavar="up | submit | status | jobs | restart | down"
+    )
     up = commands.add_parser("up", help="start a cluster, and print how to run a pipeline on it")
     up.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default 2)")
     up.add_argument("--checkpoints", metavar="DIR", help="for checkpoints; kept (default: within --dir, not kept)")
@@ -59,7 +61,13 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
     restart = commands.add_parser("restart", help="start a process again, with the environment variables of now")
     restart.add_argument("name", metavar="NAME", help="as `status` lists them, for example taskmanager-1")
     down = commands.add_parser("down", help="stop it")
-    for command in (up, status, jobs, restart, down):  # also behind the command; of `submit` all that follows is the pipeline's
+    for command in (
+        up,
+        status,
+        jobs,
+        restart,
+        down,
+    ):  # also behind the command; of `submit` all that follows is the pipeline's
         command.add_argument("--dir", default=argparse.SUPPRESS, **where)
     pool = commands.add_parser("worker-pool")  # without help: not for people
     pool.add_argument("--port", type=int, required=True)
@@ -110,7 +118,9 @@ def _submit(cluster: FlinkCluster, arguments: list[str], called: str) -> int:
     While it runs, say what its job fails with: Flink starts it again and again, and Beam waits in silence.
     """
     if arguments[:1] in (["--help"], ["-h"]):
-        print(f"usage: {called} submit (-m MODULE | SCRIPT) [ARGUMENT ...]\n\nruns a pipeline, with the cluster's options")
+        print(
+            f"usage: {called} submit (-m MODULE | SCRIPT) [ARGUMENT ...]\n\nruns a pipeline, with the cluster's options"
+        )
         return 0
     if not arguments:
         raise LdpError("submit needs what to run: `submit -m pipelines.telemetry --plan ...`, `submit pipeline.py ...`")
