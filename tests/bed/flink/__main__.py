@@ -61,13 +61,8 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
     restart = commands.add_parser("restart", help="start a process again, with the environment variables of now")
     restart.add_argument("name", metavar="NAME", help="as `status` lists them, for example taskmanager-1")
     down = commands.add_parser("down", help="stop it")
-    for command in (
-        up,
-        status,
-        jobs,
-        restart,
-        down,
-    ):  # also behind the command; of `submit` all that follows is the pipeline's
+    # also behind the command; of `submit` all that follows is the pipeline's
+    for command in (up, status, jobs, restart, down):
         command.add_argument("--dir", default=argparse.SUPPRESS, **where)
     pool = commands.add_parser("worker-pool")  # without help: not for people
     pool.add_argument("--port", type=int, required=True)
