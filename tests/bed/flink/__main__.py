@@ -24,8 +24,10 @@ Examples:
   %(prog)s submit -m pipelines.telemetry --plan plan.toml --input ...
   %(prog)s down
 
-Python workers have the environment variables of `up`. So set the one with the secret first: LDP_SECRET=... %(prog)s up.
-To give them others: LDP_SECRET=... %(prog)s restart worker-pool; they are of workers that start after that.
+Python workers have the environment variables of `up`. For a secret:
+
+  LDP_SECRET=... %(prog)s up
+  LDP_SECRET=... %(prog)s restart worker-pool     # of workers that start then
 """
 _LOOK_SECONDS = 2.0
 
