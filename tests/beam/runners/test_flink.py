@@ -31,7 +31,7 @@ from ldp_beam import PrivateHistogram
 from ldp_core import InputError, LdpError, UnaryEncoding
 from ldp_core.compute.compiled import MANY
 from tests.bed.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
-from tests.bed.flink.__main__ import main
+from tests.bed.flink.__main__ import failure_of, main
 from tests.bed.flink.cluster import free_ports, listens
 
 from .conftest import need_flink
@@ -309,6 +309,7 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
 
 
 def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
+    assert failure_of("java.lang.A: one\n\tat a\nCaused by: java.io.B: two\n\tat b\n") == "java.io.B: two"
     for words, said in [(["--help"], "usage: python -m tests.bed.flink submit"), (["-m", "json.tool", "--help"], "")]:
         assert main(["--dir", str(tmp_path), "submit", *words]) == 0
         assert said in capsys.readouterr().out
