@@ -94,7 +94,7 @@ live = _typed(LiveOptions, telemetry.live, "Stream reports of simulated devices,
 
 
 def flink(context: typer.Context) -> None:
-    """Run a Flink cluster on this machine: up, submit, status, down."""
+    """Run a Flink cluster on this machine: up, submit, status, jobs, restart, down."""
     cluster = of_checkout("tests.bed.flink.__main__", "ldp flink")
     _end(cluster.main(context.args, called="ldp flink"))
 

@@ -129,7 +129,7 @@ def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
     if other:
         raise MechanismMismatchError(
             f"column {tallies.name!r}: {other} of {len(tallies)} tallies were made by another mechanism "
-            f"than the given one, {mechanism.fingerprint}"
+            f"than {mechanism.described}: estimate with the mechanism that made the reports"
         )
     n, counters = fields.field("n").to_numpy(), fields.field("counters").to_numpy()
     if n.dtype != np.int64 or counters.dtype != np.int64:  # what to_numpy makes of nulls

@@ -228,8 +228,9 @@ class ReadReports(RecordsTransform, EndsValues):
             if plan is None:
                 plan = found
             if found != plan:
+                came, expected = (_differing(one, other) for one, other in ((found, plan), (plan, found)))
                 raise PlanError(
-                    f"{path!r} has reports of the plan with fingerprint {found.fingerprint}, not {plan.fingerprint}: "
+                    f"{path!r} has reports of another plan, with {came} in place of {expected}: "
                     "read the files of one plan at a time"
                 )
         assert plan is not None  # noqa: S101 (there is a file at least)
@@ -262,3 +263,11 @@ def _plan_of(path: str, head: pa.Schema) -> PrivacyPlan:
     except LdpError as error:
         reason = str(error)
     raise PlanError(f"{path!r}: the plan in its metadata cannot be read: {reason}")
+
+
+def _differing(plan: PrivacyPlan, other: PrivacyPlan) -> str:
+    """The columns of a plan that another one does not have in this way."""
+    parts = [f"{name!r}: {m.described}" for name, m in plan.columns.items() if other.columns.get(name) != m]
+    if plan.keep != other.keep:
+        parts.append(f"keep={list(plan.keep)}")
+    return ", ".join(parts) or "other declarations"
