@@ -27,7 +27,6 @@ from ldp_core.engine import (
     apportioned,
     check_same,
     generator_of,
-    not_proved,
     open_parquet,
     questions_of,
     refuse_keys_in,
@@ -36,7 +35,16 @@ from ldp_core.engine import (
     warn_of_seed,
 )
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    as_typed,
+    check_proved,
+    from_physical,
+    refuse_reports,
+    report_dtype,
+    to_arrow,
+)
 from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
@@ -168,8 +176,8 @@ def histograms(
 
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
-            the columns has a histogram; or a ``by`` column has the name of a column of the result; or nothing says that
-            a column holds reports.
+            the columns has a histogram; or a ``by`` column has the name of a column of the result.
+        DtypeError: nothing says that a column holds reports.
         ParameterError: ``window`` without ``event_time``, or the other way round.
         MechanismMismatchError: a ``by`` column holds reports.
 
@@ -222,7 +230,7 @@ def estimates(
         their own type. A group in which no heavy hitter was found has no row.
 
     Raises:
-        PlanError: see `histograms`; or a column has no estimate, as a sketch without candidates.
+        PlanError, DtypeError: see `histograms`; or a column has no estimate, as a sketch without candidates.
         ParameterError: an estimate that the mechanism does not offer.
 
     >>> import polars as pl, ldp_polars
@@ -300,11 +308,7 @@ def _groups(
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
     refuse_keys_in({*keys} & plan.columns.keys(), "the plan")
     refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
-    unproved = [name for name in plan.columns if not isinstance(dtypes[name], Report)]
-    if unproved and not assume_reports:
-        raise PlanError(not_proved(unproved))
-    if unproved:
-        warn_assumed(unproved)
+    check_proved({name: dtypes[name] for name in plan.columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)

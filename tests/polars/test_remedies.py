@@ -81,10 +81,10 @@ WRONG = [  # a call, and what its error says to do
     (lambda: PEOPLE.select(WORD.perturb(FLAG)), r"df\.ldp\.perturb\(plan\)"),
     (lambda: WORDS.select(WORD.histogram(FLAG)), r"plan\[name\]"),
     (lambda: PEOPLE.select(WORD.histogram()), r"perturb them first: \.ldp\.perturb"),
-    (lambda: PEOPLE.select(WORD.histogram(OUE)), r"Array\(Boolean.*got String; .*perturb them first$"),
+    (lambda: PEOPLE.select(WORD.histogram(OUE)), "perturb the values; .*assume_reports"),
     (
         lambda: PEOPLE.select(pl.col("day").ldp.mean(Hybrid((0, 9), epsilon=1.0))),
-        "got Int64; .*perturb them first$",
+        "perturb the values; .*assume_reports",
     ),
     (lambda: WORDS.select(WORD.merge(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
     (lambda: WORDS.select(WORD.perturb(GRR)), "do not perturb them again$"),
