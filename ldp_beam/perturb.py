@@ -319,7 +319,7 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_rows(self, batch: RowBatch) -> list[WindowedValue]:
         keyed = None if self._key is None else self._key.randomness(batch, "")  # the ids are hashed once
         values = {
-            name: batch.required(name) if mechanism.inputs.unmatched == "error" else batch.column(name)
+            name: batch.column(name) if mechanism.inputs.takes_nulls else batch.required(name)
             for name, mechanism in self._plan.columns.items()
         }
         reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
@@ -341,7 +341,7 @@ class _PerturbDoFn(RecordsDoFn):
         if self._key is not None:
             self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():
-            if mechanism.inputs.unmatched == "error":
+            if not mechanism.inputs.takes_nulls:
                 find_lacking(part, name, faults)
             check_values(part.column(name), mechanism.inputs, name, faults)
         for name in self._plan.keep:

@@ -315,6 +315,8 @@ def read_results(
     2.5
     """
     root = Path(folder)
+    if not root.exists():
+        raise InputError(f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written")
     files = [root] if root.is_file() else _files(root)
     if not files or files[0].suffix not in _READERS:
         raise InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
