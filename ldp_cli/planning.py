@@ -147,9 +147,9 @@ def check(
 _TAKEN = {
     "other": '"other"',
     "none": "none of them",
-    "clip": "the nearer end, nulls the number of missing",
+    "clip": "the nearer end, or what missing says",
     "cut": "what they begin with",
-    "error": "the number of missing",
+    "error": "what missing says",
 }
 """What becomes of values that are not declared and not refused, by ``unmatched``."""
 
@@ -213,7 +213,7 @@ def explain(
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
     if not as_json:
-        say(made.explain(n, reports=reports, keyed=keyed, total=total, delta=delta))
+        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta))
         return
     columns = {}
     for name, m in made.columns.items():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -142,7 +143,7 @@ def histograms(
     plan: PrivacyPlan,
     *,
     by: str | Iterable[str] = (),
-    window: str | None = None,
+    window: str | timedelta | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
     simultaneous: bool = False,
@@ -158,7 +159,7 @@ def histograms(
         reports: made by ``plan``, eager or lazy.
         plan: the plan that made them.
         by: columns to estimate by.
-        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``. Windows of weeks begin on Mondays,
+        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks begin on Mondays,
             those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The first and the
             last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
@@ -207,7 +208,7 @@ def estimates(
     plan: PrivacyPlan,
     *,
     by: str | Iterable[str] = (),
-    window: str | None = None,
+    window: str | timedelta | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
@@ -262,7 +263,7 @@ class _Groups:
 
     reports: pl.LazyFrame
     keys: tuple[str, ...]
-    window: str | None
+    window: str | timedelta | None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -286,7 +287,7 @@ def _groups(
     reports: pl.DataFrame | pl.LazyFrame,
     plan: PrivacyPlan,
     by: str | Iterable[str],
-    window: str | None,
+    window: str | timedelta | None,
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
@@ -295,7 +296,13 @@ def _groups(
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, str) else list(by)
+    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)  # type: ignore[list-item]
+    for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
+        if not isinstance(name, (str, type(None))):
+            raise ParameterError(
+                f"{argument}= takes names of columns, got {type(name).__name__}: make the column before, and let the "
+                f'plan keep it: frame.with_columns(day=pl.col("time").dt.date()), keep=["day"], {argument}="day"'
+            )
     dtypes = reports.collect_schema()
     missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
@@ -317,7 +324,7 @@ def _groups(
     return _Groups(lazy, tuple(keys), window)
 
 
-def window_start(time: pl.Expr, window: str) -> pl.Expr:
+def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     """The start of the window of each time.
 
     Args:
@@ -336,7 +343,7 @@ def window_start(time: pl.Expr, window: str) -> pl.Expr:
     return at_plan_time(time, partial(_window_start, window=window))
 
 
-def _window_start(time: pl.Expr, dtype: Any, *, window: str) -> pl.Expr:
+def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.Expr:
     _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
     fixed = Window.of(window)
     length, later = _duration(fixed), _in_units(fixed.offset)
@@ -368,7 +375,7 @@ _UNITS = {"ms": 1000, "us": 1, "ns": 1}
 """Microseconds of the unit of a Datetime, at least one."""
 
 
-def _check_window(dtype: Any, window: str, event_time: str) -> None:
+def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
     """Raise `ParameterError` unless there are such windows of times of this dtype."""
     if not isinstance(dtype, (pl.Datetime, pl.Date)):
         raise ParameterError(
@@ -430,7 +437,7 @@ def explain(
     spent = checked_plan(plan).epsilon_of(most, changes=None, keyed=keyed)
     if total is None and most > 1 and math.isfinite(spent):
         how["total"] = spent
-    text = plan.explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
+    text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
     people = f"{len(each):,} people, "
     people += (
         f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"

@@ -281,7 +281,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
             [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
             for what, keyed, changes in cases
         ],
-        "text": plan.explain(max(n, 1), reports=_MANY),
+        "text": plan.explain(max(n, 1), records=_MANY),
     }
 
 

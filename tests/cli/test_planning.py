@@ -150,7 +150,7 @@ def test_explain_is_the_plan_s(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     spent = plan.epsilon_of(25)
     text = ldp("plan explain plan.toml -n 4000 --records 25").out
-    assert text == plan.explain(4000, reports=(1, 25), total=spent) + "\n"
+    assert text == plan.explain(4000, records=(1, 25), total=spent) + "\n"
     assert f"all reports of a person (epsilon {spent:g})" in text
     assert "all reports of a person (epsilon 7)" in ldp("plan explain plan.toml -n 4000 --total 7").out
     found = ldp("plan explain plan.toml -n 4000 --records 25 --json").data
