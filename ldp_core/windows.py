@@ -92,7 +92,7 @@ def seconds(length: Any, name: str = "window") -> float:
     return float(length)
 
 
-def micros_of(length: float | str, name: str) -> int:
+def micros_of(length: float | str | timedelta, name: str) -> int:
     """`seconds` in whole microseconds."""
     return round(seconds(length, name) * 1e6)
 

@@ -125,7 +125,9 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    return estimate(expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism, assume_reports=assume_reports)
+    return estimate(
+        expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism, assume_reports=assume_reports
+    )
 
 
 def mean(

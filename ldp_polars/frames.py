@@ -296,7 +296,7 @@ def _groups(
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)  # type: ignore[list-item]
+    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
         if not isinstance(name, (str, type(None))):
             raise ParameterError(

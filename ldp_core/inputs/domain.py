@@ -239,7 +239,7 @@ class Domain(Declared, Inputs):
                 raise DomainError(
                     f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
                     f"declared values ({null_count(array)} of them null); declare them, or take "
-                    'unmatched="other", one more answer (mechanisms that report bits or hashes have "none", too)'
+                    'unmatched="other", one more answer (of bits and hashes "none", too)'
                 )
         return codes
 
@@ -335,7 +335,7 @@ def _unpacked(packed: bytes, size: int, unmatched: Unmatched, kind: Literal["boo
 def _is_data(labels: object) -> bool:
     """Whether these are a column's values: a Series of Polars or pandas, an array of Arrow, or numpy's of objects."""
     if isinstance(labels, np.ndarray):
-        return labels.dtype.kind == "O"  # as ``unique`` of pandas makes them; others are written by hand, too
+        return bool(labels.dtype.kind == "O")  # as ``unique`` of pandas makes them; others are written by hand, too
     return hasattr(labels, "__array__")
 
 

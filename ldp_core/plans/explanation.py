@@ -15,7 +15,7 @@ from ldp_core.exact.composition import ChangeTimes
 from ldp_core.exact.probability import exp_above, float_above
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_epsilon, check_integer, check_open
+from ldp_core.parameters import check_epsilon, check_integer, check_open, shown
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
@@ -88,9 +88,9 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
     if len({row[1:] for row in rows}) == 1:
         rows = [("epsilon together", *rows[0][1:])]
     fakes = [name for name, m in plan.columns.items() if isinstance(m, FakeDataColumn)]
-    shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
+    seen = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
     table = aligned([head, *rows], numbers=range(1, len(head)))
-    return table + (folded([shown]) if fakes and (keyed or plan.memoized) else [])
+    return table + (folded([seen]) if fakes and (keyed or plan.memoized) else [])
 
 
 def _spends(mechanism: Mechanism) -> str:

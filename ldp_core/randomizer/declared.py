@@ -23,8 +23,8 @@ from ldp_core.tables import html
 
 
 @cache
-def _arguments(kind: type) -> tuple[str, ...]:
-    return tuple(inspect.signature(kind).parameters)
+def _arguments(kind: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(kind.__init__).parameters)[1:]
 
 
 class DeclaredMechanism(Declared, Tallier):

@@ -54,7 +54,7 @@ def test_a_plan_is_printed_without_a_file(ldp):
 
 
 WRONG_LINES = [
-    ("recommend abc -e 1 -n 100", "at least two values, as [\"yes\", \"no\"], got one; values are written as ios,"),
+    ("recommend abc -e 1 -n 100", 'at least two values, as ["yes", "no"], got one; values are written as ios,'),
     ("recommend 1..1 -e 1 -n 100", "at least two values"),
     ("recommend 1..x -e 1 -n 100", "a range of integers"),
     ("size abc -m 1% -e 1", "at least two values"),

@@ -111,7 +111,11 @@ def test_the_answer_is_what_the_core_makes_of_the_same_rows(name, run, support):
     mechanism, question, _ = asked(name)
     for packed in (False, True) if name == "bits" else (False,):
         frame = reports(name, packed=packed)
-        a = pl.col("x").ext.storage().implode().alias("rows"), X.tally(mechanism).alias("t"), X.estimate(question, mechanism)
+        a = (
+            pl.col("x").ext.storage().implode().alias("rows"),
+            X.tally(mechanism).alias("t"),
+            X.estimate(question, mechanism),
+        )
         for context, aggregate in CONTEXTS.items():
             with case(context, packed):
                 query = aggregate(frame.lazy(), *a)
