@@ -159,9 +159,9 @@ def histograms(
         reports: made by ``plan``, eager or lazy.
         plan: the plan that made them.
         by: columns to estimate by.
-        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks begin on Mondays,
-            those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The first and the
-            last may be partial: compare their ``n``.
+        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks
+            begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
+            first and the last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
         confidence: see `histogram`.
         simultaneous: see `histogram`.

@@ -20,8 +20,7 @@ from ldp_core import ParameterError
 from ldp_core.engine import I64, Window, count_numbers, kernels
 
 WindowLike: TypeAlias = WindowFn | float | str | timedelta | None
-"""A Beam WindowFn; or fixed windows by their length, in seconds, as text like ``"15m"`` (`Window`) or as a timedelta; or
-None."""
+"""A Beam WindowFn; or fixed windows by their length: seconds, text like ``"15m"`` (`Window`), a timedelta; or None."""
 
 MOST_WINDOWS = 20_000
 """Sliding windows that a record may be in, and windows to fill: two weeks of minutes, or two years of hours.

@@ -210,7 +210,7 @@ class PlanForms(PlanContents):
         Traceback (most recent call last):
             ...
         ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports: perturb the values; for \
-data with the plan; for reports that were made elsewhere there is assume_reports
+reports that were made elsewhere there is assume_reports
         """
         self.check_made(schema.names, {field.name: maker(field) for field in schema})
 

@@ -199,9 +199,8 @@ for name in sys.argv[1].split(","):
 import json, shlex
 from typer.testing import CliRunner
 from ldp_cli.app import app
-print(json.dumps([
-    (done.exit_code, done.stderr, done.stdout) for line in sys.argv[2:] for done in [CliRunner().invoke(app, shlex.split(line))]
-]))
+ended = [CliRunner().invoke(app, shlex.split(line)) for line in sys.argv[2:]]
+print(json.dumps([(done.exit_code, done.stderr, done.stdout) for done in ended]))
 """
 
 

@@ -240,7 +240,7 @@ def test_ill_formed_policies():
             Domain(["a", "b"], unmatched=unmatched)
     with pytest.raises(DomainError, match="leave it out"):
         Domain(["a", "other"], unmatched="other")
-    with pytest.raises(DomainError, match='no "none".* take unmatched="other".*among those who answered'):
+    with pytest.raises(DomainError, match=r'no "none".* take unmatched="other".*among those who answered'):
         RandomizedResponse(Domain(["a", "b"], unmatched="none"), epsilon=1)
     with pytest.raises(DomainError, match="two values"):
         RandomizedResponse.from_coins(["a", "b", "c"])
