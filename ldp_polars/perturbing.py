@@ -209,7 +209,8 @@ _METHODS: dict[Any, str] = {RandomizedResponse: "randomized_response", UnaryEnco
 def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, Any], **options: Any) -> pl.Expr:
     """`perturb` by a mechanism of this kind, or by the one that is made of what is given."""
     given = {name: value for name, value in given.items() if value is not None}
-    check_options({name: value for name, value in options.items() if name not in ("packed", "typed")})
+    if noise := {name: value for name, value in options.items() if name not in ("packed", "typed")}:
+        check_options(noise)
     if mechanism is not None:
         if not isinstance(mechanism, kind):
             if isinstance(mechanism, Mechanism):

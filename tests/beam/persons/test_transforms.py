@@ -323,17 +323,16 @@ def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
 
 
 def test_what_all_admitted_reports_spend_is_compared_and_not_what_one_does():
-    """L-GRR of epsilon_infinity 1 was charged, and of 6 was spent: 6 of a budget of 1, at the same epsilon of a report."""
-    cheap, dear = (
-        PrivacyPlan({"page": LongitudinalRandomizedResponse(range(9), epsilon_infinity=e, epsilon_1=0.5)}) for e in (1, 6)
-    )
+    """L-GRR of epsilon_infinity 1 was charged, and of 6 was spent: 6 of a budget of 1, at one epsilon of a report."""
+    both = [LongitudinalRandomizedResponse(range(9), epsilon_infinity=e, epsilon_1=0.5) for e in (1, 6)]
+    cheap, dear = (PrivacyPlan({"page": m}) for m in both)
     assert cheap.epsilon == dear.epsilon
     key, events = Secret.from_seed(1), [{"user": 1, "page": 3}]
     ledger = PrivacyLedger(cheap, id="user", budget=1.0, changes=0, drop_id=False)
     assert (ledger.records, ledger.spent) == (None, 1)
     assert len(run(ledger | beam.Map(dict) | ldp_beam.Perturb(cheap, key=key, id="user"), events * 20)) == 20
     for step in (ldp_beam.Perturb, lambda plan, **noise: ldp_beam.PrivateHistogram("page", plan["page"], **noise)):
-        with pytest.raises(ParameterError, match="charges 1 for any number of records of a person, .* they spend 6"):
+        with pytest.raises(ParameterError, match=r"charges 1 for any number of records of a person, .* they spend 6"):
             run(ledger | step(dear, key=key, id="user"), events)
     few = PrivacyLedger(dear, id="user", budget=2.0, changes=0, drop_id=False)  # and the other way round it is less
     assert few.records is not None
