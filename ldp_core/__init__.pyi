@@ -22,6 +22,7 @@ from ldp_core.errors import (
     ReportError,
 )
 from ldp_core.estimates.base import Question, Result, estimates_metadata
+from ldp_core.estimates.comparison import Comparison, compare
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
@@ -75,6 +76,7 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Comparison",
     "CountMeanSketch",
     "DBitFlip",
     "Distribution",
@@ -133,6 +135,7 @@ __all__ = [
     "UnaryEncoding",
     "audit",
     "best_guess",
+    "compare",
     "compare_plans",
     "consistent",
     "estimates_metadata",

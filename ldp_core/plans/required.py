@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
+from ldp_core.estimates.base import About
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import KINDS, About, Bound, Error, Values, check_asked, check_group, error_of, resolve
+from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_asked, check_group, error_of, resolve
 from ldp_core.tables import Row, Table
 
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, U32, U64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, U32, U64, Bools, Codes
 from ldp_core.compute import kernels
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.exact import bits
@@ -362,6 +362,18 @@ class HashedReports(FrequencyOracle):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         return self.family.support_counts(reports, groups, n_groups, self.domain.size)
+
+    @override
+    def noise_covariance(self, shares: F64) -> F64:
+        """Over all functions and buckets, if they are few; how three values collide no family but these says."""
+        family = self.family
+        if not isinstance(family, LinearFamily):
+            raise ParameterError(
+                "how the estimated shares of one report hang together is not known for these hash functions: "
+                'take variant="fast"'
+            )
+        functions, buckets = np.divmod(np.arange(family.size * family.g, dtype=np.uint64), np.uint64(family.g))
+        return self.covariance_of_cells(buckets << BUCKET_SHIFT | functions, shares)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
