@@ -35,6 +35,7 @@ of a difference is at most the sum of the two, which ``same_people=True`` takes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple, Protocol, get_args, runtime_checkable
@@ -226,7 +227,7 @@ class Compare(Declared):
 
     def schema(self, mechanism: Any) -> pa.Schema:
         """Columns of `rows`: ``value``, of the values' own type (null text of a mean), and those in `ANSWER`."""
-        return _schema(_domain(mechanism))
+        return _schema(domain_of(mechanism))
 
     def result(self, mechanism: Any, before: Tally, after: Tally) -> Comparison:
         """See `compare`."""
@@ -242,7 +243,7 @@ class Compare(Declared):
             if not people:
                 raise ParameterError(f"the side {side!r} has no reports: there is nothing to compare")
         whole = (float(statistic), int(degrees), float(p_value))
-        return Comparison(_domain(mechanism), int(n_before), int(n_after), *values, *whole, *self._asked, mechanism)
+        return Comparison(domain_of(mechanism), int(n_before), int(n_after), *values, *whole, *self._asked, mechanism)
 
     @property
     def _asked(self) -> tuple[Any, ...]:
@@ -261,7 +262,7 @@ class Compare(Declared):
         arrays = self._arrays(mechanism, n, counters)
         size = arrays[0].shape[1]
         columns = [array.reshape(-1) if array.ndim == 2 else np.repeat(array, size) for array in arrays]
-        return _table(_domain(mechanism), len(n), columns), np.full(len(n), size)
+        return _table(domain_of(mechanism), len(n), columns), np.full(len(n), size)
 
     def _arrays(self, mechanism: Any, n: I64, counters: I64) -> list[Any]:
         """The columns in `ANSWER`: [k, d] each, and [k] from ``statistic`` on."""
@@ -269,18 +270,14 @@ class Compare(Declared):
         empty = (one.n == 0) | (two.n == 0)
         differences = two.estimates - one.estimates
         at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
-        pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
-        at_pooled = [side.variance(pooled) for side in (one, two)]
-
+        pooled, at_pooled = _pooled(one, two)
         alpha = (1 - self.confidence) / (differences.shape[1] if self.simultaneous else 1)
         z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
         (low1, high1), (low2, high2) = one.ends(z), two.ends(z)
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
 
-        with np.errstate(invalid="ignore", divide="ignore"):
-            squares = (differences / self._added(*at_pooled)) ** 2
-        squares = np.where(differences == 0, 0.0, squares)
+        squares = self._scores(one, two, at_pooled) ** 2
         information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
         p_values = np.where(empty, 1.0, self._p(squares, np.ones(squares.shape, np.int64), information))
 
@@ -310,6 +307,16 @@ class Compare(Declared):
             one.n[:, 0].astype(np.int64),
             two.n[:, 0].astype(np.int64),
         ]
+
+    def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
+        """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
+        one, two = (_side(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        return self._scores(one, two, _pooled(one, two)[1])
+
+    def _scores(self, one: _Side, two: _Side, at_pooled: Sequence[F64]) -> F64:
+        errors, differences = self._added(*at_pooled), two.estimates - one.estimates
+        some = (one.n > 0) & (two.n > 0) & (errors > 0)
+        return np.divide(differences, errors, out=np.zeros_like(errors), where=some)
 
     def _added(self, one: F64, two: F64) -> F64:
         """The error of a difference, from the squared errors of its sides: at most their sum if they hang together."""
@@ -379,6 +386,12 @@ class _Side(NamedTuple):
         return (middle - half) / scale, (middle + half) / scale
 
 
+def _pooled(one: _Side, two: _Side) -> tuple[F64, list[F64]]:
+    """The estimates of both sides together, and the variances of each if these are true."""
+    pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
+    return pooled, [side.variance(pooled) for side in (one, two)]
+
+
 def _side(mechanism: Any, n: I64, counters: I64, about: About) -> _Side:
     """k tallies as one side."""
     if not isinstance(mechanism, Comparable):
@@ -432,8 +445,8 @@ def compare(
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
-        ParameterError: a side without reports, or twice the same; options that exclude each other; a memoized mechanism,
-            and nothing is said of ``same_people``; a mechanism without shares and means.
+        ParameterError: a side without reports, or twice the same; options that exclude each other; a memoized
+            mechanism, and nothing is said of ``same_people``; a mechanism without shares and means.
 
     Returns:
         See `Comparison`. All of it is right for large n, where estimates are nearly normal: hundreds of reports a side,
@@ -441,11 +454,13 @@ def compare(
 
     >>> from ldp_core import RandomizedResponse, compare
     >>> m = RandomizedResponse(["ok", "slow", "crashed"], epsilon=2.0)
-    >>> first, second = (m.simulate(people, seed=7) for people in ([8000, 1500, 500], [7000, 2200, 800]))
-    >>> compare(m, first, second)
+    >>> compare(m, m.simulate([8000, 1500, 500], seed=7), m.simulate([7000, 2200, 800], seed=8))
     After (10,000 reports) less before (10,000), 95% intervals
-             before    after  difference       low      high         p  p adjusted
-    ok       80.61 %  69.53 %     -11.08 %  -13.05 %  -9.108 %  5.32e-28    1.60e-27
+              before    after  difference       low      high         p  p adjusted
+    ok       79.28 %  70.63 %    -8.656 %  -10.63 %  -6.677 %  1.07e-17    3.22e-17
+    slow     15.14 %  21.66 %     6.525 %   4.808 %    8.24 %  9.98e-14       2e-13
+    crashed  5.583 %  7.714 %     2.131 %  0.6694 %   3.592 %   0.00427     0.00427
+    all values together: chi-square 77.6, 2 degrees of freedom, p = 1.41e-17
     """
     asked = Compare(confidence, simultaneous, anytime, same_people, about)
     return asked.result(mechanism, before, after)
@@ -454,7 +469,8 @@ def compare(
 # ---- tables
 
 
-def _domain(mechanism: Any) -> Domain | None:
+def domain_of(mechanism: Any) -> Domain | None:
+    """The values that are compared; None of a mean."""
     return mechanism.domain if isinstance(mechanism, Comparable) else None
 
 
@@ -514,7 +530,7 @@ _NOTHING = 1e-9
 
 
 def chi_square_tail(statistic: F64, degrees: I64) -> F64:
-    """Pr[a chi-square variable is larger], elementwise: by its recurrence from 1 or 2 degrees of freedom, in steps of 2.
+    """Pr[a chi-square variable is larger], elementwise: from 1 or 2 degrees of freedom in steps of 2.
 
     Q(k + 2, t) = Q(k, t) + (t / 2)^(k / 2) exp(-t / 2) / Gamma(k / 2 + 1)      (Abramowitz, Stegun 1972, 26.4.8)
 
