@@ -53,7 +53,8 @@ def levels(runs: int) -> Iterator[tuple[str, ...]]:
         for d in (2, 4, 16, 40):
             for epsilon in (0.5, 1.0, 2.0):
                 f = zipf(d)
-                found = compared(make(d, epsilon), f, f, (20_000, 12_000), runs, seed=1000 * k + 10 * d + int(2 * epsilon))
+                seed = 1000 * k + 10 * d + int(2 * epsilon)
+                found = compared(make(d, epsilon), f, f, (20_000, 12_000), runs, seed)
                 hold = ((found["low"] <= 0) & (found["high"] >= 0)).mean()
                 shares = ((found["p_all"] < 0.05).mean(), (found["p_adjusted"].min(axis=1) < 0.05).mean(), hold)
                 yield (name, str(d), f"{epsilon:g}", *(f"{100 * share:.1f} %" for share in shares))
@@ -73,7 +74,7 @@ def powers(runs: int) -> Iterator[tuple[str, ...]]:
 
 
 def looks(runs: int) -> Iterator[tuple[str, ...]]:
-    yield ("60 looks, 500 to 100,000 reports a side", "all intervals hold", "the whole histogram is called changed, ever")
+    yield ("60 looks, 500 to 100,000 reports a side", "all intervals hold", "all values: ever called changed")
     m, f, generator = RandomizedResponse(range(4), epsilon=1.0), zipf(4), np.random.default_rng(5)
     at = np.unique(np.round(np.geomspace(500, 100_000, 60)).astype(int))
     lam = m.q + (m.p - m.q) * f

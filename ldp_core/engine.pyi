@@ -15,7 +15,9 @@ from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.base import z_score
+from ldp_core.estimates.base import About, z_score
+from ldp_core.estimates.comparison import ANSWER as COMPARISON
+from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.plausibility import collecting
@@ -57,6 +59,7 @@ __all__ = [
     "CATALOG",
     "CHART_CONFIGS",
     "CHART_WIDTH",
+    "COMPARISON",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
     "ESTIMATES_OFFERED",
@@ -71,11 +74,13 @@ __all__ = [
     "RESULTS",
     "SHARE",
     "U64",
+    "About",
     "Ask",
     "Bools",
     "ChangeTimes",
     "Chart",
     "ChartRow",
+    "Compare",
     "Consistency",
     "DrawnColumn",
     "DrawnColumns",

@@ -128,7 +128,7 @@ def test_randomized_response_has_pearsons_statistic():
 
 
 def test_the_statistic_of_unary_encodings():
-    """(C.1) by hand, with the inverse on the space of vectors that add up to 0; shares that add up to 1 need no more."""
+    """By hand: the least squares of the differences, given that they add up to 0."""
     m = UnaryEncoding(FOUR, epsilon=1.0)
     n1, n2, shares = 5000, 8000, (np.array([0.43, 0.28, 0.19, 0.1]), SHARES)
     tallies = [
