@@ -275,7 +275,7 @@ def size(
 ) -> None:
     """Say how many people, or which epsilon, a margin of error needs; or a change, of people before and after."""
     how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group, "about": about}
-    texts, how = _wanted(margin, change, plan), {**how, **({} if change is None else {"base": base, "power": power})}
+    texts, how = _wanted(margin, change, plan), {**how, "base": base, "power": power}
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")

@@ -22,6 +22,7 @@ from ldp_core.errors import (
     ReportError,
 )
 from ldp_core.estimates.base import Question, Result, estimates_metadata
+from ldp_core.estimates.change import changes
 from ldp_core.estimates.comparison import Comparison, compare
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
@@ -135,6 +136,7 @@ __all__ = [
     "UnaryEncoding",
     "audit",
     "best_guess",
+    "changes",
     "compare",
     "compare_plans",
     "consistent",

@@ -97,6 +97,8 @@ def changes(
     """
     if same_people:
         raise ParameterError("a CUSUM is for windows of different people, or fresh noise: leave out same_people")
+    if not 10 <= run_length < math.inf:
+        raise ParameterError(f"run_length must be a number of windows, at least 10, got {run_length!r}")
     if not 0 < shift < math.inf:
         raise ParameterError(f"shift must be a positive number of standard errors, got {shift!r}")
     k = shift / 2
@@ -129,8 +131,6 @@ def threshold(run_length: float, k: float) -> float:
     >>> round(threshold(465, 0.5), 2)  # 465.4 at 5 in tables of D. C. Montgomery, "Statistical Quality Control"
     4.99
     """
-    if not 10 <= run_length < math.inf:
-        raise ParameterError(f"run_length must be at least 10 windows, got {run_length!r}")
     low, high = 0.0, 1.0
     while _run_length(high, k) < run_length:
         high *= 2

@@ -225,13 +225,13 @@ class _Change(NamedTuple):
 
 def _change(size: float | None, base: float | None, power: float, margin: object) -> _Change | None:
     """What is asked for, if it is a change."""
+    found = check_open("power", power)
     if size is None:
         if base is not None:
             raise ParameterError("base is the share before a change: give change, too")
         return None
     if margin is not None:
         raise ParameterError("give a margin or a change, not both")
-    found = check_open("power", power)
     if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < math.inf:
         raise ParameterError(f"change must be a number in (0, inf), of a share in (0, 1), got {shown(size)}")
     return _Change(float(size), None if base is None else check_share("base", base), found)

@@ -27,6 +27,7 @@ from ldp_core import (
     UnaryEncoding,
     compare,
 )
+from ldp_core.estimates.change import changes, threshold
 from ldp_core.estimates.comparison import Compare, chi_square_tail, holm
 from ldp_core.plans.sampled import SampledColumn
 
@@ -128,22 +129,24 @@ def test_randomized_response_has_pearsons_statistic():
 
 
 def test_the_statistic_of_unary_encodings():
-    """By hand: the least squares of the differences, given that they add up to 0."""
+    """By hand: the part of the chi-square of d degrees that the sum of the differences, which says nothing, has not."""
     m = UnaryEncoding(FOUR, epsilon=1.0)
-    n1, n2, shares = 5000, 8000, (np.array([0.43, 0.28, 0.19, 0.1]), SHARES)
+    n1, n2, shares = 5000, 8000, (np.array([0.43, 0.28, 0.19, 0.12]), SHARES)
     tallies = [
         Tally(n, np.round(n * (m.q + (m.p - m.q) * f)).astype(np.int64), m.fingerprint)
         for n, f in zip((n1, n2), shares, strict=True)
     ]
     f1, f2 = ((t.counters / t.n - m.q) / (m.p - m.q) for t in tallies)
     f = (n1 * f1 + n2 * f2) / (n1 + n2)
+    f += (1 - f.sum()) / 4  # as it is known what they add up to
     lam = m.q + (m.p - m.q) * f
     covariance = np.diag(lam * (1 - lam) / (m.p - m.q) ** 2 + f**2) - np.outer(f, f)
-    inverse = np.linalg.inv(covariance * (1 / n1 + 1 / n2))
-    delta, one = f2 - f1, np.ones(4)
-    expected = delta @ inverse @ delta - (one @ inverse @ delta) ** 2 / (one @ inverse @ one)  # least squares, sum 0
+    covariance *= 1 / n1 + 1 / n2
+    delta = f2 - f1
+    expected = delta @ np.linalg.solve(covariance, delta) - delta.sum() ** 2 / covariance.sum()
     found = compare(m, *tallies)
-    assert found.statistic == pytest.approx(expected, rel=1e-3)  # (their sum is off by rounding)
+    assert abs(delta.sum()) > 0.01
+    assert found.statistic == pytest.approx(expected, rel=1e-9)
     assert found.degrees_of_freedom == 3
     np.testing.assert_allclose(found.differences, delta, atol=1e-12)
 
@@ -250,3 +253,128 @@ def test_what_is_shown():
     chart = found.plot().to_dict()
     assert chart["title"]["text"] == "2,000 reports, 95 % intervals"
     assert chart["layer"][0]["encoding"]["x"]["title"] == "difference of the shares"
+
+
+def privateab(reports, others):
+    """The statistic of PyPI privateAB 0.0.2 (J.-M. Moon, MIT; arXiv:2411.09064), server_multinomial_bitflip, in numpy:
+
+    the difference of the mean bits, less its mean over the values, and the bits' covariance in all reports together.
+    """
+    n1, n2 = len(reports), len(others)
+    every = np.concatenate([reports, others])
+    covariance = np.cov(every.T)
+    difference = reports.mean(axis=0) - others.mean(axis=0)
+    projected = difference - difference.mean()
+    return projected @ np.linalg.solve(covariance, projected) / (1 / n1 + 1 / n2)
+
+
+def test_decisions_are_those_of_private_ab():
+    """Of 60 comparisons, half of them of equal shares, where theirs is not within 10 % of the limit.
+
+    Theirs takes the covariance from pairs of bits, and of their sum's noise less than there is to take.
+    """
+    m, generator, limit = UnaryEncoding(range(6), epsilon=2.0), np.random.default_rng(3), stats.chi2.ppf(0.95, 5)
+    f = np.array([0.35, 0.25, 0.15, 0.12, 0.08, 0.05])
+    ours, theirs = [], []
+    for k in range(60):
+        g = f if k % 2 else f + 0.03 * np.array([1, -1, 0, 0, 0, 0])
+        bits = []
+        for shares, n in ((f, 3000), (g, 5000)):
+            codes = generator.choice(6, n, p=shares)
+            chances = np.where(codes[:, None] == np.arange(6), m.p, m.q)
+            bits.append(generator.random((n, 6)) < chances)
+        tallies = [Tally(len(rows), rows.sum(axis=0), m.fingerprint) for rows in bits]
+        ours.append(compare(m, *tallies).statistic)
+        theirs.append(privateab(*bits))
+    np.testing.assert_allclose(ours, theirs, atol=1)
+    clear = np.abs(np.array(theirs) / limit - 1) > 0.1
+    np.testing.assert_array_equal((np.array(ours) > limit)[clear], (np.array(theirs) > limit)[clear])
+    assert clear.sum() >= 50
+    assert 5 < sum(np.array(ours) > limit) < 40
+
+
+# ---- levels, coverage, run lengths; `python -m benchmarks.comparisons` has more of them
+
+
+def bits_of(m, shares, n, runs, generator):
+    people = generator.multinomial(n, shares, size=runs)
+    return generator.binomial(people, m.p) + generator.binomial(n - people, m.q)
+
+
+def test_the_level_is_the_one_that_is_said():
+    """4,000 runs: 5 % within 4 standard errors of 0.34 % (1 of 15,000 seeds fails).
+
+    A test that does not know that differences add up to 0, with 3 degrees for 4, rejects 10 %; without the people's
+    sampling 6.9 %.
+    """
+    m, f, generator = UnaryEncoding(FOUR, epsilon=2.0), SHARES, np.random.default_rng(11)
+    sizes, runs = (3000, 8000), 4000
+    counters = np.stack([bits_of(m, f, n, runs, generator) for n in sizes], axis=1)
+    n = np.tile(sizes, (runs, 1))
+    rows, _ = Compare().rows(m, n, counters)
+    first = {name: rows[name].to_numpy().reshape(runs, 4) for name in rows.column_names[1:]}
+    assert (first["p_value_of_all"][:, 0] < 0.05).mean() == pytest.approx(0.05, abs=0.014)
+    assert (first["p_adjusted"].min(axis=1) < 0.05).mean() == pytest.approx(0.05, abs=0.014)
+    held = (first["low"] <= 0) & (first["high"] >= 0)
+    assert held.mean() == pytest.approx(0.95, abs=0.008)
+    people, _ = Compare(about="people").rows(m, n, counters)  # the planted fault: noise alone
+    assert (people["p_value_of_all"].to_numpy()[::4] < 0.05).mean() > 0.06
+
+
+def test_intervals_hold_at_all_looks():
+    """600 runs of 40 looks: at least 95 % - 2 standard errors of 0.9 %; without anytime about 60 % hold."""
+    m, f, generator, runs = RandomizedResponse(epsilon=1.0), np.array([0.9, 0.1]), np.random.default_rng(5), 600
+    at = np.unique(np.geomspace(300, 50_000, 40).astype(int))
+    lam = m.q + (m.p - m.q) * f
+    more = np.diff(at, prepend=0)[:, None]
+    yes, again = (np.cumsum(generator.binomial(more, lam[1], size=(len(at), runs)), axis=0) for _ in range(2))
+    n = np.tile(at[:, None], (1, runs)).ravel()
+    sides = np.stack([np.stack([n - side.ravel(), side.ravel()], axis=1) for side in (yes, again)], axis=1)
+
+    def held(anytime):
+        rows, _ = Compare(anytime=anytime).rows(m, np.stack([n, n], axis=1), sides)
+        low, high, p = (
+            rows[name].to_numpy()[1::2].reshape(len(at), runs) for name in ("low", "high", "p_value_of_all")
+        )
+        return ((low <= 0) & (high >= 0)).all(axis=0).mean(), (p >= 0.05).all(axis=0).mean()
+
+    assert min(held(5000)) > 0.93
+    assert max(held(None)) < 0.75
+
+
+def test_the_width_of_anytime_is_the_one_of_the_paper():
+    """(C.3) for one mean, as the other side has 10^9 reports and no error: 1.55 times the fixed one where tightest."""
+    m = RandomizedResponse(epsilon=1.0)
+    q, difference = m.q, m.p - m.q
+    many, n = 10**9, 20_000
+    before, after = (
+        Tally(k, np.array([k - (s := round(k * (q + 0.1 * difference))), s]), m.fingerprint) for k in (many, n)
+    )
+    # (n reports beside very many tell as much as 2 n on both sides do)
+    wide, fixed = compare(m, before, after, anytime=2 * n), compare(m, before, after)
+    ratio = (wide.high - wide.low) / (fixed.high - fixed.low)
+    np.testing.assert_allclose(ratio, 1.55, atol=0.01)
+
+
+def test_run_lengths_of_the_cusum():
+    """Tables of D. C. Montgomery, Statistical Quality Control: two-sided 168 and 465 for h = 4 and 5, k = 1/2.
+
+    A run of 300 windows without a change has alarms as rarely as it says; one with a change is found, and when it was.
+    """
+    assert threshold(2 * 168, 0.5) == pytest.approx(4, abs=0.02)
+    assert threshold(2 * 465, 0.5) == pytest.approx(5, abs=0.02)
+    m, generator = RandomizedResponse(epsilon=1.0), np.random.default_rng(2)
+    lam = m.q + (m.p - m.q) * np.array([0.1, 0.16])
+
+    def windows(which):
+        yes = generator.binomial(2000, lam[which])
+        return [Tally(2000, np.array([2000 - s, s]), m.fingerprint) for s in yes.tolist()]
+
+    alarms = sum(len({a.window for a in changes(m, windows(np.zeros(300, int)), run_length=100)}) for _ in range(4))
+    assert 3 <= alarms <= 22  # 1,200 windows with two values, whose alarms are the same: 6 to 12 expected
+    found = changes(m, windows(np.repeat([0, 1], 30)), run_length=1000)
+    assert {(a.value, a.direction) for a in found} == {(True, "up"), (False, "down")}
+    assert all(25 <= a.since <= 32 and 30 < a.window < 40 for a in found)
+    for wrong in ({"run_length": 5}, {"shift": 0}, {"same_people": True}):
+        with pytest.raises(ParameterError):
+            changes(m, windows(np.zeros(3, int)), **wrong)
