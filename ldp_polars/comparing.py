@@ -80,8 +80,10 @@ def compare(
     for mechanism in columns.values():
         asked.check(mechanism)
     taken = {"column_name", "entry", "before", "after", _WITH, "value", *COMPARISON}
-    mine = groups_of(reports, plan, by, window, event_time, taken, assume_reports)
-    theirs = None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
+    mine: Groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports)
+    theirs: Groups | None = (
+        None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
+    )
     if other is reports:
         raise ParameterError("other= is the same frame: a side is not compared with itself")
     if theirs is None and not mine.keys:
@@ -110,10 +112,10 @@ def _pairs(mine: Groups, theirs: Groups | None, name: str, mechanism: Mechanism,
     tally = tally_for(cs.by_name(name), mechanism, mechanism)
     tallies = mine.aggregated(tally)
     if theirs is not None:
-        before, after = tallies.rename({"entry": "before"}), theirs.aggregated(tally).rename({"entry": "after"})
+        first, second = tallies.rename({"entry": "before"}), theirs.aggregated(tally).rename({"entry": "after"})
         if not mine.keys:
-            return pl.concat([before, after], how="horizontal")
-        return before.join(after, on=mine.names, how="full", coalesce=True, nulls_equal=True).sort(mine.keys)
+            return pl.concat([first, second], how="horizontal")
+        return first.join(second, on=mine.names, how="full", coalesce=True, nulls_equal=True).sort(mine.keys)
     key = pl.col(mine.keys[-1])
     before = [key.alias(_WITH), pl.col("entry").alias("before")]
     if mine.window is not None:

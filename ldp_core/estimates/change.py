@@ -128,7 +128,7 @@ def changes(
 def threshold(run_length: float, k: float) -> float:
     """``h`` of a one-sided CUSUM of standard normal variables less k, by Siegmund's formula.
 
-    >>> round(threshold(465, 0.5), 2)  # 465.4 at 5 in tables of D. C. Montgomery, "Statistical Quality Control"
+    >>> round(threshold(2 * 465, 0.5), 2)  # 5 in tables of D. C. Montgomery, "Statistical Quality Control"
     4.99
     """
     low, high = 0.0, 1.0

@@ -111,6 +111,12 @@ class Comparison(Result):
             is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
         confidence, simultaneous, anytime, same_people, about: see `compare`.
         mechanism: that made the reports.
+
+    >>> from ldp_core import RandomizedResponse, compare
+    >>> m = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
+    >>> found = compare(m, m.tally([True] * 300 + [False] * 100), m.tally([True] * 360 + [False] * 40))
+    >>> found.differences.round(3).tolist(), found.degrees_of_freedom, found.p_value < 1e-6
+    ([-0.15, 0.15], 1, True)
     """
 
     question: ClassVar[str] = "comparison"
@@ -242,12 +248,9 @@ class Compare(Declared):
         for side, people in (("before", n_before), ("after", n_after)):
             if not people:
                 raise ParameterError(f"the side {side!r} has no reports: there is nothing to compare")
-        whole = (float(statistic), int(degrees), float(p_value))
-        return Comparison(domain_of(mechanism), int(n_before), int(n_after), *values, *whole, *self._asked, mechanism)
-
-    @property
-    def _asked(self) -> tuple[Any, ...]:
-        return tuple(self._parameters().values())
+        found = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
+        fields = (domain_of(mechanism), *found, *self._parameters().values(), mechanism)
+        return Comparison(*fields)
 
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k pairs of tallies as rows of one table, and how many rows each pair has.
@@ -375,7 +378,8 @@ class _Side(NamedTuple):
 
     def variance(self, f: F64) -> F64:
         """Of the estimates, if the shares are ``f``."""
-        return np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0) / np.maximum(self.n, 1)
+        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
+        return of_one / np.maximum(self.n, 1)
 
     def ends(self, z: F64) -> tuple[F64, F64]:
         """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2."""
@@ -396,7 +400,7 @@ def _side(mechanism: Any, n: I64, counters: I64, about: About) -> _Side:
     """k tallies as one side."""
     if not isinstance(mechanism, Comparable):
         watch(mechanism, n[:, None], counters)
-        means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)  # type: ignore[unreachable]
+        means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
         people = n[:, None].astype(float)
         return _Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
     oracle, n, counters = mechanism.answers(n, counters)
