@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.timing import HEADING, Row
 from ldp_beam.telemetry.table import aligned
 
-SUITES = ("kernels", "columns", "peers", "oracles", "numbers", "streams", "memory")
+SUITES = ("kernels", "columns", "peers", "oracles", "numbers", "weights", "streams", "memory")
 
 
 def main() -> int:

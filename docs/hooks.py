@@ -53,7 +53,7 @@ def on_files(files: Files, config: Any) -> Files:
             names = _NAME.findall(lines)
             parts += [f"## {title}\n", *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in names)]
         files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
-    files.append(File.generated(config, "planner.html", content=planner_page()))
+    files.append(File.generated(config, "planner.html", content=planner_page(docs="report.html#the-planner")))
     return files
 
 

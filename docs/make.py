@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
             "question_of estimates_metadata",
         ),
+        "Weights": ("weights", "ratio total weighted_quantiles linear_fit Ratio Total Quantiles LinearFit"),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),
@@ -86,6 +87,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "polars numbers heavy_hitters",
             "tally merge estimate histogram mean distribution heavy_hitters",
         ),
+        "Weights": ("weights", "weight ratio total quantiles linear_fit navigation_timing"),
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
@@ -97,7 +99,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
         "Tally and estimate": (
             "beam numbers heavy_hitters",
-            "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies",
+            "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies "
+            "RatioCombineFn",
         ),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (

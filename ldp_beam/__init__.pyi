@@ -10,6 +10,7 @@ from ldp_beam.elements.rows import (
     text_row,
 )
 from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.ratio import RatioCombineFn
 from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
@@ -33,6 +34,7 @@ __all__ = [
     "PrivacyLedger",
     "PrivateHistogram",
     "RandomizedResponse",
+    "RatioCombineFn",
     "TallyCombineFn",
     "UnaryEncode",
     "text_row",

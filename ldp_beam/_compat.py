@@ -2,7 +2,7 @@
 
 * ``ParDo.to_runner_api_parameter``, ``context.add_requirement``, and ``requires_stable_input`` in its payload:
   `StableInputParDo`.
-* The classes of Flink's and the portable runner: `knows_stable_input`.
+* The classes of Flink's and the portable runner: `knows_stable_input`; of the local ones: `drops_late_state`.
 
 `tests/beam/test_compat.py` says so when one of them moves.
 """
@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.portability import common_urns
 from apache_beam.pvalue import PCollection
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, SwitchingDirectRunner
 from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from typing_extensions import override
@@ -48,3 +49,11 @@ def knows_stable_input(pcoll: PCollection[Any]) -> bool:
     runner = pcoll.pipeline.runner
     streams = not pcoll.is_bounded or pcoll.pipeline.options.view_as(StandardOptions).streaming
     return isinstance(runner, FlinkRunner) or (type(runner) is PortableRunner and bool(streams))
+
+
+def drops_late_state(pcoll: PCollection[Any]) -> bool:
+    """Whether a step with state gets no records of windows that are over, as in Beam's model.
+
+    The local streaming runner hands them on, and keeps the state.
+    """
+    return not isinstance(pcoll.pipeline.runner, (BundleBasedDirectRunner, SwitchingDirectRunner))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
@@ -24,19 +26,21 @@ from ldp_beam.elements.records import (
     RecordsTransform,
     refuse_sliding,
 )
+from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.graph.upstream import EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
+from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
 from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
 from ldp_core.engine import UnaryEncodingVariant as Variant
 
 
-class Perturb(RecordsTransform, EndsValues):
+class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     """One private report per record: planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (then a report batch comes out, the plan
     in its schema's metadata: the fast way), dictionaries (dictionaries come out), or ``beam.Row`` or
-    NamedTuples (``beam.Row`` comes out). Timestamps and windows stay as they are.
+    NamedTuples (``beam.Row`` comes out, with a schema if that of what goes in is known). Timestamps and windows stay as
+    they are.
 
     Args:
         plan: which columns leave, and how.
@@ -57,7 +61,8 @@ class Perturb(RecordsTransform, EndsValues):
             `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A report is then
             a function of secret, mechanism, column name, record and value: a replay draws the same one, and another
             record has noise of its own, so that reports spend what they do under fresh noise. No two records may have
-            one ``record`` under one secret: see ``docs/guarantees.md``. Without ``key`` a secret is made here, and
+            one ``record`` under one secret: see ``docs/guarantees.md``. (Where more than half of a batch's records have
+            an earlier one's, the column is refused with an `InputError`.) Without ``key`` a secret is made here, and
             travels with the job. With mechanisms that remember it goes with ``id``, and makes their second round
             repeatable.
 
@@ -65,9 +70,11 @@ class Perturb(RecordsTransform, EndsValues):
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
 
     Raises:
-        PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record.
+        PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record; or the schema of
+            the input lacks a column of it.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
-            comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round.
+            comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round; or
+            that charges less for a record than all that is perturbed behind it spends.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
@@ -100,6 +107,7 @@ class Perturb(RecordsTransform, EndsValues):
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self._keyed)
         self._plan = self.made = plan
+        self.spends = plan.exact_epsilon if plan.seed is None else Fraction(0)
         self._packed = packed
         self._stabilize = stabilize
 
@@ -108,21 +116,44 @@ class Perturb(RecordsTransform, EndsValues):
         refuse_sliding(pcoll)
         refuse_perturbed(pcoll, self._plan.columns)
         if self._plan.seed is None:
-            refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=self._plan.exact_epsilon)
+            refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
-        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
+        arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
+        kind: Any = pa.RecordBatch if arrow else AnyReports
+        if not arrow and fields is not None:
+            kind = row_of_reports(self._plan, fields, packed=self._packed)
+        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, kind)
         if self._stabilize:
             reports |= "Stabilize" >> ReplaySafe(keep_windows=True, repeatable=self._repeatable)
         else:
             reports |= "Flushed" >> FlushedAtOnce()
-        arrow = pcoll.element_type in (pa.RecordBatch, pa.Table)
-        reports.element_type = pa.RecordBatch if arrow else Any  # a type hint inside was for the coder
+        reports.element_type = Any if kind is AnyReports else kind  # a type hint inside was for the coder
         return reports if dead_letters is None else (reports, dead_letters)
 
     @override
     def display_data(self) -> dict[str, Any]:
         """What the record spends, for the runner's user interface."""
         return {"epsilon": self._plan.epsilon, "plan": self._plan.fingerprint}
+
+
+def row_of_reports(plan: PrivacyPlan, fields: Mapping[str, Any], *, packed: bool) -> Any:
+    """The type of a plan's single reports.
+
+    Args:
+        plan: that makes them.
+        fields: types of the records' columns.
+        packed: see `Perturb`.
+
+    Raises:
+        PlanError: the records lack a column of the plan.
+    """
+    plan.check_columns(fields)
+    made = []
+    for name, mechanism in plan.columns.items():
+        form = mechanism.reports
+        kind = python_type(form.arrow_type(packed=packed))
+        made.append((name, kind | None if form.nullable else kind))
+    return RowTypeConstraint.from_fields([*made, *((name, fields[name]) for name in plan.keep)])
 
 
 class PerturbOptions(TypedDict, total=False):

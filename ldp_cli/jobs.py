@@ -29,7 +29,9 @@ def audit(
     catalog: Annotated[bool, typer.Option("--catalog", help="Instead: an example of each mechanism.")] = False,
     column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
     trials: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of each input.")] = 1_000_000,
-    false_alarm: Annotated[float, typer.Option(help="That any line is wrong, all together.")] = 1e-6,
+    false_alarm: Annotated[
+        float, typer.Option(help="Chance that the audit calls a correct plan broken, over all its lines.")
+    ] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Under keyed noise, with new secrets and ids.")] = False,
     rounds: Annotated[
         int, typer.Option(min=0, help="Of columns that remember: so many reports of one value, too.")
@@ -92,7 +94,7 @@ live = _typed(LiveOptions, telemetry.live, "Stream reports of simulated devices,
 
 
 def flink(context: typer.Context) -> None:
-    """Run a Flink cluster on this machine: up, submit, status, down."""
+    """Run a Flink cluster on this machine: up, submit, status, jobs, restart, down."""
     cluster = of_checkout("tests.bed.flink.__main__", "ldp flink")
     _end(cluster.main(context.args, called="ldp flink"))
 

@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import ParameterError
-from ldp_core.engine import View, folded, need, text_of
+from ldp_core.engine import View, folded, need, text_of, visible
 
 _WIDE = 120
 """Columns of a table that goes to a file or another program."""
@@ -41,15 +41,17 @@ def out() -> Console:
 
 def note(message: str, *, style: str = "") -> None:
     """A line on standard error."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(message, style=style))
+    lines = "\n".join(map(visible, message.split("\n")))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(lines, style=style))
 
 
 def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[str] = ()) -> None:
     """Cells by head as a table, columns of numbers to the right."""
     console = out()
     if title:
-        console.print(Text(title, style="bold"))
+        console.print(Text(visible(title), style="bold"))
     if rows:
+        rows = [{visible(head): visible(cell) for head, cell in row.items()} for row in rows]
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="dim")
         natural = [max(map(len, [head, *(row[head] for row in rows)])) for head in rows[0]]
         narrow = sum(natural) + 2 * (len(natural) - 1) > console.width

@@ -402,6 +402,14 @@ class _Answers:
         """Whether the records fill the window of a row only in part."""
         return self.covered is not None and is_cut(record["window_start"], record["window_end"], self.covered)
 
+    def _with_partial(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame; of windows with a column ``partial``: whether the records fill the window only in part."""
+        if self.covered is None:
+            return frame
+        import polars as pl  # noqa: PLC0415 (only here)
+
+        return frame.with_columns(pl.Series("partial", [self._is_cut(row) for row in frame.to_dicts()], pl.Boolean))
+
     def words(self) -> str:
         """What the numbers mean."""
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
@@ -462,7 +470,7 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
-        beside, said = folder / RESULTS, about(self.plan, self.confidence)
+        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):
             files.refuse_existing(path, overwrite=overwrite)
@@ -470,11 +478,12 @@ class _Answers:
         with files.polars_work("estimate"):
             folder.mkdir(parents=True, exist_ok=True)
             for name, frame in self.frames.items():
+                table = self._with_partial(frame)
                 if csv:
-                    frame.write_csv(paths[name])
+                    table.write_csv(paths[name])
                 else:
                     asked = {name: (self.questions[name], self.mechanisms[name])}
-                    frame.write_parquet(paths[name], metadata=estimates_metadata(asked))
+                    table.write_parquet(paths[name], metadata=estimates_metadata(asked))
                 row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
                 if self.covered is not None:
                     cut = len(self._about(name)["partial_windows"])

@@ -29,7 +29,9 @@ from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
+from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.registry import question_of, usual_question
+from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -102,6 +104,7 @@ __all__ = [
     "LdpWarning",
     "LimitError",
     "Limits",
+    "LinearFit",
     "LocalHashing",
     "Loloha",
     "LongitudinalRandomizedResponse",
@@ -119,9 +122,11 @@ __all__ = [
     "Prefixes",
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
+    "Quantiles",
     "Question",
     "RandomizedResponse",
     "Rappor",
+    "Ratio",
     "ReportError",
     "Result",
     "Secret",
@@ -133,6 +138,7 @@ __all__ = [
     "Tallier",
     "Tally",
     "ThresholdHistogramEncoding",
+    "Total",
     "UnaryEncoding",
     "audit",
     "best_guess",
@@ -142,13 +148,17 @@ __all__ = [
     "consistent",
     "estimates_metadata",
     "expected_error",
+    "linear_fit",
     "parallel_epsilon",
     "question_of",
+    "ratio",
     "recommend",
     "required_epsilon",
     "required_n",
     "sampled_epsilon",
     "shuffled_epsilon",
+    "total",
     "total_epsilon",
     "usual_question",
+    "weighted_quantiles",
 ]

@@ -1,27 +1,32 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
 from ldp_core.arrays.arrow import ARROW_TYPES, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
-from ldp_core.arrays.types import I64, U64, Bools
+from ldp_core.arrays.types import F64, I64, U64, Bools
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
+from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
 from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
 from ldp_core.charts.drawing import Row as ChartRow
 from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows, utc
 from ldp_core.charts.drawing import heading as chart_heading
 from ldp_core.charts.drawing import is_cut as is_cut_chart
+from ldp_core.charts.drawing import of_column as axis_of_column
 from ldp_core.charts.drawing import row_of as chart_row_of
+from ldp_core.charts.drawing import side_by_side as charts_side_by_side
 from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
+from ldp_core.estimates.base import ESTIMATES_KEY, About, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.base import About, z_score
 from ldp_core.estimates.comparison import ANSWER as COMPARISON
 from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
+from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -32,7 +37,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import check_row_groups, open_parquet, over, read_json
+from ldp_core.limits import DEPTH, check_row_groups, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
@@ -41,8 +46,8 @@ from ldp_core.parameters import check_epsilon, check_integer, check_open, check_
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
-from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, about
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports
+from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, PlanTold, about
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports, told_of
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
 from ldp_core.plans.provenance import canonical_once, check_made_by, describe, described_once, not_proved, warn_assumed
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
@@ -50,7 +55,7 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import RECORDS, SHARE, View, aligned, folded, text_of
+from ldp_core.tables import RECORDS, SHARE, View, aligned, folded, text_of, visible
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -62,17 +67,25 @@ __all__ = [
     "COMPARISON",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
+    "DEPTH",
+    "ESTIMATES_KEY",
     "ESTIMATES_OFFERED",
+    "F64",
+    "FIT_SCHEMA",
+    "HALF_CHART_WIDTH",
     "HISTOGRAM_ENTRY",
     "I64",
     "METADATA_KEY",
     "PLAN_WAYS",
     "PYTHON_TYPES",
+    "QUANTILE_SCHEMA",
+    "RATIO_SCHEMA",
     "RECOMMENDED_KINDS",
     "RECORDS",
     "REPORT_TYPE",
     "RESULTS",
     "SHARE",
+    "TOTAL_SCHEMA",
     "U64",
     "About",
     "Ask",
@@ -89,6 +102,7 @@ __all__ = [
     "Label",
     "Native",
     "Nullable",
+    "PlanTold",
     "ReportFormat",
     "Simulation",
     "Spent",
@@ -107,9 +121,11 @@ __all__ = [
     "as_arrow",
     "asked_of",
     "attach",
+    "axis_of_column",
     "canonical_once",
     "chart_heading",
     "chart_row_of",
+    "charts_side_by_side",
     "check_epsilon",
     "check_integer",
     "check_made_by",
@@ -146,6 +162,8 @@ __all__ = [
     "promise",
     "question_names",
     "questions_of",
+    "ratio_of",
+    "ratio_sums",
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
@@ -163,8 +181,10 @@ __all__ = [
     "text_of",
     "themed",
     "times",
+    "told_of",
     "utc",
     "view_of",
+    "visible",
     "warn_assumed",
     "warn_of_seed",
     "z_score",

@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 from ldp_core.errors import LdpError, LimitError, ParameterError
@@ -28,6 +29,7 @@ class Limits(Declared):
 
     Args:
         rows: records in one message: what one sender can add to an estimate at once. Our own batches have 2^16.
+        columns: of one message, nested ones included, and of a plan.
         bytes: of one message, decompressed, where each value counts as one byte at least.
         row_group_bytes: of one row group of a Parquet file, decompressed, as the file declares it.
         line_bytes: of one line of a text file.
@@ -35,7 +37,7 @@ class Limits(Declared):
         labels: entries of any list in such a text: the size of a domain.
         label_length: characters of any text in it: a label, a column's name.
 
-    How deep such a text nests is no choice: `DEPTH` levels.
+    How deep such a text, or a column of a message, nests is no choice: `DEPTH` levels.
 
     The defaults, `DEFAULT`, may be changed for a process, and for all that have no argument ``limits=``, by the
     environment variable ``LDP_LIMITS``, as ``LDP_LIMITS="rows=100 labels=2000000"``.
@@ -48,6 +50,7 @@ class Limits(Declared):
     """
 
     rows: int = parameter(check_integer, default=1 << 20, low=1)
+    columns: int = parameter(check_integer, default=1 << 12, low=1)
     bytes: int = parameter(check_integer, default=1 << 28, low=1)
     row_group_bytes: int = parameter(check_integer, default=1 << 31, low=1)
     line_bytes: int = parameter(check_integer, default=1 << 24, low=1)
@@ -82,7 +85,7 @@ DEFAULT = Limits.parsed(os.environ.get(VARIABLE, ""))
 """What holds where nothing else is said."""
 
 DEPTH = 16
-"""Levels of tables and lists in a plan or a mechanism. Ours have 5 at most; what walks them recurses."""
+"""Levels of tables and lists in a plan, a mechanism or a column. Ours have 5 at most; what walks them recurses."""
 _MOST_BITS = 256
 """Of an integer: a longer one is none of our parameters, and Python refuses to print it."""
 
@@ -143,39 +146,34 @@ def check_nesting(data: Any, what: str, error: type[LdpError], limits: Limits | 
         error: to raise.
         limits: of the length of lists and texts in it; None for a caller's own.
     """
-    level = [data]
-    for _ in range(DEPTH):
-        level = [item for inner in level for item in _items(inner, what, error, limits)]
-        if not level:
+    values = [data]
+    for _ in range(DEPTH + 1):
+        _check_level(values, what, error, limits)
+        kinds = {kind for kind in set(map(type, values)) if issubclass(kind, (Mapping, list, tuple))}
+        if not kinds:
             return
+        inner = [value for value in values if type(value) in kinds]
+        longest = max(map(len, inner))
+        if limits is not None and longest > limits.labels:
+            raise error(over(f"a list in {what}", longest, "entries", "labels", limits))
+        tables = [value for value in inner if isinstance(value, Mapping)]
+        if not all(isinstance(name, str) for table in tables for name in table):
+            raise error(f"{what} has names that are not text")
+        values = [*chain.from_iterable(inner), *chain.from_iterable(table.values() for table in tables)]
     raise error(f"{what} nests tables and lists deeper than {DEPTH} levels")
 
 
-def _items(data: Any, what: str, error: type[LdpError], limits: Limits | None) -> list[Any]:
-    """The tables and lists in a table or list, whose plain values are checked."""
-    if isinstance(data, Mapping):
-        if not all(isinstance(name, str) for name in data):
-            raise error(f"{what} has names that are not text")
-        values = [*data, *data.values()]
-    elif isinstance(data, (list, tuple)):
-        values = list(data)
-    else:
-        values = [data]
+def _check_level(values: list[Any], what: str, error: type[LdpError], limits: Limits | None) -> None:
+    """Raise unless integers among values can be printed, and texts are within the limits."""
     kinds = set(map(type, values))
     if any(issubclass(kind, int) for kind in kinds):
         longest = max(value.bit_length() for value in values if isinstance(value, int))
         if longest > _MOST_BITS:
             raise error(f"{what} has an integer of {longest} bits, above {_MOST_BITS}")
-    if limits is not None:
-        if len(values) > limits.labels:
-            raise error(over(f"a list in {what}", len(values), "entries", "labels", limits))
-        texts = values if kinds == {str} else [value for value in values if isinstance(value, str)]
-        longest = max(map(len, texts), default=0)
+    if limits is not None and any(issubclass(kind, str) for kind in kinds):
+        longest = max(len(value) for value in values if isinstance(value, str))
         if longest > limits.label_length:
             raise error(over(f"a text in {what}", longest, "characters", "label_length", limits))
-    if not any(issubclass(kind, (Mapping, list, tuple)) for kind in kinds):
-        return []
-    return [value for value in values if isinstance(value, (Mapping, list, tuple))]
 
 
 def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:

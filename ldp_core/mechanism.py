@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, Bools
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
 from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs import inputs_from_dict
@@ -129,6 +129,46 @@ class Mechanism(Spending, Perturbing, Crafted):
         of_class, (kind, values) = super().__reduce__()
         named = Mechanism._registry.get(getattr(kind, "name", "")) is kind
         return (_restored_by_name, (kind.name, values)) if named else (of_class, (kind, values))
+
+    def weights(self, reports: Any, value: Any = None, *, column: str = "reports") -> F64:
+        """One unbiased weight per report: its expectation is 1 if the record has the value, 0 if it has another one.
+
+        The sum of the weights is the estimated count. Of numbers it is the report's value, in their own unit, whose
+        expectation is the number. See `ldp_core.ratio` and `ldp_core.weighted_quantiles` for what else follows from
+        weights. Negative ones are normal: leave them as they are.
+
+        Args:
+            reports: what `perturb` returned, in either layout.
+            value: one of the domain's; of numbers None.
+            column: what to call the reports in an error message.
+
+        Returns:
+            float64[n].
+
+        Raises:
+            MechanismMismatchError: a Series of Polars whose dtype says that another mechanism made the reports.
+            ParameterError: the value is none of the domain's, or the mechanism's reports have no weights, as those of a
+                sketch, of which ``sketch.over([...])`` has some.
+            ReportError: nulls, or not reports of this mechanism's shape.
+
+        >>> from ldp_core import OneBitMean, RandomizedResponse
+        >>> RandomizedResponse(["ios", "android"], epsilon=1.0).weights(["ios", "android"], "ios").round(3).tolist()
+        [1.582, -0.582]
+        >>> OneBitMean((0, 60), epsilon=1.0).weights([True, False]).round(1).tolist()
+        [94.9, -34.9]
+        """
+        return self.weights_of(self._checked(reports, column), self.code_of(value))
+
+    def code_of(self, value: Any) -> int:
+        """What `weights_of` is given for a value; raise `ParameterError` if reports have no weight of it."""
+        raise ParameterError(
+            f"reports of {self.name} have no weights: frequency oracles have some for each value, mechanisms for "
+            "numbers the report's value, and a sketch those of its candidates, sketch.over([...])"
+        )
+
+    def weights_of(self, reports: Native, code: int) -> F64:
+        """`weights` of reports in the working layout."""
+        raise NotImplementedError
 
 
 class Wrapping(Mechanism):

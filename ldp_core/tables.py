@@ -63,6 +63,21 @@ def text_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF]
+_ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS}
+
+
+def visible(text: str) -> str:
+    """A text that moves no cursor, breaks no line and turns no writing around: control characters as in JSON.
+
+    Names and labels may be a stranger's, and a terminal does what escape sequences in them say.
+
+    >>> visible(chr(27) + "[2Jios")[1:]
+    'u001b[2Jios'
+    """
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
 def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> list[str]:
     """Rows of cells as lines; the columns ``numbers`` to the right.
 
@@ -70,6 +85,7 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> li
     ['a     n', 'bcd  10']
     """
     right = set(numbers)
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     cells = (
         [c.rjust(w) if k in right else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
@@ -86,7 +102,8 @@ def folded(sentences: Iterable[str], *, indent: str = "  ") -> list[str]:
     """
     # (a number and its percent sign stay together)
     lines = (
-        wrap(one.replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False) for one in sentences
+        wrap(visible(one).replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+        for one in sentences
     )
     return [line.replace("\0", " ") for sentence in lines for line in sentence]
 

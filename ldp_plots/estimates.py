@@ -10,14 +10,20 @@ import pyarrow as pa
 
 from ldp_core import ParameterError, Result
 from ldp_core.engine import (
+    CHART_WIDTH,
+    ESTIMATES_KEY,
+    HALF_CHART_WIDTH,
     SHARE,
     Chart,
     Theme,
     View,
+    axis_of_column,
+    charts_side_by_side,
     check_top,
     draw,
     draw_means,
     draw_windows,
+    read_json,
     text_of,
     themed,
     view_of,
@@ -37,13 +43,14 @@ def estimate(
     shares: bool = False,
     top: int = 20,
     ranked: bool = False,
+    confidence: float | None = None,
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
     """Estimates of any kind with their intervals, one picture per column and group.
 
-    Values have bars, buckets have areas, and single numbers, as means, have points: those of groups one below the
-    other, in one picture.
+    Values have bars and buckets have areas; those of groups are side by side, on one axis for each column. Single
+    numbers, as means, have points: those of groups one below the other, in one picture.
 
     Args:
         data: a result of the core, as a `ldp_core.Histogram`; a frame or an Arrow table with a row per entry, as
@@ -56,6 +63,8 @@ def estimate(
         shares: of counts: shares of the n records in their place.
         top: draw at most so many values; if there are more, those of the largest counts.
         ranked: the largest first, in any case; of a result that has ranks, as heavy hitters, it is so without this.
+        confidence: of the intervals, to be said where the data do not: results of the core, their Arrow tables and
+            rows of Beam say it, frames of Polars do not.
         title: what is shown above, with the group; default: the column.
         theme: ``"light"``, ``"dark"``, or None for a chart without colors of its own, see `themed`.
 
@@ -78,16 +87,17 @@ def estimate(
     least = getattr(data, "threshold", None)
     options: dict[str, Any] = {"shares": shares, "top": top, "least": least}
 
-    def draw_one(panel: Panel) -> Chart:
+    def draw_one(panel: Panel, width: int) -> Chart:
         told = [tuple(text_of(record[label]) for label in panel.view.labels) for record in panel.records]
         if len(set(told)) < len(told):
             raise ParameterError(
                 f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell "
                 "them apart, column= one of several columns, and windows() draws them over time"
             )
-        about: dict[str, Any] = {"n": panel.one("n"), "confidence": panel.one("confidence"), "truth": truth}
+        about: dict[str, Any] = {"n": panel.one("n"), "confidence": panel.one("confidence", confidence), "truth": truth}
+        about |= {"name": panel.column or title, "title": panel.titled(title), "width": width}
         view = replace(panel.view, ranked=panel.view.ranked or ranked)
-        return draw(panel.records, view, title=panel.titled(title), theme=None, **about, **options)
+        return draw(panel.records, view, theme=None, **about, **options)
 
     def draw_numbers(panels: list[Panel]) -> Chart:
         rows = []
@@ -98,18 +108,21 @@ def estimate(
                 )
             rows.append({"n": None, **panel.rows[0], "group": ", ".join(value for _, value in panel.group)})
         first = panels[0]
-        about: dict[str, Any] = {"confidence": first.one("confidence"), "unit": first.view.unit, "truth": truth}
-        return draw_means(rows, title=title or first.column, **about)
+        about: dict[str, Any] = {"confidence": first.one("confidence", confidence), "unit": first.view.unit}
+        return draw_means(rows, truth=truth, name=first.column or title, title=title or first.column, **about)
 
-    found = panels(data, column=column, by=by)
-    numbers: dict[str, list[Panel]] = {}
-    for panel in found:
-        if not panel.view.labels:
-            numbers.setdefault(panel.column, []).append(panel)
-    charts = [draw_one(panel) for panel in found if panel.view.labels] + [draw_numbers(one) for one in numbers.values()]
-    groups_of_one = len(charts) > 1 and len({panel.column for panel in found}) == 1
-    chart = stacked(charts, "", theme)
-    return chart.resolve_scale(x="shared") if groups_of_one else chart  # bars of groups are compared by eye
+    of_column: dict[str, list[Panel]] = {}
+    for panel in panels(data, column=column, by=by):
+        of_column.setdefault(panel.column, []).append(panel)
+    charts = []
+    for found in of_column.values():
+        labels = len(found[0].view.labels)
+        if labels:
+            wide = CHART_WIDTH if len(found) == 1 else HALF_CHART_WIDTH
+            charts.append(charts_side_by_side([draw_one(panel, wide) for panel in found], heights=labels > 1))
+        else:
+            charts.append(draw_numbers(found))
+    return stacked(charts, "", theme)
 
 
 def windows(
@@ -121,6 +134,7 @@ def windows(
     top: int = 5,
     shares: bool = False,
     covered: tuple[Any, Any] | None = None,
+    confidence: float | None = None,
     title: str = "",
     theme: Theme | None = "light",
 ) -> Chart:
@@ -137,7 +151,7 @@ def windows(
         shares: shares of the n records in the window, in place of counts.
         covered: event times of the first and of the last record. Windows that these fill only in part, to nine tenths
             or less, are drawn with open points: their counts are low for that reason. It needs ``window_end``.
-        title, theme: see `estimate`.
+        confidence, title, theme: see `estimate`.
 
     Raises:
         ParameterError: no windows; several columns; or several rows for one value, window and group.
@@ -160,7 +174,7 @@ def windows(
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     means = not view.labels
-    quantity = view.estimate if means else SHARE if shares else view.unit
+    quantity = axis_of_column(view.unit, named[0]) if means else SHARE if shares else view.unit
     flat = [(panel, row) for panel in found for row in panel.rows]
     names = [] if means else _largest(row for _, row in flat)
     wanted = names[:top] if values is None else [text_of(value) for value in values]
@@ -180,7 +194,7 @@ def windows(
     chart = draw_windows(
         rows,
         quantity=quantity,
-        confidence=found[0].one("confidence"),
+        confidence=found[0].one("confidence", confidence),
         series=wanted,
         hidden=0 if means or values is not None else len(names) - len(wanted),
         title=title or named[0],
@@ -238,9 +252,9 @@ class Panel:
         """A title, by default the column, and the group in words."""
         return ", ".join(filter(None, [title or self.column, *(f"{name} {value}" for name, value in self.group)]))
 
-    def one(self, name: str) -> Any:
-        """What all rows say in a field, None if it is not known."""
-        said = {record.get(name) for record in self.records}
+    def one(self, name: str, unsaid: Any = None) -> Any:
+        """What all rows say in a field; ``unsaid`` if they do not have it, None if they differ."""
+        said = {record.get(name, unsaid) for record in self.records}
         return said.pop() if len(said) == 1 else None
 
 
@@ -323,7 +337,8 @@ def _record(row: Any) -> Mapping[str, Any]:
 def _flat(table: Any) -> list[Mapping[str, Any]]:
     """Records of a table; a column of structs, or of lists of them, becomes a record a struct."""
     nested = [field.name for field in table.schema if _is_nested(field.type)]
-    rows: list[Mapping[str, Any]] = table.to_pylist()
+    about = _about(table)
+    rows: list[Mapping[str, Any]] = [{**about, **row} for row in table.to_pylist()]
     if not nested:
         return rows
     made: list[Mapping[str, Any]] = []
@@ -333,6 +348,14 @@ def _flat(table: Any) -> list[Mapping[str, Any]]:
             entries = row[name] if isinstance(row[name], list) else [row[name]]
             made += [{**rest, "column_name": name, **entry} for entry in entries if entry is not None]
     return made
+
+
+def _about(table: Any) -> dict[str, Any]:
+    """The confidence of a table's intervals, which its metadata say: see `ldp_core.estimates_metadata`."""
+    text = (table.schema.metadata or {}).get(ESTIMATES_KEY.encode())
+    how = read_json(text, "the metadata of the estimates", ParameterError) if text else []
+    said = {one.get("confidence") for one in how if isinstance(one, Mapping)} if isinstance(how, list) else set()
+    return {"confidence": said.pop()} if len(said) == 1 else {}
 
 
 def _is_nested(kind: pa.DataType) -> bool:

@@ -97,7 +97,7 @@ def error(
         ),
         y=alt.Y(
             "margin:Q",
-            title="half of the interval of the mean" if numeric else "half of the interval of a share",
+            title="margin of error of the mean" if numeric else "margin of error of a share",
             scale=alt.Scale(type="log", nice=False, domain=[bottom, top]),
             axis=alt.Axis(values=_round(bottom, top), format="~g" if numeric else "~%"),
         ),
@@ -110,7 +110,8 @@ def error(
         tooltip=["epsilon:Q", "people:Q", "margin:Q"],
     )
     called = mechanism if isinstance(mechanism, str) else mechanism.name
-    notes = [f"{100 * confidence:g} % intervals", "a share near 1 / d" if not numeric else "the numbers' own unit"]
+    of = f"numbers from {asked.low:g} to {asked.high:g}" if isinstance(asked, Interval) else "a share near 1 / d"
+    notes = [f"{100 * confidence:g} % intervals", of]
     chart = base.mark_line(clip=True).properties(width=WIDTH, height=260, title=heading(title or called, notes))
     return themed(chart, theme)
 

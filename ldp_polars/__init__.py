@@ -30,6 +30,7 @@ from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.tallying import merge, suspicious, tally
+from ldp_polars.weighing import linear_fit, navigation_timing, quantiles, ratio, total, weight
 
 __all__ = [
     "NoiseOptions",
@@ -43,11 +44,15 @@ __all__ = [
     "heavy_hitters",
     "histogram",
     "histograms",
+    "linear_fit",
     "mean",
     "merge",
+    "navigation_timing",
     "perturb",
     "perturb_frame",
+    "quantiles",
     "randomized_response",
+    "ratio",
     "read_plan",
     "scan_csv",
     "simulate",
@@ -55,6 +60,8 @@ __all__ = [
     "sink_parquet",
     "suspicious",
     "tally",
+    "total",
     "unary_encode",
+    "weight",
     "window_start",
 ]

@@ -34,8 +34,8 @@ from ldp_polars._compat import at_plan_time
 
 def as_expr(expr: pl.Expr | str) -> pl.Expr:
     """An expression as it is, or the column of a name."""
-    if isinstance(expr, str):
-        return pl.col(expr)
+    if isinstance(expr, str):  # pl.col reads "*" and "^...$" as patterns
+        return cs.by_name(expr) if expr == "*" or expr[:1] == "^" else pl.col(expr)
     if not isinstance(expr, pl.Expr):
         raise ParameterError(f"expected an expression or a column's name, got {type(expr).__name__}")
     return expr
@@ -117,7 +117,7 @@ def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
         return pl.Series(name, reports)
     codes = pl.Series(name, reports.indices)
     if dtype == pl.String:  # 20 times as fast as a cast of an Enum
-        return pl.Series(name, reports.dictionary).gather(codes)
+        return unnamed(pl.Series(reports.dictionary)).gather(codes).alias(name)
     return codes.cast(dtype)
 
 
@@ -125,8 +125,14 @@ def spread(values: pl.Series, there: pl.Series) -> pl.Series:
     """``values``, in order, in the rows that are ``there``, and null in the others."""
     if there.all():
         return values
+    there = unnamed(there)
     position = there.cum_sum().cast(pl.Int64) - 1
-    return values.gather(position.set(~there, None))
+    return unnamed(values).gather(position.set(~there, None)).alias(values.name)
+
+
+def unnamed(values: pl.Series) -> pl.Series:
+    """``values`` for Polars' own methods, many of which look a Series up by its name, and ``^x$`` as a pattern."""
+    return values.alias("")
 
 
 # ---- typed reports
@@ -206,7 +212,7 @@ def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
     if not isinstance(reports.dtype, Report):
         return reports
     check_same(reports.dtype.mechanism, mechanism, reports.name)
-    return reports.ext.storage()
+    return unnamed(reports).ext.storage().alias(reports.name)
 
 
 def refuse_reports(dtypes: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from polars import selectors as cs
 from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import COMPARISON, I64, About, Compare
 from ldp_polars.columns import dtype_of
-from ldp_polars.frames import Frame, Groups, checked_plan, groups_of
+from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, named
 from ldp_polars.tallying import counts, tally_for
 
 _WITH = "compared_with"
@@ -102,7 +102,7 @@ def compare(
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
         made = pairs.with_columns(entry.alias("entry")).drop("before", "after").explode("entry").unnest("entry")
         tables.append(made.with_columns(value, pl.lit(name).alias("column_name")))
-    names = [*mine.names, *([_WITH] if theirs is None else [])]
+    names = [*named(mine.names), *([pl.col(_WITH)] if theirs is None else [])]
     tidy = pl.concat(tables).select("column_name", *names, "value", *COMPARISON)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
@@ -115,11 +115,11 @@ def _pairs(mine: Groups, theirs: Groups | None, name: str, mechanism: Mechanism,
         first, second = tallies.rename({"entry": "before"}), theirs.aggregated(tally).rename({"entry": "after"})
         if not mine.keys:
             return pl.concat([first, second], how="horizontal")
-        return first.join(second, on=mine.names, how="full", coalesce=True, nulls_equal=True).sort(mine.keys)
-    key = pl.col(mine.keys[-1])
+        return first.join(second, on=mine.names, how="full", coalesce=True, nulls_equal=True).sort(named(mine.keys))
+    key = cs.by_name(mine.keys[-1])
     before = [key.alias(_WITH), pl.col("entry").alias("before")]
     if mine.window is not None:
-        rest = mine.keys[:-1]
+        rest = named(mine.keys[:-1])
         before = [column.shift(1).over(rest) if rest else column.shift(1) for column in before]
         pairs = tallies.with_columns(before).filter(pl.col(_WITH).is_not_null())
     else:

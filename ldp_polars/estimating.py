@@ -27,7 +27,7 @@ from ldp_core import (
 )
 from ldp_core.engine import Ask, check_open, collecting
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread
+from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread, unnamed
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def distribution(
         mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
             reports.
         confidence: of the intervals, in (0, 1).
-        buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has.
+        buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
 
     Returns:
@@ -242,12 +242,14 @@ def _answered(
 ) -> pl.Series:
     """Polars calls it back: tallies -> answers, row by row but all at once; null -> null."""
     [tallies] = inputs
+    there = unnamed(tallies).is_not_null()
     with collecting() as implausible:
-        table, lengths = question.rows(mechanism, *counts(tallies.drop_nulls(), question.tallier(mechanism)))
+        known = unnamed(tallies).drop_nulls().alias(tallies.name)
+        table, lengths = question.rows(mechanism, *counts(known, question.tallier(mechanism)))
     if implausible:  # once a call
         warnings.warn(f"column {tallies.name!r}: {implausible[0]}", LdpWarning, 2)
     rows = table.to_struct_array().combine_chunks()
     if not question.single:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
         rows = pa.LargeListArray.from_arrays(offsets, rows)
-    return spread(pl.Series(tallies.name, rows).cast(return_dtype), tallies.is_not_null())
+    return spread(pl.Series(tallies.name, rows).cast(return_dtype), there)

@@ -190,7 +190,7 @@ def histograms(
     tidy = pl.concat(
         groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
         for name, mechanism in plan.oracles.items()
-    ).select("column_name", *groups.names, *ENTRY)
+    ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 
@@ -242,6 +242,11 @@ def estimates(
     return made
 
 
+def named(columns: Iterable[str]) -> list[pl.Expr]:
+    """Columns of these names, which for Polars may be patterns."""
+    return [cs.by_name(name) for name in columns]
+
+
 @dataclass(frozen=True)
 class Groups:
     """Reports, and what to estimate them by.
@@ -263,7 +268,7 @@ class Groups:
 
     def aggregated(self, entry: pl.Expr) -> pl.LazyFrame:
         """What an aggregation gives, ``entry``, by the keys and sorted by them: a row a group."""
-        entry, lazy, keys = entry.alias("entry"), self.reports, self.keys
+        entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
             end = _window_end(pl.col(WINDOW_START), Window.of(self.window)).alias(WINDOW_END)

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import comparing, csv_text, estimating, frames, persons, perturbing, tallying
+from ldp_polars import comparing, csv_text, estimating, frames, persons, perturbing, tallying, weighing
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -73,6 +73,12 @@ class LdpExpr(_Namespace[pl.Expr]):
     mean = _Method(estimating.mean)
     distribution = _Method(estimating.distribution)
     heavy_hitters = _Method(estimating.heavy_hitters)
+
+    weight = _Method(weighing.weight)
+    total = _Method(weighing.total)
+    ratio = _Method(weighing.ratio)
+    quantiles = _Method(weighing.quantiles)
+    linear_fit = _Method(weighing.linear_fit)
 
 
 class _LdpFrame(_Namespace[Frame]):

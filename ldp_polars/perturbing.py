@@ -330,7 +330,8 @@ class Perturb:
             raise ParameterError(f"column {name!r}: keyed noise needs one id a row, got {len(ids)} ids for {n} rows")
         masked = index.null_count() > 0  # in a branch of when/then, lazy engines null the other branch's rows
         if masked:
-            values, ids = values.filter(index.is_not_null()), ids.filter(index.is_not_null())
+            there = index.is_not_null()
+            values, ids = values.filter(there), ids.filter(there)
         randomness = None if self.noise is None else self.noise.randomness(ids, name)
         arrow = to_arrow(values)
         if not isinstance(arrow, pa.DictionaryArray):  # an Enum, which is slow to ask for its dtype, holds no reports
@@ -340,7 +341,7 @@ class Perturb:
         if len(reports) != len(values):  # Polars does not check this in every context
             raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = to_physical(name, reports, return_dtype)
-        return spread(series, index.is_not_null()) if masked else series
+        return spread(series, there) if masked else series
 
 
 # ---- columns of which a record answers one: one function for all of them, because one draw decides for all

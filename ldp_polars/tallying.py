@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ldp_core import Mechanism, MechanismMismatchError, Tally
 from ldp_core.engine import I64
-from ldp_polars.columns import Report, as_expr, check_mechanism, of_typed, polars_words, to_arrow, untyped
+from ldp_polars.columns import Report, as_expr, check_mechanism, of_typed, polars_words, to_arrow, unnamed, untyped
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
@@ -99,7 +99,7 @@ def _tallied(
 def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism) -> pl.Series:
     """Polars calls it back: tallies -> their sum."""
     [tallies] = inputs
-    n, counters = counts(tallies.drop_nulls(), mechanism)
+    n, counters = counts(unnamed(tallies).drop_nulls().alias(tallies.name), mechanism)
     total = sum(n.tolist())
     mechanism.check_total(total)
     return _series(tallies.name, Tally(total, counters.sum(axis=0), mechanism.fingerprint))
@@ -124,14 +124,14 @@ def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
             f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {came}; "
             ".ldp.tally makes them of reports, and .ldp.histogram estimates from reports"
         )
-    other = int(tallies.struct.field("fingerprint").ne_missing(mechanism.fingerprint).sum())
+    fields = unnamed(tallies).struct
+    other = int(fields.field("fingerprint").ne_missing(mechanism.fingerprint).sum())
     if other:
         raise MechanismMismatchError(
             f"column {tallies.name!r}: {other} of {len(tallies)} tallies were made by another mechanism "
-            f"than the given one, {mechanism.fingerprint}"
+            f"than {mechanism.described}: estimate with the mechanism that made the reports"
         )
-    n = tallies.struct.field("n").to_numpy()
-    counters = tallies.struct.field("counters").to_numpy()
+    n, counters = fields.field("n").to_numpy(), fields.field("counters").to_numpy()
     if n.dtype != np.int64 or counters.dtype != np.int64:  # what to_numpy makes of nulls
         raise MechanismMismatchError(f"column {tallies.name!r}: tallies hold nulls in n or counters")
     counters = counters.reshape(len(tallies), mechanism.counters)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -33,8 +34,11 @@ def report_page(results: Results, *, live: str | None = None) -> str:
     return _page("Private estimates", "report.html", ["draw.js", "report.js"], data, connect=live is not None)
 
 
-def planner_page() -> str:
+def planner_page(*, docs: str = "") -> str:
     """The planner: people, values and the smallest share worth seeing, to an epsilon, a mechanism and a plan.
+
+    Args:
+        docs: an address to which the page leads back, as of the site that it is a page of.
 
     Returns:
         A whole file of HTML, which loads nothing else; the same each time.
@@ -42,7 +46,9 @@ def planner_page() -> str:
     >>> "planner" in planner_page().lower()
     True
     """
-    return _page("Privacy planner", "planner.html", ["draw.js", "formulas.js", "planner.js"], None, connect=False)
+    page = _page("Privacy planner", "planner.html", ["draw.js", "formulas.js", "planner.js"], None, connect=False)
+    back = f'<p class="screen"><a href="{escape(docs)}">Documentation</a></p>\n' if docs else ""
+    return page.replace("<header>\n", f"<header>\n{back}", 1)
 
 
 def _page(title: str, body: str, scripts: list[str], data: Any, *, connect: bool) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from os import PathLike
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ import pyarrow.parquet
 from ldp_core import HistogramEstimate, InputError, LdpError, LimitError, PlanError, PrivacyPlan
 from ldp_core.engine import DEAD_LETTERS, RESULTS, View, float_above, plan_of, promise, read_json, text_of, utc, view_of
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import is_cut_chart as is_cut
 
 LATE = "late"
 """The reason of a dead letter whose window had closed."""
@@ -44,6 +46,7 @@ _OF_ROWS = {
     "frequency_standard_error",
     "frequency_low",
     "frequency_high",
+    "partial",
 }
 """Columns of an estimate, beside those of its view; any other one is a group's."""
 _MANY = (1, 10, 100)
@@ -63,6 +66,7 @@ class Results:
         confidence: of the intervals, where the rows do not say it.
         name: what the page is called.
         counted: the reports that were counted; None: as many as the rows say.
+        covered: dates or times of the first and of the last record, which tell what windows are filled in part.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -76,6 +80,7 @@ class Results:
     confidence: float | None = None
     name: str = ""
     counted: int | None = None
+    covered: tuple[Any, Any] | None = None
     per_column: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -90,18 +95,23 @@ class Results:
         windows = sorted(window for window in found if window is not None)
         place: dict[Any, int | None] = {None: None, **{window: k for k, window in enumerate(windows)}}
         columns = [self._column(name, rows, place) for name, rows in self.columns.items()]
-        summed = max((sum(group["n"] or 0 for group in column["groups"]) for column in columns), default=0)
+        sizes = [[group["n"] or 0 for group in column["groups"]] for column in columns]
+        summed = max(map(sum, sizes), default=0)
+        each = median_low([n for column in sizes for n in column] or [0])
         counted = summed if self.counted is None else self.counted
         letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
             "windows": _labels(windows),
+            "partial": None
+            if self.covered is None
+            else [is_cut(start, end, self.covered) for start, end, _ in windows],
             "columns": columns,
             "counted": counted,
             "letters": letters,
             "late": None if letters is None else self._lost(letters, late=True),
             "dead": None if letters is None else self._lost(letters, late=False),
-            "plan": None if self.plan is None else _in_words(self.plan, summed),
+            "plan": None if self.plan is None else _in_words(self.plan, each),
         }
 
     def _lost(self, letters: Iterable[Row], *, late: bool) -> int:
@@ -123,6 +133,7 @@ class Results:
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
             "name": name,
+            "alone": view.counts,
             "kind": ("mean", "histogram", "distribution")[len(view.labels)],
             "mechanism": "" if mechanism is None else mechanism.title,
             "epsilon": spent if mechanism is None else mechanism.epsilon,
@@ -190,12 +201,21 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
 
 
 def _time(value: Any) -> datetime | None:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return utc(value) if isinstance(value, date) else None
+    try:
+        value = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return utc(value) if isinstance(value, date) and value.year > 0 else None  # (a NaT is a date)
+    except (ValueError, OverflowError):  # the first day of all in a zone where it began before
+        return None
+
+
+def _ends_of(covered: Any) -> tuple[Any, Any] | None:
+    """Times of the first and of the last record, as `about` writes them; None for all else."""
+    try:
+        kinds = [date if len(text) == len("2024-01-01") else datetime for text in covered]
+        first, last = (kind.fromisoformat(text) for kind, text in zip(kinds, covered, strict=True))
+    except (TypeError, ValueError):
+        return None
+    return first, last
 
 
 def _labels(windows: Sequence[tuple[datetime, datetime, int]]) -> list[str]:
@@ -229,7 +249,7 @@ def _letters(letters: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
-    """What a plan does, what a record and a person spend."""
+    """What a plan does with n reports, what a record and a person spend."""
     columns = []
     for name, m in plan.columns.items():
         outlook = m.explain(max(n, 1))
@@ -249,6 +269,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
     cases += [("noise keyed by person, values that never change", True, 0)]
     return {
         "columns": columns,
+        "n": n,
         "keep": list(plan.keep),
         "epsilon": plan.epsilon,
         "fingerprint": plan.fingerprint,
@@ -304,6 +325,7 @@ def read_results(
             raise PlanError(f"{str(beside)!r} must be an object of JSON")
         found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
+        found.covered = _ends_of(said.get("covered"))
     if plan is not None or found.plan is None:
         found.plan = plan or _plan_of_reports(root)
     left = most_rows

@@ -161,7 +161,13 @@ class RowBatch:
         ]
 
     def texts(self, name: str) -> tuple[I64, list[str]]:
-        """The values as numbers and texts, as `Batch.texts`."""
+        """The values as numbers and texts, as `Batch.texts`; every record has one, which may be None."""
+        lacking = int(np.count_nonzero(self.lacks(name)))
+        if lacking:
+            raise PlanError(
+                f"there is no column {name!r} in {lacking} of {len(self)} records: group by one that each has, None "
+                "where there is no value"
+            )
         values = ["null" if v is None else text_of(v) for v in self.column(name)]
         numbers: dict[str, int] = {}
         codes = [numbers.setdefault(text, len(numbers)) for text in values]

@@ -74,8 +74,17 @@ class TallyCoder(beam.coders.Coder):
         return Tally
 
 
-class AnyReports:
-    """Type hint, inside a transform, of elements that may be batches or single records; see `AnyReportsCoder`."""
+class _Anything(type):
+    @override
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+class AnyReports(metaclass=_Anything):
+    """Type hint, inside a transform, of elements that may be batches or single records; see `AnyReportsCoder`.
+
+    Whatever Beam looks at is one (``--runtime_type_check``).
+    """
 
 
 class AnyReportsCoder(beam.coders.Coder):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
 from ldp_beam.elements.faults import NULL, Faults, not_of
@@ -122,9 +123,12 @@ class NoiseKey:
 
         Raises:
             PlanError: a batch has no such column.
+            InputError: the column does not tell the records apart.
         """
         names = (self.record, None) if self.id is None else (self.id, self.record)
         first, second = (None if name is None else part.required(name) for name in names)
+        if self.record is not None:
+            _check_distinct(first if self.id is None else second, self.record)
         return first, second
 
     def randomness(self, part: AnyBatch, column: str) -> Keyed:
@@ -151,6 +155,30 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
     usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
     wrong = (type(i) is not usual or not _is_id(i) for i in ids)
     faults.add(name, not_of(usual.__name__), np.fromiter(wrong, bool, len(ids)))
+
+
+_LOOKED_AT, _TOO_FEW = 4096, 32
+
+
+def _check_distinct(records: pa.Array | list[Any], name: str) -> None:
+    """Raise if of the first records more than half have what an earlier one has: that is no redelivery.
+
+    Records that share it share their noise: their reports are not independent, and no interval holds.
+
+    Raises:
+        InputError: so it is, of 32 records at least.
+    """
+    some = records[:_LOOKED_AT]
+    if isinstance(some, list):
+        distinct = len({one for one in some if one.__hash__ is not None})  # (others are no ids, which is said later)
+    else:
+        distinct = int(pc.count_distinct(some, mode="all").as_py())
+    if len(some) >= _TOO_FEW and 2 * distinct < len(some):
+        raise InputError(
+            f"column {name!r} does not tell the records apart: {distinct} of {len(some)} are different. Records that "
+            "share it share their noise, and error bars would be too narrow: record= is the position in the source, or "
+            "an id of each record's own"
+        )
 
 
 def _kind(value: object) -> str:

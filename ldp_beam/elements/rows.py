@@ -14,10 +14,23 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
+from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from ldp_core import ParameterError
 from ldp_core.engine import text_of
+
+
+def fields_of(element_type: Any) -> dict[str, Any] | None:
+    """Names and types of the fields of elements of this type; None where no schema tells.
+
+    >>> fields_of(DeadLetter)["count"], fields_of(dict)
+    (<class 'int'>, None)
+    """
+    try:
+        return dict(named_fields_from_element_type(element_type))
+    except (TypeError, ValueError, AttributeError):
+        return None
 
 
 class _NamedTuple:

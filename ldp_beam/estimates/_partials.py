@@ -14,7 +14,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import AnyBatch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
@@ -22,7 +22,7 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, Mechanism, ReportError, Tally
-from ldp_core.engine import I64, Native, check_made_by, plan_of, refuse_keys, refuse_reports, some_groups
+from ldp_core.engine import I64, Native, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -132,8 +132,10 @@ class PartialTallies(RecordsDoFn):
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         for name in self._by:
-            with faults.of(name, "text, number, Boolean or time"):
-                part.texts(name)
+            find_lacking(part, name, faults)
+            if isinstance(part, Batch):
+                with faults.of(name, "text, number, Boolean or time"):
+                    part.texts(name)
         find_time_faults(part, self._time, faults)
 
 
@@ -157,7 +159,7 @@ class TallyReports(PartialTallies):
         if at >= 0:
             check_made_by(schema.field(at), self._mechanism)
         refuse_keys(schema, self._by)
-        check_reports_of(plan_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
+        check_reports_of(told_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
         self._checked = schema
 
     @override

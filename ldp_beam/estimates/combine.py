@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
 
 from ldp_beam.elements.batches import as_reports
+from ldp_beam.elements.records import NAMESPACE
 from ldp_core import (
     FrequencyOracle,
     HistogramEstimate,
@@ -22,7 +26,9 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, Consistency, check_same_mechanism
+from ldp_core.engine import Ask, Consistency, check_same_mechanism, collecting
+
+_LOG = logging.getLogger(__name__)
 
 
 class Accumulator:
@@ -158,8 +164,31 @@ class TallyCombineFn(beam.CombineFn):
         return Tally
 
 
+class Doubts:
+    """Tells of estimates that no data give: how many in the metric ``implausible_estimates``, and once in the log."""
+
+    def __init__(self) -> None:
+        self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
+        self._said = False
+
+    @contextmanager
+    def about(self, what: str) -> Iterator[None]:
+        """What is estimated within may be doubted."""
+        with collecting() as implausible:
+            yield
+        if implausible:
+            self._implausible.inc()
+            if not self._said:
+                _LOG.warning("%s: %s", what, implausible[0])
+            self._said = True
+
+
 class EstimateCombineFn(TallyCombineFn):
     """`TallyCombineFn`, then the answer to a question, as `Question.result` has it.
+
+    It sees no pipeline, so that it cannot know which mechanism made the reports, as `Estimate` does. It knows their
+    type and width, and tallies say whose they are; estimates that no data give are counted in the metric
+    ``implausible_estimates``, and said once in the worker's log.
 
     Args:
         mechanism: that made the reports.
@@ -179,11 +208,13 @@ class EstimateCombineFn(TallyCombineFn):
     def __init__(self, mechanism: Mechanism, question: Ask | None = None) -> None:
         self._question = usual_question(mechanism) if question is None else question_of(question)
         super().__init__(mechanism, self._question)
+        self._doubts = Doubts()
 
     @override
     def extract_output(self, accumulator: Accumulator) -> Any:
         """The answer."""
-        return self._question.result(self._mechanism, accumulator.tally())
+        with self._doubts.about("reports that are combined"):
+            return self._question.result(self._mechanism, accumulator.tally())
 
     @override
     def infer_output_type(self, input_type: Any) -> Any:

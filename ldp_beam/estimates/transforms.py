@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, TypedDict, Unpack
@@ -14,7 +13,6 @@ from typing import Any, TypedDict, Unpack
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow
@@ -24,12 +22,14 @@ from typing_extensions import override
 
 from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
-from ldp_beam.elements.records import NAMESPACE, RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import row_type
-from ldp_beam.estimates._empty_and_late import EmptyTallies, Fill, LateRecords, knows_late
+from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
-from ldp_beam.estimates.combine import TallyCombineFn
+from ldp_beam.estimates.combine import Doubts, TallyCombineFn
+from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
+    DrawsNoise,
     EndsValues,
     refuse_other_reports,
     refuse_perturbed,
@@ -48,9 +48,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, Consistency, check_open, collecting, seconds
-
-_LOG = logging.getLogger(__name__)
+from ldp_core.engine import Ask, Consistency, check_open, seconds
 
 
 class EstimateOptions(TypedDict, total=False):
@@ -76,7 +74,7 @@ class PrivateOptions(EstimateOptions, total=False):
     stabilize: bool
 
 
-class Estimate(RecordsTransform, EndsValues):
+class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     """Answer a question about a column, from reports or from values: rows per window, key and pane.
 
     The rows are NamedTuples with a Beam schema: of a histogram one `HistogramRow` per value, of a mean one `MeanRow`,
@@ -107,15 +105,15 @@ class Estimate(RecordsTransform, EndsValues):
         stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
-        window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows``,
-            ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the elements are in;
-            ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on Thursdays (as
-            1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
+        window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows`` (a
+            record is in at most 20,000), ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the
+            elements are in; ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on
+            Thursdays (as 1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
         event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
         time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
-        by: columns to tally by; null counts as the text ``null``.
+        by: columns to tally by, which every record has; null counts as the text ``null``.
         trigger: see ``beam.WindowInto``; by default one pane when the watermark passes the window's end and, within
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
@@ -124,7 +122,8 @@ class Estimate(RecordsTransform, EndsValues):
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
             with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a
-            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch.
+            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. There are
+            at most 20,000 windows.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
 
     A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
@@ -214,6 +213,7 @@ class Estimate(RecordsTransform, EndsValues):
         self._mechanism = mechanism
         self._question = asked
         self._private = private
+        self.spends = Fraction(mechanism.epsilon if private else 0)
         self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows
@@ -237,7 +237,7 @@ class Estimate(RecordsTransform, EndsValues):
         if self._private:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, [self._column])
-            refuse_unbudgeted(pcoll, keyed=self._keyed, epsilon=Fraction(self._mechanism.epsilon))
+            refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         else:
             refuse_other_reports(pcoll, self._column, self._mechanism)
         refuse_perturbed_keys(pcoll, self._by)
@@ -246,13 +246,9 @@ class Estimate(RecordsTransform, EndsValues):
             if self._fill is not None:
                 empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
                 partials = (partials, empty) | "Filled" >> beam.Flatten()
-            if not pcoll.is_bounded and knows_late(self._windows):
-                late = partials | "Late" >> LateRecords(
-                    self._windows, self._lateness, self._time.column or self._column
-                )
-                if dead_letters is not None:
-                    late |= "As the input" >> beam.WindowInto(pcoll.windowing)
-                    dead_letters = (dead_letters, late) | "Dead letters" >> beam.Flatten()
+            dead_letters = with_late(
+                partials, self._windows, self._lateness, self._time.column or self._column, pcoll, dead_letters
+            )
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
                 trigger=self._trigger,
@@ -319,8 +315,7 @@ class _RowsOf(beam.DoFn):
         self._by = by
         self._mechanism = mechanism
         self._question = question
-        self._implausible = Metrics.counter(NAMESPACE, "implausible_estimates")
-        self._warned = False
+        self._doubts = Doubts()
 
     @override
     def setup(self) -> None:
@@ -352,13 +347,8 @@ class _RowsOf(beam.DoFn):
         )
         tail = (tally.n, *self._tail)
         self._tallier.check_tally(tally)
-        with collecting() as implausible:
+        with self._doubts.about(f"column {self._column!r}"):
             table, _ = self._question.rows(self._mechanism, np.array([tally.n]), tally.counters[np.newaxis])
-        if implausible:
-            self._implausible.inc()
-            if not self._warned:
-                _LOG.warning("column %r: %s", self._column, implausible[0])
-            self._warned = True
         if empty := [name for name in self._names if table[name].null_count]:
             raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
         for answer in zip(*(_python(table[name]) for name in self._names), strict=True):

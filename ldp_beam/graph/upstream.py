@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
+from typing_extensions import override
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, check_same, refuse_keys_in, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, PlanTold, check_same, refuse_keys_in, refuse_reports_in
 
 
 class EndsValues:
@@ -28,14 +30,15 @@ def check_plan(plan: Any) -> None:
         raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
 
 
-def transforms_before(pcoll: PCollection[Any], *, until: type | None = None) -> Iterator[Any]:
-    """The transforms that a collection comes from; of composite ones each that a step is a part of.
+def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
+    """The applied transforms that collections come from; of composite ones each that a step is a part of.
 
     Args:
+        pcolls: what is no `PCollection` comes from nothing.
         until: do not look at what is before a transform of this class.
     """
     seen: set[int] = set()
-    ahead = [pcoll.producer]
+    ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]
     while ahead:
         step = ahead.pop()
         if step is None or id(step) in seen:
@@ -45,7 +48,7 @@ def transforms_before(pcoll: PCollection[Any], *, until: type | None = None) -> 
         while step is not None:  # and the transforms that it is a part of
             if until is not None and isinstance(step.transform, until):
                 before = []
-            yield step.transform
+            yield step
             step = step.parent
         ahead += before
 
@@ -92,7 +95,7 @@ def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
     return None
 
 
-def check_reports_of(plan: PrivacyPlan | None, column: str, mechanism: Mechanism, who: str) -> None:
+def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:
     """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
 
     A plan without the column says nothing: the column may have had another name.
@@ -110,8 +113,18 @@ def check_reports_of(plan: PrivacyPlan | None, column: str, mechanism: Mechanism
 
 def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
     """The plans of the reports in a collection."""
-    steps = transforms_before(pcoll, until=EndsValues)
-    return [step.made for step in steps if isinstance(step, EndsValues) and step.made is not None]
+    transforms = [step.transform for step in steps_before([pcoll], until=EndsValues)]
+    return [one.made for one in transforms if isinstance(one, EndsValues) and one.made is not None]
+
+
+class DrawsNoise:
+    """A transform that perturbs.
+
+    Attributes:
+        spends: epsilon of the report that it makes of a record; 0 if its noise protects nothing anyway.
+    """
+
+    spends: Fraction
 
 
 class BudgetsNoise:
@@ -126,21 +139,54 @@ class BudgetsNoise:
     each: Fraction
 
 
-def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction) -> None:
-    """Raise if a ledger before this step charges less for a record, or for another kind of noise, than is drawn here.
+def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> None:
+    """Raise if the records that are to be limited have been perturbed.
 
-    Of several steps after one ledger each is held to it alone: that together they are the plan, nobody checks.
+    Args:
+        pcoll: of the records.
+        name: of the transform that limits.
+        stored: whether reports that the pipeline only reads are refused, too.
+
+    Raises:
+        ParameterError: what reports spend they have spent, and dropping some protects nobody.
+    """
+    for step in steps_before([pcoll], until=EndsValues):
+        one = step.transform
+        if isinstance(one, EndsValues) and one.made is not None and (stored or isinstance(one, DrawsNoise)):
+            raise ParameterError(
+                f"{name} after {type(one).__name__} protects nothing: what these reports spend they have spent. Put it "
+                "before what perturbs, with the id still there"
+            )
+
+
+def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: Fraction) -> None:
+    """Raise if a ledger before this step charges less for a record, or for another kind of noise, than is drawn.
+
+    All steps behind a ledger that perturb spend together, also those of other branches that were added before this one.
+    (Branches that share no record are added up all the same: the graph does not tell.)
+
+    Args:
+        pcoll: the input of a step that perturbs.
+        keyed: whether it draws keyed noise.
+        spends: its `DrawsNoise.spends`.
 
     Raises:
         ParameterError: a ledger charges for the other kind of noise, or less.
     """
-    for ledger in transforms_before(pcoll):
-        if not isinstance(ledger, BudgetsNoise):
-            continue
-        if epsilon > ledger.each:
+    ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
+    if not ledgers:
+        return
+    others = _Drawing(pcoll)
+    for step in ledgers:
+        ledger = step.transform
+        together = [spends, *(other for other, before in others.found if id(step) in before)]
+        if sum(together) > ledger.each:
+            alone = len(together) == 1
             raise ParameterError(
-                f"the ledger before this step charges {float(ledger.each):g} for a record, and here it spends "
-                f"{float(epsilon):g}: give the ledger the plan that perturbs"
+                f"the ledger before this step charges {float(ledger.each):g} for a record, and "
+                f"{'here it spends' if alone else f'the {len(together)} steps behind it that perturb spend'} "
+                f"{float(sum(together)):g}: give the ledger the plan that perturbs"
+                f"{'' if alone else ', with all their columns; or perturb once, and use the reports several times'}"
             )
         if keyed and not ledger.keyed:
             raise ParameterError(
@@ -153,3 +199,17 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, epsilon: Fraction
                 "the ledger before this step charges for keyed noise, under which reports of one value are one: "
                 "perturb with key= and id=, or leave out keyed=True"
             )
+
+
+class _Drawing(PipelineVisitor):
+    """What the steps that perturb spend, and the numbers of the steps before each; those that were refused left out."""
+
+    def __init__(self, pcoll: PCollection[Any]) -> None:
+        self.found: list[tuple[Fraction, set[int]]] = []
+        pcoll.pipeline.visit(self)
+
+    @override
+    def enter_composite_transform(self, transform_node: Any) -> None:
+        step = transform_node
+        if isinstance(step.transform, DrawsNoise) and step.transform.spends and step.outputs:
+            self.found.append((step.transform.spends, set(map(id, steps_before(step.inputs)))))

@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.rows import EstimateRow, arrow_type, is_estimate_row
+from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_core import DtypeError, ParameterError
 from ldp_core.engine import text_of
@@ -56,12 +55,10 @@ def estimate_schema(row_type: Any) -> pa.Schema:
 
 @cache
 def _schema_of(row_type: Any) -> pa.Schema | None:
-    fields = None
-    with suppress(TypeError, ValueError, AttributeError):
-        fields = named_fields_from_element_type(row_type)
+    fields = fields_of(row_type)
     if fields is None or not is_estimate_row(row_type):
         return None
-    return pa.schema([(name, arrow_type(declared)) for name, declared in fields if name not in _LEFT_OUT])
+    return pa.schema([(name, arrow_type(declared)) for name, declared in fields.items() if name not in _LEFT_OUT])
 
 
 def estimate_batch(rows: Sequence[EstimateRow], schema: pa.Schema | None = None) -> pa.RecordBatch:

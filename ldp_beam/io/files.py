@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import apache_beam as beam
 import pyarrow as pa
@@ -33,7 +33,9 @@ _TYPES = {
 class _ReadFiles(RecordsTransform):
     """Files that match a pattern -> ``pyarrow.RecordBatch``; one worker reads a file, whatever it is called."""
 
-    def __init__(self, path: str, form: str, schema: pa.Schema | None) -> None:
+    _form: ClassVar[str]
+
+    def __init__(self, path: str, schema: pa.Schema | None) -> None:
         super().__init__()
         if not isinstance(path, str):
             raise ParameterError(f"path is a file pattern, got {type(path).__name__}")
@@ -42,7 +44,7 @@ class _ReadFiles(RecordsTransform):
             there = bool(FileSystems.match([path], limits=[1])[0].metadata_list)
         if not there:
             raise InputError(f"there are no files to read at {path!r}")
-        self._path, self._form, self._schema = path, form, schema
+        self._path, self._schema = path, schema
 
     @override
     def expand(self, pbegin: Any) -> Any:
@@ -68,18 +70,18 @@ class ReadParquet(_ReadFiles):
         InputError: there are no such files.
     """
 
+    _form = "parquet"
+
     def __init__(self, path: str, columns: Iterable[str] | None = None) -> None:
         schema = None if columns is None else pa.schema([(name, pa.string()) for name in columns])
-        super().__init__(path, "parquet", schema)
+        super().__init__(path, schema)
 
 
-class ReadCsv(_ReadFiles):
-    """CSV files with a header line as rows, or as Arrow batches; only an empty field without quotes is null.
+class _ReadText(_ReadFiles):
+    """Files of lines as rows, or as Arrow batches. Text may be compressed, as ``.gz``, ``.bz2`` or ``.zst``.
 
-    So NA, null and NaN are text, as the country code NA is, and a quoted empty field is the empty text. (Beam's
-    ``ReadFromCsv`` cannot tell them from a missing value.) A line of another number of fields, or with a value that
-    is not of its column's type, is unusable: with `with_exception_handling` it is counted, else the job ends. Text may
-    be compressed, as ``.gz``, ``.bz2`` or ``.zst``.
+    A line with a value that is not of its column's type is unusable: with `with_exception_handling` it is counted, else
+    the job ends.
 
     Args:
         path: a file pattern, on any file system that Beam knows.
@@ -105,7 +107,7 @@ class ReadCsv(_ReadFiles):
         if needed - set(columns):
             raise ParameterError(f"required names columns {sorted(needed - set(columns))} that are not in columns")
         schema = pa.schema([pa.field(name, _TYPES[kind], name not in needed) for name, kind in columns.items()])
-        super().__init__(path, "csv", schema)
+        super().__init__(path, schema)
         self._row = None if batches else RowTypeConstraint.from_fields([(field.name, _kind(field)) for field in schema])
 
     @override
@@ -117,6 +119,22 @@ class ReadCsv(_ReadFiles):
         rows = batches | "Rows" >> beam.FlatMap(_rows_of)
         rows.element_type = self._row
         return (rows, *dead_letters) if dead_letters else rows
+
+
+class ReadCsv(_ReadText):
+    """CSV files with a header line as rows, or as Arrow batches; only an empty field without quotes is null.
+
+    So NA, null and NaN are text, as the country code NA is, and a quoted empty field is the empty text. (Beam's
+    ``ReadFromCsv`` cannot tell them from a missing value.) A line of another number of fields is unusable, too.
+    """
+
+    _form = "csv"
+
+
+class ReadNdjson(_ReadText):
+    """Files of one JSON object a line as rows, or as Arrow batches; a field that a line lacks is null."""
+
+    _form = "ndjson"
 
 
 def _kind(field: pa.Field) -> Any:

@@ -11,12 +11,12 @@ import pyarrow as pa
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints import typehints
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
 from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
+from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
 from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
 from ldp_beam.io.events import match_files
@@ -98,12 +98,7 @@ _NO_PROOF = (
 
 def _is_single(element_type: Any) -> bool:
     """Whether elements of this type are surely single records."""
-    if isinstance(element_type, typehints.DictConstraint) or element_type is dict:
-        return True
-    try:
-        return bool(named_fields_from_element_type(element_type))
-    except (TypeError, ValueError, AttributeError):
-        return False
+    return isinstance(element_type, typehints.DictConstraint) or element_type is dict or bool(fields_of(element_type))
 
 
 class _Checked(BatchDoFn):
@@ -233,8 +228,9 @@ class ReadReports(RecordsTransform, EndsValues):
             if plan is None:
                 plan = found
             if found != plan:
+                came, expected = (_differing(one, other) for one, other in ((found, plan), (plan, found)))
                 raise PlanError(
-                    f"{path!r} has reports of the plan with fingerprint {found.fingerprint}, not {plan.fingerprint}: "
+                    f"{path!r} has reports of another plan, with {came} in place of {expected}: "
                     "read the files of one plan at a time"
                 )
         assert plan is not None  # noqa: S101 (there is a file at least)
@@ -267,3 +263,11 @@ def _plan_of(path: str, head: pa.Schema) -> PrivacyPlan:
     except LdpError as error:
         reason = str(error)
     raise PlanError(f"{path!r}: the plan in its metadata cannot be read: {reason}")
+
+
+def _differing(plan: PrivacyPlan, other: PrivacyPlan) -> str:
+    """The columns of a plan that another one does not have in this way."""
+    parts = [f"{name!r}: {m.described}" for name, m in plan.columns.items() if other.columns.get(name) != m]
+    if plan.keep != other.keep:
+        parts.append(f"keep={list(plan.keep)}")
+    return ", ".join(parts) or "other declarations"

@@ -7,7 +7,8 @@
 
 Whose record it is counts, and nothing else of the record but its time; so what is dropped does not depend on the
 values. State is never cleared by a timer here (local runners fire those early, and a person whose count was
-cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too.
+cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too,
+which are counted beside it (`with_late`).
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
+from ldp_beam._compat import drops_late_state
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
-from ldp_beam.persons._seen import Seen
+from ldp_beam.elements.rows import fields_of
+from ldp_beam.graph.late import with_late
+from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
 from ldp_core import ParameterError, Secret
@@ -56,6 +61,7 @@ class Limit:
         windows: None for the windows that the elements are in.
         event_time: of the records.
         lateness: in seconds; see ``beam.WindowInto``.
+        rolling: microseconds: the limit is for any stretch of this length, and the windows are global. None: it is not.
     """
 
     hashing: IdHash
@@ -67,6 +73,7 @@ class Limit:
     lateness: float
     drop_id: bool
     shards: int
+    rolling: int | None = None
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, 1)
@@ -91,6 +98,11 @@ class Piece:
     def __init__(self, hashes: U64, part: AnyBatch) -> None:
         self.hashes = hashes
         self.part = part
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.hashes)
 
 
 class PieceCoder(beam.coders.Coder):
@@ -174,7 +186,7 @@ class SplitByPerson(RecordsDoFn):
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
         times = times_of(part, limit.event_time)
-        if not isinstance(limit.windows, GlobalWindows):
+        if limit.rolling is not None or not isinstance(limit.windows, GlobalWindows):
             self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
@@ -194,10 +206,17 @@ _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesC
 
 
 class AdmitFirst(beam.DoFn):
-    """Lets the first so many records of each person through, in order of arrival; one piece after the other."""
+    """Lets the first so many records of each person through, in order of arrival; one piece after the other.
 
-    def __init__(self, limit: Limit, dead_letter_tag: str | None) -> None:
+    Args:
+        limit: how many.
+        dead_letter_tag: of the others; None: they are dropped.
+        forgets: whether a rolling limit forgets what is older than its length and lateness, as in a stream.
+    """
+
+    def __init__(self, limit: Limit, dead_letter_tag: str | None, *, forgets: bool = False) -> None:
         self._limit = limit
+        self._horizon = limit.rolling + round(limit.lateness * 1e6) if forgets and limit.rolling else None
         self._dead_letter_tag = dead_letter_tag
         self._dropped = Metrics.counter(NAMESPACE, limit.counter)
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
@@ -205,10 +224,17 @@ class AdmitFirst(beam.DoFn):
     @override
     def process(self, element: tuple[int, Piece], state: Any = _SEEN) -> Iterable[Any]:
         """The records of a piece that pass, at the time and in the window they came with."""
-        piece = element[1]
+        piece, limit = element[1], self._limit
         stored = state.read()
-        seen = Seen.nobody(self._limit.records) if stored is None else Seen.from_bytes(stored)
-        passes, after = seen.admit(piece.hashes, self._limit.records)
+        seen: Seen | SeenAt
+        after: Seen | SeenAt
+        if limit.rolling is None:
+            seen = Seen.nobody(limit.records) if stored is None else Seen.from_bytes(stored)
+            passes, after = seen.admit(piece.hashes, limit.records)
+        else:
+            seen = SeenAt.nobody() if stored is None else SeenAt.from_bytes(stored)
+            times = times_of(piece.part, limit.event_time)
+            passes, after = seen.admit(piece.hashes, times, limit.records, limit.rolling, self._horizon)
         if after is not seen:
             state.write(after.to_bytes())
         dropped = len(passes) - int(np.count_nonzero(passes))
@@ -220,7 +246,7 @@ class AdmitFirst(beam.DoFn):
         if self._dead_letter_tag is not None:
             self._dead.inc(dropped)
             faults = Faults(len(passes))
-            faults.add(self._limit.hashing.column, self._limit.reason, ~passes)
+            faults.add(limit.hashing.column, limit.reason, ~passes)
             over = letters(part, faults, ~passes)
             out += [beam.pvalue.TaggedOutput(self._dead_letter_tag, letter) for letter in over]
         return out
@@ -292,6 +318,7 @@ class LimitTransform(RecordsTransform):
         shards: int = SHARDS,
         key: KeyLike | None = None,
         allowed_lateness: float | str = 0,
+        rolling: int | None = None,
     ) -> None:
         super().__init__()
         self._limit = Limit(
@@ -304,6 +331,7 @@ class LimitTransform(RecordsTransform):
             seconds(allowed_lateness, name="allowed_lateness"),
             drop_id,
             shards,
+            rolling,
         )
 
     @override
@@ -315,12 +343,20 @@ class LimitTransform(RecordsTransform):
         split = SplitByPerson(limit, self._dead_letter_tag)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         if limit.windows is not None:
+            if drops_late_state(pcoll):
+                column = limit.event_time.column or limit.hashing.column
+                unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
-        admit = AdmitFirst(limit, self._dead_letter_tag)
+        admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good |= "Join" >> beam.ParDo(JoinPieces())
+        fields = fields_of(pcoll.element_type)
+        good.element_type = pcoll.element_type
         if pcoll.element_type in (pa.RecordBatch, pa.Table):
             good.element_type = pa.RecordBatch
+        elif fields is not None and limit.drop_id:
+            fields.pop(limit.hashing.column, None)
+            good.element_type = RowTypeConstraint.from_fields(list(fields.items()))
         if over is None:
             return good
         return good, (unusable, over) | "DeadLetters" >> beam.Flatten()

@@ -1,4 +1,4 @@
-"""Who has been seen how often: a table of hashed ids and counts, looked up and added to by whole arrays.
+"""Who has been seen how often, or when: tables of hashed ids, looked up and added to by whole arrays.
 
 A table is what a worker's state holds for one shard and one window, so it is compact: 8 bytes for the hash of an id
 and 1 for its count (more if the limit is above 255). Two ids that share a hash share a count. With N persons in a
@@ -9,19 +9,20 @@ the table has counted for the person's hash, and that is never above the limit.
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ldp_core import InputError
-from ldp_core.engine import U64, Bools
+from ldp_core.engine import I64, U64, Bools
 
 Counts = npt.NDArray[np.unsignedinteger]
 
 MOST = 2**62
 """Limits above this are as good as this."""
-_VERSION = 1
+_VERSION, _VERSION_OF_TIMES = 1, 2
 _HEADER = 8  # bytes: version, bytes a count, and zeros that align the hashes
 
 
@@ -105,3 +106,86 @@ class Seen(NamedTuple):
         if not ((hashes[1:] > hashes[:-1]).all() and (not size or 1 <= counts.min() <= counts.max() <= MOST)):
             raise InputError("this state of who has been seen is damaged: hashes are out of order, or counts of range")
         return cls(hashes, counts)
+
+
+class SeenAt(NamedTuple):
+    """When each hash has been let through: for a limit that holds in *any* stretch of a length of time.
+
+    >>> seen, times = SeenAt.nobody(), np.array([0, 6, 5, 10, 11])
+    >>> passes, seen = seen.admit(np.full(5, 7, np.uint64), times, 2, 10)
+    >>> passes.tolist(), seen.times.tolist()
+    ([True, True, False, True, False], [0, 6, 10])
+    """
+
+    hashes: U64
+    """uint64[m], ascending."""
+    times: I64
+    """int64[m] microseconds, ascending where hashes are equal."""
+
+    @classmethod
+    def nobody(cls) -> SeenAt:
+        """The empty table."""
+        return cls(np.empty(0, np.uint64), np.empty(0, np.int64))
+
+    def admit(
+        self, hashes: U64, times: I64, limit: int, length: int, horizon: int | None = None
+    ) -> tuple[Bools, SeenAt]:
+        """Let each record through with which no stretch of time has more than ``limit`` of its hash.
+
+        Args:
+            hashes: uint64[n], one per record, in order of arrival.
+            times: int64[n], microseconds.
+            limit: at least 1.
+            length: of the stretch, in microseconds; it has its beginning, and not its end.
+            horizon: in microseconds: what is older than the newest of its hash by more is not let through, and what
+                is not needed for that is forgotten. None: all is kept.
+
+        Returns:
+            bool[n], which records pass; and the table after them: this very table if none does.
+        """
+        asked = np.unique(hashes)
+        places = zip(*(np.searchsorted(self.hashes, asked, side).tolist() for side in ("left", "right")), strict=True)
+        own = {name: self.times[i:j].tolist() for name, (i, j) in zip(asked.tolist(), places, strict=True)}
+        each = zip(hashes.tolist(), times.tolist(), strict=True)
+        passes = np.fromiter((_fits(own[name], time, limit, length, horizon) for name, time in each), bool, len(hashes))
+        if not passes.any():
+            return passes, self
+        others = ~np.isin(self.hashes, asked)
+        names = np.repeat(asked, [len(one) for one in own.values()])
+        at = np.searchsorted(self.hashes[others], names)
+        after = np.array([time for one in own.values() for time in one], np.int64)
+        return passes, SeenAt(np.insert(self.hashes[others], at, names), np.insert(self.times[others], at, after))
+
+    def to_bytes(self) -> bytes:
+        """8 bytes (version, zeros), then the hashes, then the times; little-endian."""
+        header = bytes([_VERSION_OF_TIMES]).ljust(_HEADER, b"\0")
+        return b"".join((header, self.hashes.astype("<u8").data, self.times.astype("<i8").data))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SeenAt:
+        """Inverse of `to_bytes`, without a copy.
+
+        Raises:
+            InputError: another version, or damaged.
+        """
+        size, rest = divmod(len(data) - _HEADER, 16)
+        if data[:1] != bytes([_VERSION_OF_TIMES]) or rest:
+            raise InputError(f"this state is not a table of version {_VERSION_OF_TIMES} of who has been seen when")
+        hashes = np.frombuffer(data, "<u8", size, _HEADER)
+        if not (hashes[1:] >= hashes[:-1]).all():
+            raise InputError("this state of who has been seen when is damaged: hashes are out of order")
+        return cls(hashes, np.frombuffer(data, "<i8", size, _HEADER + 8 * size))
+
+
+def _fits(own: list[int], time: int, limit: int, length: int, horizon: int | None) -> bool:
+    """Whether a time may join these, ascending; then it is among them."""
+    if horizon is not None and own and time < own[-1] - horizon:
+        return False
+    at = bisect(own, time)
+    near = [*own[max(at - limit, 0) : at], time, *own[at : at + limit]]
+    if len(own) >= limit and any(last - first < length for first, last in zip(near, near[limit:], strict=False)):
+        return False
+    own.insert(at, time)
+    if horizon is not None:
+        del own[: bisect(own, own[-1] - horizon - length)]
+    return True

@@ -9,13 +9,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias, Unpack
 
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from typing_extensions import override
 
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
-from ldp_beam.graph.upstream import BudgetsNoise
+from ldp_beam.graph.upstream import BudgetsNoise, refuse_late_limit
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
-from ldp_beam.time.windows import WindowLike
+from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import ParameterError, PrivacyPlan
 from ldp_core.engine import ChangeTimes, History, Spent, check_integer, seconds, times
 
@@ -47,10 +49,12 @@ class BoundContributions(LimitTransform):
         key: a `Secret`, or a function that gets it on the worker, to hash ids with. The state holds hashes only;
             without a key, whoever reads it can find out whether an id that they guess is in it.
         allowed_lateness: seconds or text, as in `Histogram`: how long a window's counts are kept after its end. Later
-            records are dropped by the runner, silently: they can never pass uncounted.
+            records are dropped by the runner: they can never pass uncounted. (The local streaming runner keeps the
+            counts, and drops none.) With ``window`` they are counted as those of `Estimate`.
 
-    Metrics: counter ``contributions_dropped``, and ``records_read`` and ``batch_rows``. With `with_exception_handling`
-    also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped.
+    Metrics: counters ``contributions_dropped`` and ``late``, and ``records_read`` and ``batch_rows``. With
+    `with_exception_handling` also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped,
+    and those with the reason ``"late"`` came too late.
 
     Do not change ``shards``, ``window`` or ``key`` when a pipeline goes on from saved state: it would not recognize
     whom it has counted.
@@ -59,7 +63,8 @@ class BoundContributions(LimitTransform):
     time), `DtypeError`, `PlanError` (no such column). They never tell an id.
 
     Raises:
-        ParameterError: bad arguments; or the input is in sliding or, without ``window``, in session windows.
+        ParameterError: bad arguments; the input is in sliding or, without ``window``, in session windows; or the
+            pipeline has perturbed the records already.
 
     >>> import apache_beam as beam
     >>> events = [{"user": user, "os": "ios", "time": 60.0 * i} for i, user in enumerate("aabaa")]
@@ -81,6 +86,11 @@ class BoundContributions(LimitTransform):
         **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
+
+    @override
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        refuse_late_limit(pcoll, "BoundContributions", stored=False)  # of stored ones it stops who sends too many
+        return super().expand(pcoll)
 
     def epsilon(
         self,
@@ -130,7 +140,7 @@ class Deduplicate(LimitTransform):
         event_time, time_unit: column of the records' times, and the unit of numbers in it. None: the elements'
             timestamps; a duplicate with another timestamp may then fall into the next window and pass.
         drop_id, shards, key, allowed_lateness: see `BoundContributions`. A duplicate that comes later than that
-            after its window's end is dropped by the runner as late.
+            after its window's end is dropped by the runner, and counted as late.
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``duplicates_dropped``, reason ``"duplicate"``.
 
@@ -174,20 +184,24 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         budget: total epsilon of a person and period: a float, `Fraction`, `Decimal`, or text as ``"3/10"``.
         per: length of the period, in seconds or like ``"30d"``: periods are laid end to end from the epoch on, so two
             neighboring ones may both be spent within less than a period. None: for ever.
+        rolling: whether the budget is for *any* stretch of time of the length ``per``, wherever it begins: 7 days, and
+            not only weeks. Then the state has 16 bytes for each record that passed, of each person, for ever; but in a
+            stream it has no more than some three periods of a person. There a record passes only if it is not older
+            than the person's newest by more than the period and ``allowed_lateness``.
         changes: how often the values of a person change at most, each column's, in a period. None: any number.
         change_times: ``"secret"``: that a value changed, and when, is protected too. ``"public"``: it is known which
             reports have the same value. Say so only where it is true; see ``docs/longitudinal.md``.
         keyed: whether the records are perturbed with keyed noise, as with a memoized mechanism they always are.
             `Perturb` and its like check it.
         event_time, time_unit, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late
-            records are dropped by the runner. For ever, the state has 9 bytes for each person, for ever (16 if all
-            records pass).
+            records are dropped by the runner, and counted. For ever, the state has 9 bytes for each person, for ever
+            (16 if all records pass).
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
 
     Raises:
-        ParameterError: bad arguments; the budget does not pay for one record; or the charge for two is infinite, as
-            under keyed noise where values change in secret.
+        ParameterError: bad arguments; the budget does not pay for one record; the charge for two is infinite, as
+            under keyed noise where values change in secret; or the input are reports.
 
     >>> import apache_beam as beam
     >>> from ldp_core import RandomizedResponse
@@ -213,6 +227,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         id: str,  # noqa: A002 (as in Perturb)
         budget: Epsilon,
         per: float | str | None = None,
+        rolling: bool = False,
         changes: int | None = None,
         change_times: ChangeTimes = "secret",
         keyed: bool = False,
@@ -242,8 +257,19 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
             raise ParameterError("event_time needs per=: for ever has no periods")
         if isinstance(per, (str, int, float)):
             seconds(per, name="per")
+        windows, length = window_fn(per) or GlobalWindows(), None
+        if rolling:
+            if not isinstance(windows, FixedWindows):
+                raise ParameterError("rolling=True needs per=, the length of any stretch of time that has the budget")
+            length = None if self.records is None else windows.size.micros
+            windows = GlobalWindows()
         records = MOST if self.records is None else self.records
-        super().__init__(id, records=records, window=GlobalWindows() if per is None else per, **options)
+        super().__init__(id, records=records, window=windows, rolling=length, **options)
+
+    @override
+    def expand(self, pcoll: PCollection[Any]) -> Any:
+        refuse_late_limit(pcoll, "PrivacyLedger", stored=True)
+        return super().expand(pcoll)
 
 
 def _charge(

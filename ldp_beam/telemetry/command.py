@@ -162,8 +162,9 @@ def of_checkout(module: str, what: str) -> Any:
     Raises:
         LdpError: the source is not there.
     """
-    source = Path(__file__).parents[2]
-    if not (source / "tests" / "bed").is_dir():
+    places = [Path(__file__).parents[2], Path.cwd(), *Path.cwd().parents]  # the last two: installed, and in a checkout
+    source = next((each for each in places if (each / "tests" / "bed" / "flink").is_dir()), None)
+    if source is None:
         raise LdpError(f"{what} is not part of the installed package: run it in a checkout of the source")
     if str(source) not in sys.path[:1]:
         sys.path.insert(0, str(source))  # other packages install a module `tests`, too

@@ -14,6 +14,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import MetricsFilter
@@ -78,6 +79,8 @@ def _demo(options: FileOptions) -> None:
         job = TelemetryJob(plan, (events,), demo.EVENT_TIME, demo.WINDOW, output, (), True)
         overwrite = options.overwrite or not options.output  # (the folder of the demo is nobody's)
         histograms = run(job, dataclasses.replace(options, overwrite=overwrite))
+    ends = pc.min_max(truth[demo.EVENT_TIME]).as_py()  # (of flights that everybody knows)
+    _write_about(job, (ends["min"], ends["max"]))
     print("Do the 95% intervals hold the truth? (known here, and only here)")
     print(coverage_table(histograms, demo.true_counts(truth, plan, job.window_micros // 1_000_000)))
 
@@ -113,8 +116,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     read = _counted(result, "rows_read")
     records = "done" if read is None else f"{read:,} records read"
     print(f"perturbed at ingestion: {records} in {time.perf_counter() - began:.1f} s", file=sys.stderr)
-    with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
-        stream.write(about(job.plan, job.confidence).encode())
+    _write_about(job)
     found = {file: _written(job, file) for file in job.files}
     with FileSystems.open(f"{job.output}/{DEAD_LETTERS}.ndjson") as stream:
         letters = read_lines(line.decode() for line in stream)
@@ -134,6 +136,11 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     print("\n".join([*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]))
     _check_lost(job, letters, read or sum(counted.values()) + dead, options.max_dead)
     return found.get(HISTOGRAMS)
+
+
+def _write_about(job: TelemetryJob, covered: tuple[Any, Any] | None = None) -> None:
+    with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
+        stream.write(about(job.plan, job.confidence, covered).encode())
 
 
 def _check_lost(job: TelemetryJob, letters: list[dict[str, Any]], records: int, max_dead: float) -> None:

@@ -21,6 +21,11 @@ from ldp_core.engine import I64, Window, count_numbers, kernels
 WindowLike: TypeAlias = WindowFn | float | str | None
 """A Beam WindowFn; or fixed windows by their length, in seconds or as text like ``"15m"`` (`Window`); or None."""
 
+MOST_WINDOWS = 20_000
+"""Sliding windows that a record may be in, and windows to fill: two weeks of minutes, or two years of hours.
+
+Beam's local runner looks at all windows of a key whenever one closes: these take minutes, and ten times as many hours.
+"""
 _SLOTTED = (FixedWindows, SlidingWindows, Sessions, GlobalWindows)
 
 
@@ -29,7 +34,7 @@ def window_fn(window: WindowLike) -> WindowFn | None:
 
     Raises:
         ParameterError: not a window, not longer than 0, not of whole milliseconds (Beam's coders
-            cut to milliseconds), or of a kind that has no slots.
+            cut to milliseconds), of a kind that has no slots, or so many sliding ones that a record is in too many.
 
     >>> window_fn("1h") == FixedWindows(3600), window_fn("7d+3d") == FixedWindows(7 * 86400, offset=3 * 86400)
     (True, True)
@@ -49,7 +54,17 @@ def window_fn(window: WindowLike) -> WindowFn | None:
     lengths = [getattr(window, name).micros for name in ("size", "period", "gap_size") if hasattr(window, name)]
     if any(length <= 0 or length % 1000 for length in lengths):
         raise ParameterError("window lengths must be whole numbers of milliseconds, greater than 0")
+    if isinstance(window, SlidingWindows) and window.size.micros > MOST_WINDOWS * window.period.micros:
+        raise ParameterError(
+            f"a record would be in {window.size.micros // window.period.micros:,} sliding windows, more than "
+            f"{MOST_WINDOWS:,}: take a longer period, or a smaller size"
+        )
     return window
+
+
+def step_of(windows: FixedWindows | SlidingWindows) -> Duration:
+    """The time from the beginning of a window to that of the next one."""
+    return windows.size if isinstance(windows, FixedWindows) else windows.period
 
 
 class Slots(NamedTuple):

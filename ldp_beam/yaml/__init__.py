@@ -1,6 +1,7 @@
 """The transforms for Beam YAML: plain arguments in, rows with a schema out; listed in ``providers.yaml``.
 
-LdpReadCsv: files -> rows, or Arrow batches                LdpReadParquet: files -> Arrow batches, for the others
+LdpReadCsv, LdpReadNdjson: files -> rows, or Arrow batches
+LdpReadParquet: files -> Arrow batches, for the others     LdpWriteEstimates: rows of answers -> files
 LdpPerturb: rows -> rows of reports
 LdpEstimate: rows, of reports or of values -> rows of answers to any question
 LdpHistogram: rows of reports -> `HistogramRow`            LdpPrivateHistogram: rows -> `HistogramRow`, in one step
@@ -15,14 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from apache_beam.typehints.row_type import RowTypeConstraint
 from typing_extensions import override
 
-from ldp_beam.elements.rows import python_type
 from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
-from ldp_beam.io.files import ReadCsv, ReadParquet
+from ldp_beam.io.estimates import WriteEstimates
+from ldp_beam.io.files import ReadCsv, ReadNdjson, ReadParquet
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
-from ldp_beam.perturb import Perturb
+from ldp_beam.perturb import Perturb, row_of_reports
 from ldp_beam.yaml._adapter import Fields, LdpTransform
 from ldp_core import Mechanism, ParameterError, PlanError
 
@@ -36,7 +36,9 @@ __all__ = [
     "LdpPrivacyLedger",
     "LdpPrivateHistogram",
     "LdpReadCsv",
+    "LdpReadNdjson",
     "LdpReadParquet",
+    "LdpWriteEstimates",
 ]
 
 PROVIDERS = Path(__file__).with_name("providers.yaml")
@@ -74,14 +76,8 @@ class LdpPerturb(LdpTransform, makes=Perturb):
         plan = self.read["plan"]
         if plan.keep and not fields:
             raise PlanError(f"the plan keeps {list(plan.keep)}, of rows that have no schema to tell their types")
-        if fields is not None:
-            plan.check_columns(fields)
-        made = []
-        for name, mechanism in plan.columns.items():
-            form = mechanism.reports
-            kind = python_type(form.arrow_type(packed=self.read.get("packed", False)))
-            made.append((name, kind | None if form.nullable else kind))
-        return RowTypeConstraint.from_fields([*made, *((name, (fields or {})[name]) for name in plan.keep)])
+        known = dict.fromkeys(plan.columns) if fields is None else fields
+        return row_of_reports(plan, known, packed=self.read.get("packed", False))
 
 
 class _Estimate(LdpTransform):
@@ -131,17 +127,7 @@ class LdpPrivateHistogram(_Estimate, makes=PrivateHistogram):
     """`LdpPerturb` and `LdpHistogram` in one step: from rows of raw values; reports never leave memory."""
 
 
-class _Limit(LdpTransform):
-    """From rows to some of them, with or without the id."""
-
-    @override
-    def type_of_rows(self, pcoll: Any, fields: Fields | None) -> Any:
-        if fields is None or not self.read.get("drop_id", True):
-            return pcoll.element_type
-        return RowTypeConstraint.from_fields([field for field in fields.items() if field[0] != self.read["id"]])
-
-
-class LdpBoundContributions(_Limit, makes=BoundContributions):
+class LdpBoundContributions(LdpTransform, makes=BoundContributions):
     """At most ``per_window`` rows of each person and window of event time; see `BoundContributions`.
 
     Raises:
@@ -149,7 +135,7 @@ class LdpBoundContributions(_Limit, makes=BoundContributions):
     """
 
 
-class LdpDeduplicate(_Limit, makes=Deduplicate):
+class LdpDeduplicate(LdpTransform, makes=Deduplicate):
     """The first row of each id and window of event time; see `Deduplicate`.
 
     Raises:
@@ -163,7 +149,7 @@ class LdpDeduplicate(_Limit, makes=Deduplicate):
     """
 
 
-class LdpPrivacyLedger(_Limit, makes=PrivacyLedger, plan_or_epsilon="plan"):
+class LdpPrivacyLedger(LdpTransform, makes=PrivacyLedger, plan_or_epsilon="plan"):
     """Rows pass while their person's budget pays for them; see `PrivacyLedger`.
 
     Raises:
@@ -182,6 +168,17 @@ class LdpReadCsv(LdpTransform, makes=ReadCsv):
     _yaml_requires_inputs: ClassVar[bool] = False
 
 
+class LdpReadNdjson(LdpTransform, makes=ReadNdjson):
+    """Files of one JSON object a line as rows, or as Arrow batches; see `ReadNdjson`.
+
+    Raises:
+        InputError: there are no such files.
+        ParameterError: bad arguments.
+    """
+
+    _yaml_requires_inputs: ClassVar[bool] = False
+
+
 class LdpReadParquet(LdpTransform, makes=ReadParquet):
     """Parquet files as Arrow batches: the fast way into the other transforms, and into them only; see `ReadParquet`.
 
@@ -191,3 +188,13 @@ class LdpReadParquet(LdpTransform, makes=ReadParquet):
     """
 
     _yaml_requires_inputs: ClassVar[bool] = False
+
+
+class LdpWriteEstimates(LdpTransform, makes=WriteEstimates):
+    """Rows of answers to one question into files of a folder, one per window and bundle; see `WriteEstimates`.
+
+    Raises:
+        ParameterError: bad arguments.
+    """
+
+    more: ClassVar[tuple[str, ...]] = ()

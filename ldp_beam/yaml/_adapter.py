@@ -16,19 +16,18 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from typing_extensions import override
 
 import ldp_beam
 import ldp_core
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
+from ldp_beam.elements.rows import fields_of
 from ldp_beam.yaml._readings import READINGS
 from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
 from ldp_core.engine import PYTHON_TYPES
 
 Fields = Mapping[str, Any]
 _GOOD = "good"
-_LEFT_OUT = ("self", "trigger")
 
 
 class LdpTransform(beam.PTransform[Any, Any]):
@@ -37,12 +36,12 @@ class LdpTransform(beam.PTransform[Any, Any]):
     A subclass names the transform that it adapts, and which of its options have another name.
     """
 
-    makes: ClassVar[type[RecordsTransform]]
+    makes: ClassVar[type[beam.PTransform[Any, Any]]]
     names: ClassVar[dict[str, str]]
     more: ClassVar[tuple[str, ...]] = ("error_handling",)
     """Options that there are in YAML only, or that need not be given there; each is in `READINGS`."""
 
-    def __init_subclass__(cls, makes: type[RecordsTransform] | None = None, **names: str) -> None:
+    def __init_subclass__(cls, makes: type[beam.PTransform[Any, Any]] | None = None, **names: str) -> None:
         """Make signature and docstring.
 
         Args:
@@ -77,6 +76,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
         python = {ours: theirs for theirs, ours in self.names.items()}
         self._transform = self.makes(**{python.get(name, name): value for name, value in arguments.items()})
         if self._errors is not None:
+            assert isinstance(self._transform, RecordsTransform)  # noqa: S101 (others do not have the option)
             self._transform = self._transform.with_exception_handling(_GOOD, self._errors)
 
     def arguments(self, read: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
     @override
     def expand(self, pcoll: Any) -> Any:
         are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
-        fields = None if are_batches else _fields_of(pcoll)
+        fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
             columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
             _check_columns([*columns, *self.read.get("by", ())], self.perturbs(), fields)
@@ -117,14 +117,6 @@ def _read(name: str, value: Any, declared: Any) -> Any:
             raise ParameterError(f"{name} is a list of texts, got {value!r}")
         return tuple(names)
     return READINGS[name].read(value) if name in READINGS and value is not None else value
-
-
-def _fields_of(pcoll: Any) -> Fields | None:
-    """Names and types of the columns; None where there is no schema."""
-    try:
-        return dict(named_fields_from_element_type(pcoll.element_type))
-    except (TypeError, ValueError, AttributeError):
-        return None
 
 
 _SCALARS = (bool, int, float, str, bytes, np.generic)
@@ -160,7 +152,7 @@ def _parameters(makes: type) -> dict[str, Parameter]:
         for name, parameter in inspect.signature(init).parameters.items():
             if parameter.kind is Parameter.VAR_KEYWORD:
                 more = set(get_type_hints(get_args(hints[name])[0]))
-            elif name not in _LEFT_OUT and (handed is None or name in handed):
+            elif name != "self" and (handed is None or name in handed):
                 option = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=_plain(hints[name]))
                 found.setdefault(name, option)
         handed = more

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark, TriggerFn
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Duration
 
@@ -79,6 +80,20 @@ def _window(window: Any) -> Any:
     return make(*lengths)
 
 
+def _trigger(trigger: Any) -> TriggerFn:
+    """Panes before a window ends, and after."""
+    if not isinstance(trigger, Mapping) or not trigger or trigger.keys() - {"early", "late"}:
+        raise ParameterError("trigger is {early: ..., late: ...} or one of both, each a length as 1m, or the word each")
+    found = {name: _repeated(after, name) for name, after in trigger.items()}
+    return AfterWatermark(**{"late": AfterCount(1), **found})
+
+
+def _repeated(after: Any, name: str) -> TriggerFn:
+    if after == "each":
+        return AfterCount(1)
+    return AfterProcessingTime(round(seconds(after, name=name)))
+
+
 def _output(error_handling: Any) -> str:
     if not isinstance(error_handling, Mapping) or set(error_handling) != {"output"}:
         raise ParameterError("error_handling is {output: NAME}, the name of the output with the dead letters")
@@ -119,5 +134,11 @@ READINGS = {
     ),
     "window": _WINDOW,
     "within": _WINDOW,
+    "trigger": Reading(
+        _trigger,
+        "when a window has rows besides those of its end: ``{early: 1m}`` a minute after the first new records, until "
+        "it ends; ``{late: 1m}`` a minute after late ones; ``each`` in place of a length: with each batch. By default "
+        "none before its end, and then with each late batch.",
+    ),
     "error_handling": Reading(_output, "``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows."),
 }

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ldp_core.auditing.inputs import inputs_of
 from ldp_core.auditing.readings import Reading, reading
 from ldp_core.errors import ParameterError
+from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
@@ -37,6 +38,7 @@ class Box:
         claimed: epsilon.
         exact: epsilon, where it is known.
         reading: what the claimed mechanism itself reads in reports, besides the reports themselves.
+        values: all values of the declared domain, if there is one and nobody chose inputs.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Box:
     claimed: float
     exact: float | None
     reading: Reading
+    values: Sequence[Any] = ()
 
 
 def box_of(
@@ -97,7 +100,8 @@ def _of_mechanism(m: Mechanism, inputs: Sequence[Any] | None, rounds: int, keyed
     changes = max(sum(one != next_ for one, next_ in pairwise(row)) for row in chosen)
     claimed = m.epsilon_of(rounds, changes=changes, keyed=keyed)
     exact = m.realized_epsilon if rounds == 1 else None
-    return Box(title, perturb, chosen, claimed, exact, reading([m] * rounds, chosen))
+    values = m.inputs.labels if inputs is None and rounds == 1 and isinstance(m.inputs, Domain) else ()
+    return Box(title, perturb, chosen, claimed, exact, reading([m] * rounds, chosen), values)
 
 
 def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Box:

@@ -1,7 +1,7 @@
 """Reports of any kind as columns of numbers: what events are made of.
 
 A report may be a number, a text, a list of them, or several of these (columns of a record, or rounds). Each place of a
-list is a column.
+list is a column, and one of floats a second one: its bits, as the lowest ones and the sign of -0.0 may tell the value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ def columns(reports: Any) -> list[Part]:
     Raises:
         ReportError: of another type.
     """
-    return [_places(part) for part in (reports if isinstance(reports, tuple) else (reports,))]
+    return [_with_bits(_places(part)) for part in (reports if isinstance(reports, tuple) else (reports,))]
+
+
+def _with_bits(part: Part) -> Part:
+    """A part with its floats' bits beside them."""
+    floats = [np.ascontiguousarray(column) for column in part if column.dtype.kind == "f"]
+    return part + [column.view(f"i{column.dtype.itemsize}") for column in floats]
 
 
 def _places(reports: Any) -> Part:

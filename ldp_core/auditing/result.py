@@ -24,6 +24,7 @@ class Audit:
         inputs: which were compared, each with each.
         pair: the two of them that are told apart best, or None.
         event: the reports that tell them apart, in words.
+        structure: what the structural checks found, see `ldp_core.auditing.structure`: mostly nothing.
 
     >>> from ldp_core import RandomizedResponse, audit
     >>> found = audit(RandomizedResponse(epsilon=1.0), trials=20_000)
@@ -40,11 +41,15 @@ class Audit:
     inputs: tuple[str, ...]
     pair: tuple[str, str] | None
     event: str
+    structure: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Literal["broken", "not broken"]:
-        """``"broken"`` if the lower bound is above the claim. ``"not broken"`` is no proof: see `docs/audit.md`."""
-        return "broken" if self.lower_bound > self.claimed else "not broken"
+        """``"broken"`` if the lower bound is above the claim, or a structural check found something.
+
+        ``"not broken"`` is no proof: see `docs/audit.md`.
+        """
+        return "broken" if self.lower_bound > self.claimed or self.structure else "not broken"
 
     @property
     def broken(self) -> bool:
@@ -63,6 +68,7 @@ class Audit:
             "inputs": list(self.inputs),
             "pair": None if self.pair is None else list(self.pair),
             "event": self.event,
+            "structure": list(self.structure),
             "verdict": self.verdict,
         }
 
@@ -75,6 +81,7 @@ class Audit:
             ("lower bound", f"{self.lower_bound:.4f} (but for a false alarm of probability {self.false_alarm:.1e})"),
             ("trials", f"{self.trials:,} of each of {len(self.inputs)} inputs"),
             ("told apart best", told),
+            ("structure", "; ".join(self.structure) or "nothing found"),
             ("verdict", self.verdict),
         ]
         return "\n".join(f"{title:<17}{text}" for title, text in rows)

@@ -21,6 +21,7 @@ from ldp_core.auditing.boxes import BlackBox, Box, box_of
 from ldp_core.auditing.columns import Part, columns
 from ldp_core.auditing.events import Event, choose
 from ldp_core.auditing.result import Audit
+from ldp_core.auditing.structure import find
 from ldp_core.auditing.summaries import Rows
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.extras import need
@@ -103,6 +104,7 @@ def audit(
     alpha = false_alarm / (2 * n_inputs * (n_inputs - 1))
 
     draw = _Drawing(box, progress, trials)
+    found = partial(_found, box, false_alarm, trials, find(box, trials))
     quarter = min(trials // 4, draw.most)
     counted = trials - 2 * quarter
     first, second = draw.all(quarter), draw.all(quarter)
@@ -116,11 +118,13 @@ def audit(
     bounds = [epsilon_bound(int(one), counted, int(other), counted, alpha) for one, other in hits]
     best = int(np.argmax(bounds)) if bounds else 0
     if not bounds or bounds[best] <= 0:
-        return _found(box, 0.0, false_alarm, trials, None)
-    return _found(box, bounds[best], false_alarm, trials, events[best])
+        return found(0.0, None)
+    return found(bounds[best], events[best])
 
 
-def _found(box: Box, bound: float, false_alarm: float, trials: int, event: Event | None) -> Audit:
+def _found(
+    box: Box, false_alarm: float, trials: int, structure: tuple[str, ...], bound: float, event: Event | None
+) -> Audit:
     inputs = tuple(str(row[0]) if len(row) == 1 else str(row) for row in box.inputs)
     return Audit(
         name=box.name,
@@ -132,6 +136,7 @@ def _found(box: Box, bound: float, false_alarm: float, trials: int, event: Event
         inputs=inputs,
         pair=None if event is None else (inputs[event.pair[0]], inputs[event.pair[1]]),
         event="" if event is None else str(event),
+        structure=structure,
     )
 
 

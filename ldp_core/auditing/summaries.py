@@ -22,6 +22,7 @@ Keys: TypeAlias = npt.NDArray[Any]
 """Non-negative integers, one per report."""
 
 MOST_KEYS = 1 << 16
+_REPEATED = 8  # times that a report is there, to be known where hardly any is there twice: a raw one in few rows
 ENOUGH = 64  # reports a key: then whole reports are known so well that nothing else is needed
 _MOST_LEVELS = 512  # of a place; with more it is a number, of which bits and ranges are looked at
 _SAMPLED = 1 << 17  # reports from which levels and ranges are learned
@@ -172,16 +173,17 @@ def _joint(name: str, among: Sequence[Place], *, whole: bool = False) -> Summary
     return Summary(name, math.prod(place.size for place in among), keys, whole)
 
 
-def _hashed_whole(samples: Sequence[Rows]) -> Summary:
-    """Whole reports, by a hash of all their places; those that were not in the first part of the trials are one."""
-    known = np.unique(np.concatenate([np.unique(_hashed(rows.columns)) for rows in samples]))
-    return Summary("the whole report", len(known) + 1, lambda rows: _among(known, _hashed(rows.columns)), whole=True)
+def _hashed_whole(samples: Sequence[Rows], least: int) -> Summary:
+    """Whole reports, by a hash of all their places; those that were not ``least`` times in a first part are one."""
+    counted = [np.unique(hashed(rows.columns), return_counts=True) for rows in samples]
+    known = np.unique(np.concatenate([words[times >= least] for words, times in counted]))
+    return Summary("the whole report", len(known) + 1, lambda rows: _among(known, hashed(rows.columns)), whole=True)
 
 
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
-def _hashed(columns: Part) -> npt.NDArray[np.uint64]:
+def hashed(columns: Part) -> npt.NDArray[np.uint64]:
     """A word per report; that two reports share one would make them one event, which does no harm."""
     words = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
@@ -235,8 +237,9 @@ def shared(samples: Sequence[Rows], found: Sequence[Place], part_of: Sequence[in
     if found and few:
         made.append(_joint("the whole report", found, whole=True))
     elif found:
-        sampled = np.concatenate([_hashed([c[:_SAMPLED] for c in rows.columns]) for rows in samples])
-        if len(np.unique(sampled)) < len(sampled) / 2 and (whole := _hashed_whole(samples)).size <= MOST_KEYS:
+        sampled = np.concatenate([hashed([c[:_SAMPLED] for c in rows.columns]) for rows in samples])
+        least = 1 if len(np.unique(sampled)) < len(sampled) / 2 else _REPEATED
+        if 1 < (whole := _hashed_whole(samples, least)).size <= MOST_KEYS:
             made.append(whole)
     for part in sorted(set(part_of)):
         bits = [place for place in found if part_of[place.column] == part and place.is_bit]

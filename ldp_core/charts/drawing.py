@@ -21,6 +21,8 @@ Row: TypeAlias = Mapping[str, Any]
 """One row of an estimate: the names that charts use to values."""
 
 WIDTH = 420
+HALF_WIDTH = 200
+"""Of pictures side by side."""
 _STEP = 24  # pixels a value
 _PERCENT: dict[str, Any] = {"format": "~%"}
 _NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, '~s')"}  # (as a format, it writes 0k beside 5k)
@@ -47,7 +49,9 @@ def draw(
     shares: bool = False,
     top: int = 20,
     least: float | None = None,
+    name: str = "",
     title: str = "",
+    width: int = WIDTH,
     theme: Theme | None = "light",
 ) -> Chart:
     """Rows of an answer as its view says: bars of values, areas of buckets, points of single numbers.
@@ -57,12 +61,14 @@ def draw(
         view: which columns to draw.
         n, confidence, truth, shares, top, title, theme: see `Result.plot`.
         least: an estimate to mark: what is below it is taken for noise.
+        name: of the column, for its axis; by default the title.
+        width: in pixels.
 
     Raises:
         ParameterError: an option that rows of this kind do not have.
     """
     rows = [row_of(record, view) for record in records]
-    about: dict[str, Any] = {"confidence": confidence, "title": title}
+    about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title}
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     if len(view.labels) == 1:
@@ -73,11 +79,11 @@ def draw(
         unit, scale = (SHARE, 1 / n) if shares and n else (view.unit, 1.0)
         bars: dict[str, Any] = {"truth": truth, "top": top, "ranked": view.ranked, "least": least}
         bars |= {"unit": unit, "scale": scale}
-        return themed(_bars(rows, n=n, **bars, **about), theme)
+        return themed(_bars(rows, n=n, width=width, **bars, **about), theme)
     if view.labels:
         if truth is not None:
             raise ParameterError("truth= is for values and for single numbers: a picture of buckets has none")
-        return themed(_areas(rows, n=n, **about), theme)
+        return themed(_areas(rows, n=n, width=width, **about), theme)
     points = draw_means([{"group": "", "n": n, **row} for row in rows], truth=truth, unit=view.unit, **about)
     return themed(points, theme)
 
@@ -93,7 +99,9 @@ def _bars(
     top: int,
     ranked: bool,
     least: float | None,
+    name: str,
     title: str,
+    width: int,
 ) -> Chart:
     """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
@@ -110,7 +118,7 @@ def _bars(
     if hidden > 0:
         notes.append(f"the {top} largest of {top + hidden:,} values")
     base = alt.Chart(alt.InlineData(values=shown)).encode(
-        y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None)
+        y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None if name in title else name)
     )
     axis = alt.Axis(tickCount=6, **(_NUMBER if unit == RECORDS else _PERCENT))
     tooltip = [alt.Tooltip(f"{name}:{'N' if name == 'value' else 'Q'}") for name in (shown[0] if shown else [])]
@@ -122,7 +130,7 @@ def _bars(
         mark = alt.Chart(alt.InlineData(values=[{"least": least * scale}]))
         layers.append(mark.mark_rule(style="zero", strokeDash=[4, 3]).encode(x="least:Q"))
         notes.append("dashed: below it is noise")
-    return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP), title=heading(title, notes))
+    return alt.layer(*layers).properties(width=width, height=alt.Step(_STEP), title=heading(title, notes))
 
 
 def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:
@@ -163,6 +171,7 @@ def draw_means(
     confidence: float | None,
     truth: Mapping[str, float] | float | None,
     unit: str,
+    name: str,
     title: str,
 ) -> Chart:
     """Single numbers with their intervals, one per line, without colors of a theme.
@@ -171,7 +180,8 @@ def draw_means(
         rows: group (a name, perhaps empty), mean, low, high, n.
         confidence: of the intervals.
         truth: the true number; of several groups, by group.
-        unit: of the numbers.
+        unit: of the numbers, or what they are.
+        name: of the column, for its axis.
         title: what is shown above.
     """
     alt = altair()
@@ -189,7 +199,7 @@ def draw_means(
         y=alt.Y("group:N", sort=groups, title=None, axis=alt.Axis(labels=len(groups) > 1, grid=False))
     )
     axis = alt.Axis(tickCount=6)
-    x = alt.X("mean:Q", title=unit, scale=alt.Scale(zero=False), axis=axis)
+    x = alt.X("mean:Q", title=of_column(unit, name), scale=alt.Scale(zero=False), axis=axis)
     points = base.mark_point(filled=True, size=80).encode(
         x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
     )
@@ -202,7 +212,7 @@ def draw_means(
     return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
 
 
-def _areas(rows: Sequence[Row], *, n: int | None, confidence: float | None, title: str) -> Chart:
+def _areas(rows: Sequence[Row], *, n: int | None, confidence: float | None, name: str, title: str, width: int) -> Chart:
     """Buckets with their shares and intervals; ``rows`` have left, right, share, low, high.
 
     Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
@@ -211,31 +221,31 @@ def _areas(rows: Sequence[Row], *, n: int | None, confidence: float | None, titl
     widths = [row["right"] - row["left"] for row in rows]
     uneven = bool(widths) and max(widths) > min(widths) * (1 + 1e-9)
     shown = []
-    for row, width in zip(rows, widths, strict=True):
-        unit = width if uneven else 1.0
+    for row, wide in zip(rows, widths, strict=True):
+        unit = wide if uneven else 1.0
         ends = {name: None if (x := finite(row[name])) is None else x / unit for name in ("share", "low", "high")}
         shown.append({"left": row["left"], "right": row["right"], "center": (row["left"] + row["right"]) / 2, **ends})
     base = alt.Chart(alt.InlineData(values=shown))
-    y = alt.Y("share:Q", title="share, for each unit of the number" if uneven else SHARE)
+    y = alt.Y("share:Q", title=of_column("share, for each unit", name) if uneven else SHARE)
     y = y.axis(alt.Axis(format="~g" if uneven else "~%", tickCount=6))
     tooltip = [alt.Tooltip(f"{name}:Q") for name in ("left", "right", "share", "low", "high")]
     edge = {"domain": [rows[0]["left"], rows[-1]["right"]], "nice": False} if rows else {}
     bars = base.mark_rect(strokeWidth=0, xOffset=0.5, x2Offset=-0.5).encode(
-        x=alt.X("left:Q", title="the numbers' own unit", scale=alt.Scale(**edge), axis=alt.Axis(grid=False)),
+        x=alt.X("left:Q", title=name or "number", scale=alt.Scale(**edge), axis=alt.Axis(grid=False)),
         x2="right:Q",
         y=y,
         y2=alt.datum(0),
         tooltip=tooltip,
     )
     spread = base.encode(x="center:Q")
-    size = max(min(9, round(0.5 * WIDTH / max(len(rows), 1))), 2)
+    size = max(min(9, round(0.5 * width / max(len(rows), 1))), 2)
     layers = [bars, spread.mark_rule(style="interval", strokeWidth=1.5).encode(y="low:Q", y2="high:Q")]
     if size > 3:
         layers += [
             spread.mark_tick(style="interval", orient="horizontal", size=size, thickness=1.5).encode(y=f"{end}:Q")
             for end in ("low", "high")
         ]
-    return alt.layer(*layers).properties(width=WIDTH, height=240, title=heading(title, [_about(n, confidence)]))
+    return alt.layer(*layers).properties(width=width, height=240, title=heading(title, [_about(n, confidence)]))
 
 
 def draw_windows(
@@ -268,7 +278,10 @@ def draw_windows(
         }
         for row in rows
     ]
-    color = alt.Color("series:N", sort=list(series), title=None, legend=alt.Undefined if len(series) > 1 else None)
+    named = {"domain": list(series)} if series else {}  # (given, so that colors and marks have one legend)
+    told: dict[str, Any] = {"title": None, "legend": alt.Undefined if len(series) > 1 else None}
+    color = alt.Color("series:N", scale=alt.Scale(**named), **told)
+    shape = alt.Shape("series:N", scale=alt.Scale(range=_MARKS, **named), **told)
     panels = list(dict.fromkeys(row["panel"] for row in shown))
     starts = [row["window"] for row in shown if row["window"] is not None]
     at = ticks(starts, _TICKS if len(panels) == 1 else _TICKS // 2)
@@ -288,15 +301,13 @@ def draw_windows(
     scale = alt.Scale(zero=quantity in (SHARE, RECORDS) and not far)
     y = alt.Y("y:Q", title=unit, axis=alt.Axis(tickCount=6, **form), scale=scale)
     band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=unit), y2="high:Q")
-    line = base.mark_line(point=alt.OverlayMarkDef(size=28, filled=True)).encode(
-        y=y, tooltip=["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
-    )
-    layers, notes = [band, line], [_about(None, confidence)]
+    line = base.mark_line().encode(y=y)
+    tooltip = ["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
+    points = base.mark_point(filled=True, size=40).encode(y=y, shape=shape, tooltip=tooltip)
+    layers, notes = [band, line, points], [_about(None, confidence)]
     if any("cut" in row for row in shown):
-        bare = line.mark_line()
-        full = base.transform_filter("!datum.cut").mark_point(filled=True, size=28).encode(y=y)
-        cut = base.transform_filter("datum.cut").mark_point(filled=False, size=60, strokeWidth=2).encode(y=y)
-        layers = [band, bare, full, cut]
+        cut = base.mark_point(filled=False, size=60, strokeWidth=2).encode(y=y, shape=shape, tooltip=tooltip)
+        layers = [band, line, points.transform_filter("!datum.cut"), cut.transform_filter("datum.cut")]
         notes.append("open points: the records fill this window only in part")
     if hidden:
         notes.append(f"the {len(series)} largest of {len(series) + hidden} values")
@@ -308,6 +319,7 @@ def draw_windows(
 
 
 _TICKS = 10
+_MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right"]
 
 
 def ticks(starts: Iterable[str], most: int) -> list[str]:
@@ -344,6 +356,19 @@ def is_far(numbers: Iterable[float | None]) -> bool:
     return bool(known) and min(known) > max(known) / 3
 
 
+def side_by_side(charts: Sequence[Chart], *, heights: bool) -> Chart:
+    """Charts of groups without colors of their own, two in a row, on one axis.
+
+    Args:
+        charts: of groups.
+        heights: whether they share the vertical axis as well, as areas do.
+    """
+    if len(charts) == 1:
+        return charts[0]
+    axes = {"x": "shared", **({"y": "shared"} if heights else {})}
+    return altair().concat(*charts, columns=2, spacing=24).resolve_scale(**axes)
+
+
 def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
     """Charts without colors of their own, one below the other; one alone as it is."""
     if len(charts) == 1:
@@ -353,6 +378,15 @@ def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
 
 
 # ---- words and numbers
+
+
+def of_column(what: str, name: str) -> str:
+    """The title of an axis.
+
+    >>> of_column("mean", "age"), of_column("mean", "")
+    ('mean of age', 'mean')
+    """
+    return f"{what} of {name}" if name else what
 
 
 def finite(x: Any) -> float | None:

@@ -1,4 +1,7 @@
-"""Colors and lines, light and dark. All colors of a picture are here, so that one picture can be shown in either."""
+"""Colors and lines, light and dark. All colors of a picture are here, so that one picture can be shown in either.
+
+Lines differ in lightness too, so that people with any kind of color blindness tell them apart; and each has a mark.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def _config(
         "range": {"category": lines, "ordinal": lines, "ramp": ramp, "heatmap": ramp},
         "style": {
             "interval": {"color": interval, "stroke": interval, "strokeWidth": 2, "opacity": 1},
-            "miss": {"color": miss, "stroke": miss, "strokeWidth": 3, "opacity": 1},
+            "miss": {"color": miss, "stroke": miss, "strokeWidth": 4, "opacity": 1},
             "truth": {"color": lines[1], "stroke": background, "strokeWidth": 1, "size": 90, "opacity": 1},
             "zero": {"color": faint, "stroke": faint, "strokeWidth": 1},
             "on-faint": {"color": text, "fontSize": 12},  # on the two ends of the ramp
@@ -120,7 +123,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         bar="#9dc0e6",
         interval="#1c2430",
         miss="#c4162a",
-        lines=["#1f6fbf", "#d9660a", "#23875a", "#8a4bbf", "#b3266b", "#7a5c12", "#0f7f8c", "#5b6675"],
+        lines=["#1f6fbf", "#d9660a", "#123f2e", "#b8658e", "#7a3df5", "#838a4f", "#36084c", "#4c4c08"],
         ramp=["#e3eefb", "#9dc0e6", "#4d8fd1", "#1f5f9e", "#123a63"],
     ),
     "dark": _config(
@@ -131,7 +134,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         bar="#285d94",
         interval="#e6eaf0",
         miss="#ff7b85",
-        lines=["#63a9f0", "#ffa14f", "#5cc795", "#c191f2", "#f27db3", "#d9b84f", "#4fc6d3", "#b6bfcb"],
+        lines=["#63a9f0", "#ffa14f", "#b8f5ab", "#f53d7a", "#f0e030", "#9f62f5", "#66ffe5", "#ababc9"],
         ramp=["#16324f", "#1f4f7d", "#2f6fae", "#84b8ec", "#d3e6fb"],
     ),
 }

@@ -169,7 +169,7 @@ class DistributionEstimate(Question[Distribution]):
 
     Args:
         confidence: of the intervals, in (0, 1).
-        buckets: how many the result has; None: the mechanism's own.
+        buckets: how many the result has; None: the mechanism's own, of `SquareWave` at most 40.
         method: of `SquareWave.distribution`; None: its default.
 
     Raises:

@@ -35,7 +35,7 @@ class Mean(Result):
     Mean of 10,000 reports: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
     """
 
-    view: ClassVar[View] = View("mean", unit="mean, in the numbers' own unit")
+    view: ClassVar[View] = View("mean", unit="mean")
     question: ClassVar[str] = "mean"
 
     mean: float

@@ -40,7 +40,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -137,16 +137,10 @@ class FakeDataColumn(DrawnColumn):
     @cached_property
     def _ends(self) -> npt.NDArray[np.uint64]:
         """Where the share of each value but the last ends on the scale of 64-bit words."""
-        return np.array([min(int(ONE * end / self._total), ONE - 1) for end in self._sums[:-1]], np.uint64)
-
-    @cached_property
-    def _sums(self) -> list[Fraction]:
-        weights = self.prior or ()
-        return [sum(map(Fraction, weights[: v + 1]), Fraction(0)) for v in range(len(weights))]
-
-    @property
-    def _total(self) -> Fraction:
-        return self._sums[-1]
+        parts = [weight.as_integer_ratio() for weight in self.prior or ()]
+        unit = max(unit for _, unit in parts)  # (all are powers of 2)
+        *sums, total = accumulate(part * (unit // own) for part, own in parts)
+        return np.array([min(ONE * end // total, ONE - 1) for end in sums], np.uint64)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

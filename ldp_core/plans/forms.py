@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import Any, Self
 import pyarrow as pa
 
 from ldp_core.errors import LdpError, PlanError, warn_large
-from ldp_core.limits import DEFAULT, Limits, check_nesting, read_json, read_toml
+from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, read_toml
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.metadata import from_text, to_text
 from ldp_core.plans.provenance import maker, not_proved, typed, warn_assumed
 from ldp_core.randomizer.declared import check_same
+from ldp_core.tables import visible
 
 METADATA_KEY = "ldp.plan"
 """Key of the plan's JSON in the metadata of an Arrow schema or a Parquet file."""
@@ -31,6 +32,63 @@ DEAD_LETTERS = "dead_letters"
 """How a file of dead letters is called; it is there where they were counted, be there none."""
 
 _COMPACT = (",", ":")
+
+
+class PlanTold(Mapping[str, Mechanism]):
+    """A plan as a text tells it, by column: a mechanism is made when it is asked for.
+
+    A message needs the names of all columns and the mechanism of one; and a few bytes may declare a mechanism that
+    takes milliseconds to make.
+
+    Args:
+        data: what `PlanForms.to_dict` gives.
+        limits: for the number of columns; None for a caller's own.
+
+    Raises:
+        PlanError: no table, keys are missing or unknown, or there are too many columns. When a column is asked for: it
+            is not a valid mechanism.
+    """
+
+    def __init__(self, data: Any, limits: Limits | None = None) -> None:
+        if not isinstance(data, Mapping):
+            raise PlanError(f"a plan is a table, got {type(data).__name__}")
+        columns = data.get("columns")
+        if data.keys() - {"keep", "seed", "columns"} or not isinstance(columns, Mapping):
+            raise PlanError(f'a plan has a table "columns", a list "keep" and perhaps a "seed", got {sorted(data)}')
+        if limits is not None and len(columns) > limits.columns:
+            raise PlanError(over("the plan", len(columns), "columns", "columns", limits))
+        self.keep, self.seed = data.get("keep", ()), data.get("seed")
+        if not isinstance(self.keep, (list, tuple)):
+            raise PlanError(f"keep is a list of column names, got {type(self.keep).__name__}")
+        self._columns: Mapping[str, Any] = columns
+        self._made: dict[str, Mechanism] = {}
+
+    @classmethod
+    def read(cls, text: str | bytes, limits: Limits = DEFAULT) -> Self:
+        """Of metadata."""
+        return cls(from_text(text, "the plan", PlanError, limits), limits)
+
+    @property
+    def columns(self) -> Mapping[str, Mechanism]:
+        """Itself: a plan's mechanisms by column."""
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getitem__(self, name: str) -> Mechanism:
+        if name not in self._made:
+            spec = self._columns[name]
+            if not isinstance(spec, Mapping):
+                raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
+            try:
+                self._made[name] = Mechanism.from_dict(spec)
+            except LdpError as error:
+                raise PlanError(f"column {name!r}: {error}") from None
+        return self._made[name]
 
 
 class PlanForms(PlanContents):
@@ -51,21 +109,12 @@ class PlanForms(PlanContents):
         Raises:
             PlanError: no table, keys are missing or unknown, or a column's mechanism is not valid.
         """
-        if not isinstance(data, Mapping):
-            raise PlanError(f"a plan is a table, got {type(data).__name__}")
         check_nesting(data, "a plan", PlanError)
-        unknown = sorted(data.keys() - {"keep", "seed", "columns"})
-        if unknown or not isinstance(data.get("columns"), Mapping):
-            raise PlanError(f'a plan has a table "columns", a list "keep" and perhaps a "seed", got {sorted(data)}')
-        columns = {}
-        for name, spec in data["columns"].items():
-            if not isinstance(spec, Mapping):
-                raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
-            try:
-                columns[name] = Mechanism.from_dict(spec)
-            except LdpError as error:
-                raise PlanError(f"column {name!r}: {error}") from None
-        return cls(columns, keep=data.get("keep", ()), seed=data.get("seed"))
+        return cls._of(PlanTold(data))
+
+    @classmethod
+    def _of(cls, told: PlanTold) -> Self:
+        return cls(told, keep=told.keep, seed=told.seed)
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -89,7 +138,7 @@ class PlanForms(PlanContents):
         """
         if not isinstance(text, (str, bytes)):
             raise PlanError(f"a plan in JSON is text, got {type(text).__name__}")
-        return cls.from_dict(read_json(text, "the plan", PlanError, limits))
+        return cls._of(PlanTold(read_json(text, "the plan", PlanError, limits), limits))
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None, *, limits: Limits = DEFAULT) -> Self:
@@ -101,7 +150,7 @@ class PlanForms(PlanContents):
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
-        return cls.from_dict(from_text(text, "the plan", PlanError, limits))
+        return cls._of(PlanTold.read(text, limits))
 
     @cached_property
     def metadata(self) -> dict[str, str]:
@@ -110,7 +159,7 @@ class PlanForms(PlanContents):
 
     def check_readable(self) -> None:
         """Raise `PlanError` if the plan is beyond this process's limits: files of it could not be read back."""
-        from_text(self.metadata[METADATA_KEY], "the plan", PlanError)
+        PlanTold.read(self.metadata[METADATA_KEY])
 
     def to_toml(self) -> str:
         """The plan as TOML, which `from_toml` reads."""
@@ -140,7 +189,7 @@ class PlanForms(PlanContents):
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
                 raise PlanError(f"cannot read the plan {str(source)!r}: {reason}") from None
-        made = cls.from_dict(read_toml(text, "the plan", PlanError, limits))
+        made = cls._of(PlanTold(read_toml(text, "the plan", PlanError, limits), limits))
         warn_large(max(m.epsilon for m in made.columns.values()))
         return made
 
@@ -270,15 +319,21 @@ data with the plan; for reports that were made elsewhere there is assume_reports
         return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
 
 
-def about(plan: PlanForms, confidence: float | None = None) -> str:
-    """What the file `RESULTS` has: the plan, and the confidence of the intervals beside it, as JSON.
+def about(plan: PlanForms, confidence: float | None = None, covered: tuple[Any, Any] | None = None) -> str:
+    """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
+
+    Args:
+        plan: of the reports.
+        confidence: of the intervals.
+        covered: dates or times of the first and of the last record, which tell what windows are filled in part.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
     >>> sorted(json.loads(text))
     ['confidence', 'plan']
     """
-    return json.dumps({"plan": plan.to_dict(), "confidence": confidence}, indent=1) + "\n"
+    ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
+    return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends}, indent=1) + "\n"
 
 
 def _restored(
@@ -288,11 +343,11 @@ def _restored(
 
 
 def _toml(value: Any) -> str:
-    """A TOML literal; a JSON string is a TOML basic string but for DEL, which TOML wants escaped."""
+    """A TOML literal; a JSON string is a TOML basic string but for DEL, which TOML wants escaped, as others here."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return visible(json.dumps(value, ensure_ascii=False))
     return json.dumps(value)

@@ -15,7 +15,7 @@ from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.plans.contents import PLAN_WAYS
 from ldp_core.plans.drawn import DrawnColumn
-from ldp_core.plans.forms import METADATA_KEY, PlanForms
+from ldp_core.plans.forms import METADATA_KEY, PlanForms, PlanTold
 from ldp_core.plans.metadata import PLAIN
 from ldp_core.plans.provenance import is_report
 from ldp_core.randomizer.declared import refuse_keys_in, refuse_reports_in
@@ -437,6 +437,16 @@ def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
     Raises:
         PlanError: what is there is not a plan.
     """
+    told = told_of(schema)
+    return None if told is None else PrivacyPlan(told, keep=told.keep, seed=told.seed)
+
+
+def told_of(schema: pa.Schema) -> PlanTold | None:
+    """`plan_of`, of which only those mechanisms are made that are asked for.
+
+    Raises:
+        PlanError: what is there has not the form of a plan.
+    """
     text = (schema.metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         return None
@@ -444,11 +454,7 @@ def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
     return _short_plan(text) if short else _long_plan(text)
 
 
-def _plan_in(text: bytes) -> PrivacyPlan:
-    return PrivacyPlan.from_metadata({METADATA_KEY.encode(): text})
-
-
-_short_plan, _long_plan = lru_cache(maxsize=16)(_plan_in), lru_cache(maxsize=2)(_plan_in)
+_short_plan, _long_plan = lru_cache(maxsize=16)(PlanTold.read), lru_cache(maxsize=2)(PlanTold.read)
 """The same plan is in every batch of a stream. Of long ones few are kept: they take memory, and may be a stranger's."""
 
 
@@ -474,6 +480,6 @@ def refuse_keys(schema: pa.Schema, keys: Iterable[str]) -> None:
 
 def _reports_among(schema: pa.Schema, columns: Iterable[str]) -> list[tuple[set[str], str]]:
     """Which of the columns hold reports, and who says so."""
-    plan, names = plan_of(schema), set(columns)
+    plan, names = told_of(schema), set(columns)
     typed = {field.name for field in schema if field.name in names and is_report(field)}
-    return [(plan.columns.keys() & names if plan else set(), "the plan in the data's metadata"), (typed, "their type")]
+    return [(plan.keys() & names if plan else set(), "the plan in the data's metadata"), (typed, "their type")]

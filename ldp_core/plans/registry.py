@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ldp_core.mechanism import Mechanism
+from ldp_core.tables import visible
 
 _OWN = "(to be written)"
 
@@ -51,11 +52,11 @@ def entry(columns: Sequence[tuple[str, Mechanism]], keep: Sequence[str], epsilon
 
 
 def _yaml(found: dict[str, Any], indent: str) -> list[str]:
-    """Lines of YAML: scalars and lists are JSON, which is YAML too."""
+    """Lines of YAML: scalars and lists are JSON, which is YAML too, but for what breaks a line there."""
     lines = []
     for name, value in found.items():
         if isinstance(value, dict):
             lines += [f"{indent}{name}:", *_yaml(value, f"{indent}  ")]
         else:
-            lines.append(f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"{indent}{name}: {visible(json.dumps(value, ensure_ascii=False))}")
     return lines

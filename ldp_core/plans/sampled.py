@@ -98,6 +98,13 @@ class SampledColumn(DrawnColumn):
         answers = generator.binomial(people, 1 / self.columns)
         return np.append(answers.sum(), self.inner.simulate_counters(codes, answers, generator))
 
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        """An answer stands for D records, those that answer another column for none."""
+        at, weights = np.flatnonzero(reports["answered"]), np.zeros(len(reports))
+        weights[at] = self.columns * self.inner.weights_of(reports["report"][at], code)
+        return weights
+
     # ---- estimates
 
     @property

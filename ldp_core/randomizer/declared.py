@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from typing_extensions import override
+
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import Codes
 from ldp_core.errors import MechanismMismatchError
@@ -125,6 +127,11 @@ class DeclaredMechanism(Declared, Tallier):
         """The first 16 digits of `digest`: they tell mechanisms apart that nobody has made in order to be alike."""
         return self.digest[:16]
 
+    @property
+    @override
+    def described(self) -> str:
+        return f"{self.title} (epsilon {self.epsilon:.4g}, fingerprint {self.fingerprint})"
+
 
 def _cell(value: Any) -> str:
     """A parameter as people read it; of a mechanism in a mechanism what `to_dict` says, but for its inputs."""
@@ -162,10 +169,6 @@ def check_same(made_by: DeclaredMechanism, mechanism: DeclaredMechanism, column:
     """Raise `MechanismMismatchError` unless the two mechanisms are the same."""
     if made_by.fingerprint != mechanism.fingerprint:
         raise MechanismMismatchError(
-            f"column {column!r}: the reports were made by the mechanism {_known(made_by)}, says {who}, not by "
-            f"{_known(mechanism)}: estimate with the mechanism that made them"
+            f"column {column!r}: the reports were made by the mechanism {made_by.described}, says {who}, not by "
+            f"{mechanism.described}: estimate with the mechanism that made them"
         )
-
-
-def _known(m: DeclaredMechanism) -> str:
-    return f"{m.title} (epsilon {m.epsilon:.4g}, fingerprint {m.fingerprint})"

@@ -51,6 +51,11 @@ class Tallier(ABC):
     def fingerprint(self) -> str:
         """16 hexadecimal digits that tell its tallies from others."""
 
+    @property
+    def described(self) -> str:
+        """What errors say of it where another one was expected."""
+        return f"{self.name} (fingerprint {self.fingerprint})"
+
     def _check_maker(self, reports: Any, column: str) -> None:  # noqa: B027 (only mechanisms are made by one)
         """Raise `MechanismMismatchError` if a column says that another mechanism made its reports."""
 
@@ -102,7 +107,7 @@ class Tallier(ABC):
             raise ReportError(f"expected a tally, as {self.name}'s tally(reports) gives, got {type(tally).__name__}")
         if tally.fingerprint != self.fingerprint:
             raise MechanismMismatchError(
-                f"the tally has fingerprint {tally.fingerprint}, this mechanism {self.fingerprint}: "
+                f"the tally, with fingerprint {tally.fingerprint}, is not of {self.described}: "
                 "estimate with the mechanism that made the reports"
             )
         if tally.counters.shape != (self.counters,):

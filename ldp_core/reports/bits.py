@@ -27,6 +27,11 @@ def row_words(d: int) -> int:
     return -(-d // 64)
 
 
+def bit_of(rows: U8, v: int) -> U8:
+    """uint8[n]: bit ``v`` of each row."""
+    return rows[:, v // 8] >> np.uint8(v % 8) & np.uint8(1)
+
+
 def clear_padding(rows: U8, d: int) -> None:
     """Set the unused bits of each row to 0, in place."""
     if d % 8:

@@ -117,6 +117,8 @@ const LDP = (() => {
   }
 
   const DASHES = ["", "7 4", "2 3", "10 3 2 3", "1 4", "14 4"];
+  const MARKS = ["M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0Z", "M-3 -3H3V3H-3Z", "M0 -4L4 3H-4Z", "M0 -4.5L4 0L0 4.5L-4 0Z", "M-1 -4H1V-1H4V1H1V4H-1V1H-4V-1H-1Z", "M0 4L4 -3H-4Z"];
+  const mark = (k, x, y, color) => svg("path", { class: "mark", d: MARKS[k % MARKS.length], transform: `translate(${x} ${y})`, fill: color });
 
   // Lines with their intervals, one point a place. lines: {name, points: [{at, estimate, low, high}]}; drawn anew at each width.
   function chart(lines, options) {
@@ -124,7 +126,7 @@ const LDP = (() => {
     const figure = el("figure", { class: "chart" }, box);
     if (lines.length > 1) {
       figure.append(el("ul", { class: "legend" }, lines.map((line, k) => el("li", {},
-        svg("svg", { viewBox: "0 0 28 12", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 28, y1: 6, y2: 6, style: null, "stroke-width": 3, stroke: `var(--line${k})`, "stroke-dasharray": DASHES[k] })), line.name))));
+        svg("svg", { viewBox: "0 0 28 12", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 28, y1: 6, y2: 6, style: null, "stroke-width": 3, stroke: `var(--line${k})`, "stroke-dasharray": DASHES[k] }), mark(k, 14, 6, `var(--line${k})`)), line.name))));
     }
     const draw = () => {
       const wide = Math.max(box.clientWidth || 680, 240), tall = options.tall || 230, left = 62, under = 26, top = 10, right = 14;
@@ -153,7 +155,7 @@ const LDP = (() => {
         }
         for (const p of known) if (isNumber(p.low) && isNumber(p.high)) picture.append(svg("line", { x1: x(p.at) + shift, x2: x(p.at) + shift, y1: y(p.low), y2: y(p.high), stroke: color, "stroke-width": 1.5, opacity: 0.75 }));
         picture.append(svg("path", { d: known.map((p, i) => `${i ? "L" : "M"}${x(p.at) + shift} ${y(p.estimate)}`).join(""), fill: "none", stroke: color, "stroke-width": 2, "stroke-dasharray": DASHES[k] }));
-        for (const p of known) picture.append(svg("circle", { cx: x(p.at) + shift, cy: y(p.estimate), r: 3, fill: color }));
+        for (const p of known) picture.append(mark(k, x(p.at) + shift, y(p.estimate), color));
       });
       if (options.choose) {
         picture.addEventListener("click", (event) => {

@@ -15,43 +15,45 @@
   function read() {
     const found = { shuffled: at("shuffled").checked }, wrong = [];
     for (const [id, [name, low, high, integer]] of Object.entries(LIMITS)) {
-      const text = at(id).value.replace(/[\s_]/g, ""), empty = text === "" && id === "epsilon";
-      // A comma only separates thousands, and only of whole numbers: "0,5" and "1,500" are not read as another number.
-      const plain = integer && /^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "") : text;
-      const x = /^\d*\.?\d+(e\d+)?$/i.test(plain) ? Number(plain) : NaN;
+      const text = at(id).value.trim(), empty = text === "" && id === "epsilon";
+      // "0,5", "1,500" and "100.000" are other numbers elsewhere: a comma or a space separates the thousands of whole
+      // numbers, a point the decimals of all others, and what else there is is refused.
+      const plain = integer && /^\d{1,3}([,_\s]\d{3})+$/.test(text) ? text.replace(/\D/g, "") : text;
+      const x = (integer ? /^\d+(e\d+)?$/i : /^\d*\.?\d+$/).test(plain) ? Number(plain) : NaN;
       const good = empty || (x >= low && x <= high && (!integer || Number.isInteger(x)));
       at(id).setAttribute("aria-invalid", String(!good));
-      if (!good) wrong.push(`${name} must be ${integer ? "a whole number" : "a number"} from ${digits(low)} to ${digits(high)}${text.includes(",") ? ", with a point before the decimals, as 0.5" : ""}`);
+      if (!good) wrong.push(`${name} must be ${integer ? "a whole number" : "a number"} from ${digits(low)} to ${digits(high)}${/[.,]/.test(text) ? (integer ? ", with a comma between thousands, as 100,000" : ", with a point before the decimals, as 0.5") : ""}`);
       found[id] = empty ? null : x;
     }
     found.smallest /= 100;
-    if (!wrong.length && found.smallest * found.people < 1) wrong.push(`a share of ${shareOf(found.smallest)} of ${whole(found.people)} people is not one person: it takes more people, or a larger share`);
+    if (!wrong.length && found.smallest * found.people < 1) wrong.push(`a share of ${shareOf(found.smallest)} of ${whole(found.people)} people is not one person: more people are needed, or a larger share`);
     return { found, wrong };
   }
 
   // ---- the answer
 
   const shareOf = (x) => `${digits(100 * x, 3)} %`;
+  const up = (epsilon) => digits(Planner.neat(epsilon, () => true)); // three digits that are enough
   const bytes = (n) => { const k = n < 1000 ? 0 : Math.min(Math.floor(Math.log10(n) / 3), 5); return `${digits(n / 1000 ** k, 3)} ${["bytes", "kB", "MB", "GB", "TB", "PB"][k]}`; };
   const tile = (id, name, value, small) => el("div", {}, el("dt", {}, name), el("dd", { id }, value, small ? el("small", {}, small) : null));
 
   function tiles(input, a) {
     at("tiles").replaceChildren(
-      tile("is-epsilon", input.epsilon === null ? "epsilon needed, of a report" : "epsilon of a report", digits(a.epsilon, 6), a.taken.key),
+      tile("is-epsilon", input.epsilon === null ? "epsilon needed, of a report" : "epsilon of a report", String(a.epsilon), a.taken.key),
       tile("is-error", "95 % of errors are below", shareOf(a.taken.margin), `${whole(a.taken.margin * input.people)} people`),
       tile("is-guess", "a guess is right", shareOf(a.guess.one), `${shareOf(a.guess.before)} without a report`),
       tile("is-bytes", "a day", bytes(a.bytesPerDay), `${a.taken.bytes} ${a.taken.bytes === 1 ? "byte" : "bytes"} a report`),
       ...(a.central === null ? [] : [tile("is-central", "epsilon once shuffled", digits(a.central, 4), `delta ${a.delta.toExponential(0)}`)]));
     const least = a.needs.length ? a.needs[0].epsilon : null;
     at("words").textContent = input.epsilon === null
-      ? `With epsilon ${digits(a.epsilon, 6)} a value that ${shareOf(input.smallest)} of the people have is told from one that nobody has: 97.5 % of the estimates of the first are above half of that share, and 97.5 % of the estimates of the second are below.`
-      : a.taken.margin <= input.smallest / 2 ? `That is enough for shares of ${shareOf(input.smallest)}; ${digits(least, 4)} would be.`
-      : `That is too little for shares of ${shareOf(input.smallest)}: ${least === null ? "no epsilon up to 50 is enough for so few people" : `they take epsilon ${digits(least, 4)}, or more people`}.`;
+      ? `With epsilon ${a.epsilon} a value that ${shareOf(input.smallest)} of the people have is told from one that nobody has: 97.5 % of the estimates of the first are above half of that share, and 97.5 % of the estimates of the second are below.`
+      : a.taken.margin <= input.smallest / 2 ? `Epsilon ${up(least)} is already enough for shares of ${shareOf(input.smallest)}.`
+      : `That is too little for shares of ${shareOf(input.smallest)}: ${least === null ? "no epsilon up to 50 is enough for so few people" : `that needs epsilon ${up(least)}, or more people`}.`;
   }
 
   function mechanisms(input, a) {
     const needs = new Map(a.needs.map((need) => [need.key, need.epsilon]));
-    const rows = a.table.map((row) => [row.key + (row.key === a.taken.key ? " (taken)" : ""), shareOf(row.standardError), shareOf(row.margin), needs.has(row.key) ? digits(needs.get(row.key), 4) : "over 50", whole(row.bytes), whole(row.operations)]);
+    const rows = a.table.map((row) => [row.key + (row.key === a.taken.key ? " (chosen)" : ""), shareOf(row.standardError), shareOf(row.margin), needs.has(row.key) ? up(needs.get(row.key)) : "over 50", whole(row.bytes), whole(row.operations)]);
     at("mechanisms").replaceChildren(table(`At epsilon ${digits(a.epsilon, 6)}, of a value with a share of ${shareOf(input.smallest)}; the best first`,
       ["mechanism", "standard error", "95 % within", "epsilon it would need", "bytes a report", "server operations"], rows));
   }
@@ -80,7 +82,7 @@
     }
     at("spend").replaceChildren(
       table("Epsilon of all reports of one person", head, rows),
-      el("p", { class: "quiet" }, "Fresh noise: epsilons add up (sequential composition), and a guess after all reports is right at most so often. Noise keyed by person and value: the same value gives the same report, and nothing more is spent as long as it does not change."),
+      el("p", { class: "quiet" }, "Fresh noise: epsilons add up (sequential composition), and the column beside it says how often the best guess is right after all these reports, at most. Noise keyed by person and value: the same value gives the same report, and nothing more is spent as long as it does not change."),
       ...(a.central === null ? [] : [el("p", { class: "quiet" }, "Shuffled: nobody can tell whose report is whose, and each person has one in each pile. By “Hiding Among the Clones” (Feldman, McMillan, Talwar, FOCS 2021, Theorem 3.1) for each pile, and epsilons and deltas add up. It holds against those who see the shuffled reports; the shuffler sees the first columns. ", el("code", {}, "ldp plan explain --delta"), " has a smaller epsilon, which is no closed formula."), ...(a.central === a.epsilon ? [el("p", { class: "quiet" }, "For so large an epsilon and so few people the theorem promises nothing more than the report itself.")] : [])]));
   }
 
@@ -124,18 +126,40 @@
   function show() {
     const { found: input, wrong } = read();
     const a = wrong.length ? null : Planner.answer(input);
-    if (a && a.epsilon === null) wrong.push(`no epsilon up to 50 shows shares of ${shareOf(input.smallest)} with ${whole(input.people)} people: it takes more people, or a larger share`);
+    if (a && a.epsilon === null) wrong.push(`no epsilon up to 50 shows shares of ${shareOf(input.smallest)} with ${whole(input.people)} people: more people are needed, or a larger share`);
     at("wrong").hidden = !wrong.length;
     at("wrong").textContent = wrong.length ? `${wrong.join("; ")}.` : "";
     at("answer").hidden = Boolean(wrong.length);
     if (wrong.length) return;
     last = { input, a };
+    keep();
     for (const part of [tiles, mechanisms, seen, guess, spend, code]) part(input, a);
+  }
+
+  // ---- the address keeps the inputs: https://…/planner.html#people=100000&values=16
+
+  const NAMES = [...Object.keys(LIMITS), "shuffled"];
+  const DEFAULTS = Object.fromEntries(NAMES.map((id) => [id, id === "shuffled" ? "" : at(id).value]));
+  const given = (id) => (id === "shuffled" ? (at(id).checked ? "1" : "") : at(id).value);
+
+  function keep() {
+    const changed = NAMES.filter((id) => given(id) !== DEFAULTS[id]).map((id) => [id, given(id)]);
+    history.replaceState(null, "", `#${new URLSearchParams(changed)}`);
+  }
+
+  function restore() {
+    const kept = new URLSearchParams(location.hash.slice(1));
+    for (const id of NAMES) {
+      const value = kept.get(id) ?? DEFAULTS[id];
+      if (id === "shuffled") at(id).checked = value !== ""; else at(id).value = value;
+    }
+    show();
   }
 
   let waiting = null;
   at("inputs").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(show, 120); });
   at("inputs").addEventListener("submit", (event) => { event.preventDefault(); show(); });
   at("again").addEventListener("click", () => { seed += 1; seen(last.input, last.a); });
-  show();
+  addEventListener("hashchange", restore);
+  restore();
 })();

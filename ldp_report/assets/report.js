@@ -6,10 +6,13 @@
   let data = JSON.parse(at("data").textContent);
   const live = data.live;
   const chosen = { column: 0, key: "", window: Infinity };
+  const open = new Set(); // columns of which all values are shown
   let late = []; // views that are made when they are first seen, or printed
   let ended = false;
 
-  const windowName = (group) => (group.window === null ? "all records" : data.windows[group.window]);
+  const partial = (k) => (data.partial && data.partial[k] ? " (in part)" : "");
+  const windowText = (k) => data.windows[k] + partial(k);
+  const windowName = (group) => (group.window === null ? "all records" : windowText(group.window));
   const keysOf = (column) => [...new Set(column.groups.map((group) => group.key))];
   const windowsOf = (column, key) => column.groups.filter((group) => group.key === key && group.window !== null).map((group) => group.window);
   const last = () => data.windows.length - 1;
@@ -47,19 +50,27 @@
   function choices() {
     const { column, key, window } = now();
     const focus = document.activeElement && document.activeElement.id;
+    at("ends").replaceChildren(...endsOfWindows());
     if (!column) return at("choices").replaceChildren();
     const parts = [select("column", "column", data.columns.map((c, k) => [k, c.name]), data.columns.indexOf(column), (v) => choose({ column: Number(v) }))];
     const keys = keysOf(column);
     if (keys.length > 1) parts.push(select("key", "group", keys.map((k) => [k, k]), key, (v) => choose({ key: v })));
     if (data.windows.length) {
-      const step = (by, id, sign, text) => el("button", { type: "button", id, "aria-label": text, disabled: window + by < 0 || window + by > last(), onclick: () => move(by) }, sign);
+      const step = (by, id, sign, text) => el("button", { type: "button", id, "aria-label": text, "aria-disabled": String(window + by < 0 || window + by > last()), onclick: () => move(by) }, sign);
       parts.push(el("div", { class: "window" }, step(-1, "before", "‹", "window before"),
-        select("window", "window", data.windows.map((text, k) => [k, text]), window, (v) => choose({ window: Number(v) })),
+        select("window", "window", data.windows.map((_, k) => [k, windowText(k)]), window, (v) => choose({ window: Number(v) })),
         step(1, "after", "›", "window after")));
     }
     at("choices").replaceChildren(...parts);
     if (focus && at("choices").querySelector(`[id="${CSS.escape(focus)}"]`)) at(focus).focus();
     at("keys").replaceChildren(...(data.windows.length > 1 ? [el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " change the window, ", el("kbd", {}, "Home"), " ", el("kbd", {}, "End"), " go to the first and the last."] : []));
+  }
+
+  function endsOfWindows() {
+    if (!data.windows.length) return [];
+    const known = data.partial ? (data.partial.some(Boolean) ? "The records fill the windows that say “in part” only in part. Their counts are low for that reason." : "")
+      : "The first and the last window may be filled only in part: these results do not say when the records begin and end.";
+    return [`A window has its start and not its end, and times are UTC. ${known}`];
   }
 
   function choose(changes) {
@@ -85,9 +96,15 @@
     const ranked = group.rows.map(([name, estimate, low, high]) => ({ name: name === "" ? "(empty)" : name, estimate, low, high, share: group.n && isNumber(estimate) ? estimate / group.n : null }));
     const rest = ranked.length - FIRST;
     if (rest > 0) ranked.sort((a, b) => (b.estimate ?? -Infinity) - (a.estimate ?? -Infinity));
+    all = all ?? open.has(column.name);
     const caption = titled(column, group) + (rest > 0 && !all ? `; the ${FIRST} most frequent of ${whole(ranked.length)} values` : "");
     const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "reports", shares: true, confidence: column.confidence }));
-    if (rest > 0) made.append(el("button", { type: "button", class: "link", onclick: () => made.replaceWith(histogram(column, group, !all)) }, all ? `Only the ${FIRST} most frequent` : `Show all ${whole(ranked.length)} values`));
+    if (rest > 0) made.append(el("button", { type: "button", class: "link", onclick: () => {
+      if (all) open.delete(column.name); else open.add(column.name);
+      const other = histogram(column, group, !all);
+      made.replaceWith(other);
+      other.querySelector("button").focus();
+    } }, all ? `Only the ${FIRST} most frequent` : `Show all ${whole(ranked.length)} values`));
     return made;
   }
 
@@ -129,7 +146,7 @@
     const far = Math.min(...ends) > Math.max(...ends) / 3; // an axis from 0 on would hide the intervals
     return el("div", {}, el("h3", {}, "Over time"), far ? el("p", { class: "quiet" }, "The axis does not start at 0.") : null,
       chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
-      el("details", {}, el("summary", {}, "The numbers"), table(`${caption}, in percent, and half of the interval`, ["window", ...lines.map((line) => line.name)],
+      el("details", { class: "numbers" }, el("summary", {}, "The numbers"), table(`${caption}, in percent, and half of the interval`, ["window", ...lines.map((line) => line.name)],
         groups.map((group, k) => [windowName(group), ...lines.map(({ points }) => (isNumber(points[k].estimate) ? LDP.fixed(100 * points[k].estimate, 2) + half(points[k]) : LDP.MISSING))]))));
   }
 
@@ -139,7 +156,7 @@
     place.fill = () => {
       place.fill = () => {};
       if (!group) place.append(means(column, key, now().window));
-      else if (group.rows.length) place.append(column.kind === "distribution" ? distribution(column, group) : histogram(column, group, false));
+      else if (group.rows.length) place.append(column.kind === "distribution" ? distribution(column, group) : histogram(column, group));
     };
     late.push(place);
     return place;
@@ -149,7 +166,9 @@
     late = [];
     at("columns").replaceChildren(...data.columns.map((column) => {
       const spent = isNumber(column.epsilon) ? `, epsilon ${digits(column.epsilon)}` : "";
-      const section = el("div", { class: "column off" }, el("h3", {}, column.name), el("p", { class: "quiet" }, column.mechanism ? `${column.mechanism}${spent}` : spent.slice(2)));
+      const about = column.alone ? "The intervals are of the noise alone: they are about these reports, not about people of whom these are a sample."
+        : "The intervals are of noise and sampling together.";
+      const section = el("div", { class: "column off" }, el("h3", {}, column.name), el("p", { class: "quiet" }, `${column.mechanism ? `${column.mechanism}${spent}` : spent.slice(2)}. ${about}`.replace(/^\. /, "")));
       section.about = column;
       section.overTime = el("div", {});
       for (const key of keysOf(column)) {
@@ -164,7 +183,7 @@
         }
       }
       if (!column.groups.length) section.append(el("p", {}, live && !ended ? "No window has closed yet." : column.kind === "histogram" ? "Nothing was found." : "No reports."));
-      else section.append(el("p", { class: "nothing screen off" }, "Nothing was estimated for this window."));
+      else section.append(el("p", { class: "nothing" }, "Nothing was estimated for this window."));
       return section;
     }));
     if (!data.columns.length) at("columns").append(el("p", {}, "There are no estimates yet."));
@@ -173,27 +192,33 @@
 
   function turn() {
     const { column, key, window } = now();
-    let any = false, shown = null;
+    const there = new Set(); // columns that have something in this window
+    let shown = null;
     for (const section of at("columns").children) if (section.about) section.classList.toggle("off", section.about !== column);
     for (const place of late) {
-      const { group } = place.about;
-      const on = place.about.column === column && place.about.key === key && (!group || group.window === null || group.window === window);
+      const { group, trend } = place.about, of = place.about.column;
+      const fits = !group || group.window === null || group.window === window, on = fits && of === column && place.about.key === key;
       place.classList.toggle("off", !on);
-      if (on) { place.fill(); if (!place.about.trend) { any = true; shown = group; } }
-      if (on && !group && !place.about.trend) place.querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("chosen", column.groups.filter((g) => g.key === key)[k]?.window === window && data.windows.length > 1));
+      place.classList.toggle("elsewhere", !fits); // on paper there is this window, of all columns and groups
+      if (fits && !trend && (of !== column || on)) there.add(of);
+      if (on) { place.fill(); if (!trend) shown = group; }
+      if (on && !group && !trend) place.querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("chosen", column.groups.filter((g) => g.key === key)[k]?.window === window && data.windows.length > 1));
     }
-    for (const nothing of document.querySelectorAll(".nothing")) nothing.classList.toggle("off", any);
-    if (column) at("said").textContent = [column.name, window === null ? "" : data.windows[window], shown ? `${whole(shown.n)} reports` : ""].filter(Boolean).join(", ");
+    for (const section of at("columns").children) section.querySelector(".nothing")?.classList.toggle("elsewhere", there.has(section.about));
+    if (column) at("said").textContent = [column.name, window === null ? "" : windowText(window), shown ? `${whole(shown.n)} reports` : ""].filter(Boolean).join(", ");
   }
 
-  const fillAll = () => { for (const place of late) place.fill(); };
+  function fillAll() {
+    for (const place of late) if (!place.classList.contains("elsewhere")) place.fill();
+    for (const numbers of document.querySelectorAll("details.numbers")) numbers.open = true;
+  }
   addEventListener("beforeprint", fillAll);
   matchMedia("print").addEventListener("change", (event) => { if (event.matches) fillAll(); });
 
   // ---- dead letters, the plan
 
   function letters() {
-    if (!data.letters) return at("letters-body").replaceChildren(el("p", {}, "Nobody counted them: these estimates are of files of reports. ldp run and ldp live count them."));
+    if (!data.letters) return at("letters-body").replaceChildren(el("p", {}, "Not known for these results: they are of finished files, which do not say what was lost before."));
     const rows = data.letters.map((letter) => [letter.late ? "late" : "dead letter", letter.reason, letter.column || "(whole records or messages)", whole(letter.count)]);
     at("letters-body").replaceChildren(rows.length
       ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
@@ -202,12 +227,13 @@
 
   function plan() {
     const { plan } = data;
-    if (!plan) return at("plan-body").replaceChildren(el("p", {}, "These results do not say which plan made them: ldp report RESULTS --plan plan.toml"));
+    if (!plan) return at("plan-body").replaceChildren(el("p", {}, "These results do not say which plan made them."));
     const rows = plan.columns.map((c) => [c.name, c.mechanism, c.values, digits(c.epsilon), c.margin]);
     const parts = [];
     if (plan.seeded) parts.push(el("p", { class: "warning" }, "The plan has a seed: its noise can be repeated, and protects nobody."));
     if (plan.record) parts.push(el("p", {}, `${plan.record[0].toUpperCase()}${plan.record.slice(1).replace(/\s+/g, " ")}.`));
-    parts.push(table("Each column of one record", ["column", "mechanism", "values", "epsilon", "margin, 95 %"], [...rows, ["one record", "", "", digits(plan.epsilon), ""]], 3));
+    parts.push(table("Each column of one record", ["column", "mechanism", "values", "epsilon", `margin, 95 %, of ${whole(plan.n)} reports`], [...rows, ["one record", "", "", digits(plan.epsilon), ""]], 3));
+    if (data.windows.length > 1) parts.push(el("p", { class: "quiet" }, `${whole(plan.n)} reports are a window of middle size here. Each estimate above has its own interval.`));
     if (plan.keep.length) parts.push(el("p", { class: "warning" }, `Kept as they are, without protection: ${plan.keep.join(", ")}.`));
     for (const c of plan.columns) if (c.advice) parts.push(el("p", { class: "quiet" }, `${c.name}: ${c.advice}`));
     parts.push(el("h3", {}, "What a person spends"), table("Epsilon of all reports of one person, by how many they send", ["", ...plan.reports.map((k) => `${whole(k)} ${k === 1 ? "report" : "reports"}`)],
@@ -218,6 +244,17 @@
 
   function all() { tiles(); choices(); build(); letters(); plan(); }
   all();
+
+  // Draw all anew; the focus and what is unfolded stay where they were, each in its section.
+  function again() {
+    const seen = (section, kind) => [...section.querySelectorAll(kind)].filter((e) => e.offsetParent);
+    const stops = "button, select, summary, [tabindex]", focus = document.activeElement, home = focus?.closest("section");
+    const place = home ? seen(home, stops).indexOf(focus) : -1;
+    const unfolded = [...document.querySelectorAll("section")].map((section) => seen(section, "details").map((one) => one.open));
+    all();
+    document.querySelectorAll("section").forEach((section, k) => seen(section, "details").forEach((one, i) => { one.open = Boolean(unfolded[k][i]); }));
+    if (place >= 0) seen(home, stops)[place]?.focus({ preventScroll: true });
+  }
 
   // ---- while the job runs
 
@@ -234,7 +271,7 @@
           ended = found.ended;
           data = { ...found.data, live };
           if (label !== undefined) chosen.window = Math.max(data.windows.indexOf(label), 0);
-          all();
+          again();
         }
         say(ended ? "The job has ended. These are all its windows." : "Live: new windows appear as they close.");
       } catch {

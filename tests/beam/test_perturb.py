@@ -15,10 +15,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.coders import RowCoder
+from apache_beam.coders.typecoders import registry
 from apache_beam.internal import pickler
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
@@ -70,6 +72,39 @@ def reports_of(transform, elements):
     good, dead = perturbed(transform, elements)
     assert dead == []
     return good
+
+
+def test_declared_types_in_and_declared_types_out():
+    """The output of single records had no schema, and with Beam's checks of types while it runs the job ended."""
+    plan = PrivacyPlan({"app": SURE_BITS, "crashed": SURE_BOOL}, keep=["day"])
+    bound = ldp_beam.BoundContributions("name", 1)
+    of_reports = {"app": typing.Sequence[bool], "crashed": bool, "day": np.int64}
+    of_bounded = {"os": str, "app": str, "crashed": bool, "day": np.int64}
+    flags = ("--runtime_type_check",)
+    for elements in ([beam.Row(**record) for record in RECORDS], [Event(**record) for record in RECORDS]):
+        p = beam.Pipeline("FnApiRunner")
+        events = p | beam.Create(elements)
+        for transform, fields in (
+            (ldp_beam.Perturb(plan), of_reports),
+            (ldp_beam.Perturb(plan, packed=True), {**of_reports, "app": typing.Sequence[np.int64]}),
+            (ldp_beam.Perturb(plan).with_exception_handling(), of_reports),
+            (bound, of_bounded),
+            (bound.with_exception_handling(), of_bounded),
+        ):
+            out = events | f"{id(transform)}" >> transform
+            kind = (out if isinstance(out, beam.PCollection) else out[0]).element_type
+            assert dict(named_fields_from_element_type(kind)) == fields
+            assert isinstance(registry.get_coder(kind), RowCoder)
+        kept = events | ldp_beam.BoundContributions("name", 1, drop_id=False)
+        assert kept.element_type == events.element_type
+        with pytest.raises(PlanError, match="color"):
+            _ = events | "Lacks" >> ldp_beam.UnaryEncode("color", SURE_BITS)
+        by_day = bound | ldp_beam.Perturb(plan) | beam.GroupBy("day").aggregate_field("crashed", sum, "crashes")
+        assert sorted((row.day, row.crashes) for row in run(by_day, elements, flags=flags)) == [
+            (day, int(crashed)) for day, crashed in zip(DAY, CRASHED, strict=True)
+        ]
+    for elements in (RECORDS, [EVENTS]):  # whose schema Beam does not know
+        run(bound | ldp_beam.Perturb(plan) | ldp_beam.Histogram("crashed", SURE_BOOL), elements, flags=flags)
 
 
 def test_batches():

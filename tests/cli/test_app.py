@@ -198,8 +198,11 @@ def test_usage_is_of_the_command_that_was_called(ldp, people, capsys):
         assert "python -m" not in said
 
 
-def test_the_tools_of_a_checkout_say_so_where_they_are_missing(ldp, monkeypatch, tmp_path):
+def test_the_tools_of_a_checkout_run_there_and_say_so_where_they_are_missing(ldp, monkeypatch, tmp_path):
+    monkeypatch.chdir(Path(__file__).parents[1])  # in a checkout, also where this is installed elsewhere
     monkeypatch.setattr(command, "__file__", str(tmp_path / "ldp_beam" / "telemetry" / "command.py"))  # installed
+    assert "no cluster in" in ldp(f"flink status --dir {tmp_path}", code=1).out
+    monkeypatch.chdir(tmp_path)
     for name in ("flink up", "live --for 5s"):
         assert "run it in a checkout" in ldp(name, code=1).err
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -190,6 +191,12 @@ def test_windows_that_the_records_fill_in_part_are_marked(ldp, many):
     assert "open points" in json.dumps(spec["title"])
     assert '"records"' in json.dumps(spec)
     assert "people" not in json.dumps(spec)
+    for csv in ("", "--csv"):
+        ldp(f"{line} --output weekly --overwrite {csv}")
+        written = pl.read_csv("weekly/won.csv", try_parse_dates=True) if csv else pl.read_parquet("weekly/won.parquet")
+        partial = written.filter("partial")["window_start"].cast(pl.String).unique().sort()
+        assert [start[:10] for start in partial] == ["2024-01-01", "2024-04-08"]
+        shutil.rmtree("weekly")
 
 
 def weeks(first, last):
@@ -401,3 +408,26 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
     assert "compare with what" in ldp("compare reports.parquet", code=2).err
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
+
+
+EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"
+
+
+def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
+    plan = PrivacyPlan({f"os{EVIL}": RandomizedResponse(["ios", f"web{EVIL}"], epsilon=3.0)}, keep=[f"day{EVIL}"])
+    Path("plan.toml").write_text(plan.to_toml())
+    people = pl.DataFrame({f"os{EVIL}": ["ios", f"web{EVIL}"] * 50, f"day{EVIL}": [f"1{EVIL}", "2"] * 50})
+    people.write_parquet("people.parquet")
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    people.select(pl.lit(5).alias(f"day{EVIL}")).write_parquet("others.parquet")
+    lines = ["check plan.toml", "check plan.toml people.parquet", "explain plan.toml -n 100", "registry plan.toml"]
+    runs = [ldp(f"plan {line}") for line in lines]
+    runs += [ldp("estimate reports.parquet"), ldp(shlex.join(["estimate", "reports.parquet", "--by", f"day{EVIL}"]))]
+    runs.append(ldp("simulate plan.toml people.parquet"))
+    runs.append(ldp("plan check plan.toml others.parquet", code=1))
+    for run in runs:
+        text = run.out + run.err
+        assert "u001b" in text or "x1b" in text
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert PrivacyPlan.from_toml("plan.toml") == plan
+    assert not [c for c in repr(plan) if not c.isprintable() and c != "\n"]

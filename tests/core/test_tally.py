@@ -126,7 +126,7 @@ def test_merged_tallies_are_checked_one_by_one():
     assert m.merge(iter([honest, m.empty_tally(), honest])) == honest + honest
     with pytest.raises(ReportError, match="cannot be those of 1 reports"):
         m.merge([honest, honest, Tally(1, -honest.counters, m.fingerprint)])
-    with pytest.raises(MechanismMismatchError):
+    with pytest.raises(MechanismMismatchError, match=rf"is not of randomized_response \(epsilon 1, .* {m.fingerprint}"):
         m.merge([honest, RandomizedResponse(AB, epsilon=2).tally(["a"])])
     full = Tally(m.most_reports, np.array([m.most_reports, 0]), m.fingerprint)
     assert m.merge([full]) == full

@@ -11,12 +11,13 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 @each("name", ["polars", "beam"])
-def test_example_runs_and_prints_what_is_shown_but_for_the_noise(name, capsys):
+def test_example_runs_and_prints_what_is_shown_but_for_the_noise(name, capsys, caplog):
     block = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
     code, shown = block.groups()
     assert len(code.strip().splitlines()) <= 10
     exec(compile(code, f"README.md ({name})", "exec"), {})
     printed = capsys.readouterr().out
+    assert caplog.messages == [], "the first thing that a reader sees is no warning"
     assert sorted(without_noise(printed)) == sorted(without_noise(shown))
 
 

@@ -29,6 +29,7 @@ import ldp_polars
 from ldp_beam.elements.batches import Batch
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_beam.elements.ids import IdHash, NoiseKey
+from ldp_beam.elements.ipc import write_batch
 from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io import ReadReports
@@ -186,9 +187,9 @@ class _Cell:
         Seen.from_bytes(value)
 
 
-def through_the_steps(batch: pa.RecordBatch) -> None:
+def through_the_steps(batch: pa.RecordBatch, steps: list[Callable[[], Any]] = STEPS) -> None:
     """A pipeline with dead letters goes on, whatever a batch holds; each record is in its results or a dead letter."""
-    for make in STEPS:
+    for make in steps:
         step = make()
         try:
             for out in step.process(batch, Timestamp(0), GlobalWindow()) or ():
@@ -553,3 +554,94 @@ def batches_of_any_type(columns: dict[str, pa.Array]) -> None:
     quiet(lambda: Batch(batch, Timestamp(0), GlobalWindow()).texts("v"))
     quiet(lambda: IdHash("id").of(Batch(batch, Timestamp(0), GlobalWindow())))
     through_the_steps(batch)
+
+
+# ---- large ones, of which the cost in proportion to their bytes is looked at
+
+
+def _in_each_other(rng: random.Random) -> pa.Array:
+    """A column of dictionaries, runs, lists and structs in each other."""
+    array = pa.array(["a", "b"])
+    for _ in range(rng.randrange(20)):
+        kind, n = rng.randrange(4), len(array)
+        if kind == 0 and not pa.types.is_dictionary(array.type):
+            array = pa.DictionaryArray.from_arrays(pa.array(np.arange(n, dtype=np.int8)), array)
+        elif kind == 1 and not pa.types.is_run_end_encoded(array.type):
+            array = pa.RunEndEncodedArray.from_arrays(pa.array(np.arange(1, n + 1, dtype=np.int32)), array)
+        elif kind == 2:
+            array = pa.StructArray.from_arrays([array], ["a"])
+        else:
+            array = pa.ListArray.from_arrays(pa.array([0, n], pa.int32()), array)
+    return array
+
+
+def _many_texts(rng: random.Random, k: int) -> pa.Array:
+    """A column of k texts, or of k that share long ones."""
+    made = pa.array(["x" * rng.choice((1, 9, 4000))] * rng.choice((1, 20))).dictionary_encode()
+    shared = pa.DictionaryArray.from_arrays(pa.array(np.zeros(k, np.int32)), made.dictionary)
+    views = pa.array([SECRET * 9] * k, pa.string_view())
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array(np.arange(1, k + 1, dtype=np.int32)), pa.array(["a"] * k))
+    return rng.choice((shared, views, runs, pa.array([[1]] * k), pa.array([f"{i}" for i in range(k)])))
+
+
+def _columns(columns: list[pa.Array], metadata: Any = None) -> bytes:
+    """A message of one row of each."""
+    fields = [pa.field(f"{i:x}", column.type) for i, column in enumerate(columns)]
+    batch = pa.RecordBatch.from_arrays([column.slice(0, 1) for column in columns], schema=pa.schema(fields, metadata))
+    return write_batch(batch)
+
+
+def _plan_of_many(rng: random.Random, k: int) -> dict[str, str]:
+    of = rng.sample(MECHANISMS, 3)
+    columns = {f"{i:x}": {**rng.choice(of), "epsilon": rng.random()} for i in range(k)}
+    return {METADATA_KEY: json.dumps({"keep": [], "columns": columns})}
+
+
+def _labels(rng: random.Random, k: int) -> list[Any]:
+    return list(range(k)) if rng.random() < 0.5 else [f"v{i}" for i in range(k)]
+
+
+def _long_mechanism(rng: random.Random, k: int) -> dict[str, Any]:
+    table = {**rng.choice(MECHANISMS)}
+    if isinstance(table.get("domain"), list):
+        table["domain"] = _labels(rng, k)
+    if rng.random() < 0.2:
+        answer = {"mechanism": "randomized_response", "epsilon": 1.0, "domain": _labels(rng, k)}
+        prior = [rng.random() for _ in range(k)]
+        table = {"mechanism": "fake_data_column", "columns": 2, "answer": answer, "prior": prior}
+        table |= {"domain": answer["domain"], "epsilon": 1.0}
+    return table
+
+
+LARGE: tuple[Callable[[random.Random, int], tuple[Callable[[Any], Any], Any]], ...] = (
+    lambda rng, _: (messages_in_a_job, _columns([_in_each_other(rng) for _ in range(rng.choice((1, 1, 20)))])),
+    lambda rng, k: (messages_in_a_job, encode(pa.record_batch({"v": _many_texts(rng, k)}))),
+    lambda rng, k: (messages_in_a_job, _columns([rng.choice((pa.array([True]), pa.array(["a"])))] * k)),
+    lambda rng, k: (messages_in_a_job, _columns([pa.array([True])] * min(k, 500), _plan_of_many(rng, k))),
+    lambda rng, k: (tables_of_mechanisms, _long_mechanism(rng, k)),
+    lambda rng, k: (ndjson_messages, b'{"v": "a", "t": 5}\n' * k),
+    lambda rng, k: (ndjson_messages, json.dumps({f"{i:x}": i for i in range(k)}).encode() + b"\n"),
+    lambda rng, k: (bytes_of_tallies, Tally(1, np.zeros(k, np.int64), RR.fingerprint).to_bytes()),
+    lambda rng, k: (
+        texts_in_toml,
+        rng.choice(("a = [" + "1, " * k + "]\n", "[a]\n" + "x = [[]]\n" * k, "[[b]]\n" * k)),
+    ),
+    lambda rng, k: (metadata_of_types, describe(UnaryEncoding(_labels(rng, k), epsilon=1.0), seeded=False)),
+)
+
+
+def messages_in_a_job(message: bytes) -> None:
+    """Read, and tallied by group."""
+    batch = quiet(lambda: decode(message, limits=SMALL))
+    if batch is not None:
+        through_the_steps(batch, STEPS[2:3])
+
+
+def texts_in_toml(text: str) -> None:
+    quiet(lambda: PrivacyPlan.from_toml(text))
+
+
+@entry_point(lambda rng: rng.choice(LARGE)(rng, rng.choice((30, 300, 3000, 10_000))))
+def large_cases(case: tuple[Callable[[Any], Any], Any]) -> None:
+    take, given = case
+    take(given)

@@ -59,7 +59,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
     "a message that shows a value": _every_hundredth(lambda: quiet(lambda: _raise(InputError(f"got {SECRET}")))),
     "much memory": _every_hundredth(lambda: np.ones(run.MEMORY // 8)),
     "memory that stays": _every_hundredth(lambda: _KEPT.append(np.ones(run.GROWTH // 16))),
-    "much time": _every_hundredth(lambda: _work(run.SECONDS + 1)),
+    "much time": _every_hundredth(lambda: _work(2 * run.EACH)),
     "the end of the process": _every_hundredth(os.abort),
     "sizes that nobody compares": _without_sizes,
     "errors of numpy and Python that nobody catches": _without_net,

@@ -1,8 +1,8 @@
 """Runs cases of one entry point in a process of its own: ``python -m tests.fuzz.run NAME FIRST LAST [PLANTED]``.
 
-Case i follows from the entry point's name and i alone. The process may have 3 GiB, and a case ten seconds of the
-processor. The last line is JSON: how many cases, how many faults, and the first of each kind. A process that died is
-a fault too.
+Case i follows from the entry point's name and i alone. The process may have 3 GiB. A case may cost a second of the
+processor a megabyte, and a quarter of one besides; after ten seconds it is ended. The last line is JSON: how many
+cases, how many faults, and the first of each kind. A process that died is a fault too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import random
 import resource
 import signal
 import sys
+import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from tests.memory import forget_peak, peak
@@ -23,6 +25,10 @@ GROWTH = 1 << 30
 """By how much a process may grow while its cases run."""
 SECONDS = 10
 """Of the processor, in one case: a machine that is busy or sleeps is no fault."""
+EACH, PER_BYTE = 0.25, 1e-6
+"""Of the processor, what a case may cost, and what each of its bytes may cost besides."""
+WARM = 8
+"""Cases that are taken once before, as the first ones import what they need."""
 
 
 class Slow(BaseException):
@@ -42,16 +48,20 @@ def main(name: str, first: int, last: int, planted: str | None = None) -> dict[s
     faults = 0
     forget_peak()
     before = peak() << 10
-    for number in range(first, last):
+    warming = [(number, False) for number in range(first, min(first + WARM, last))]
+    for number, counts in [*warming, *((number, True) for number in range(first, last))]:
         if number % 64 == 0:
             sys.stdout.write(f"{number}\n")  # where it was, should it die
             sys.stdout.flush()
         case = point.case(random.Random(f"{name} {number}"))
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        start = time.process_time()
         try:
-            take(case)
-        except points.LdpError:  # what has not been asked of a second time may be refused
-            pass
+            with suppress(points.LdpError):  # what has not been asked of a second time may be refused
+                take(case)
+            cost, size = time.process_time() - start, size_of(case)
+            if counts and cost > EACH + PER_BYTE * size:
+                raise Slow(f"{cost:.2f} s for {size} bytes")
         except BaseException as error:
             faults += 1
             kind = _kind(error)
@@ -64,6 +74,17 @@ def main(name: str, first: int, last: int, planted: str | None = None) -> dict[s
         faults += 1
         found["memory"] = {"case": None, "grown": grown}
     return {"cases": last - first, "faults": faults, "found": found, "grown": grown}
+
+
+def size_of(case: Any) -> int:
+    """Bytes of what comes in."""
+    if isinstance(case, (bytes, str)):
+        return len(case)
+    if isinstance(case, (list, tuple)):
+        return sum(map(size_of, case))
+    if isinstance(case, dict):
+        return sum(size_of(key) + size_of(value) for key, value in case.items())
+    return getattr(case, "nbytes", 8)
 
 
 def _too_slow(*_: Any) -> None:

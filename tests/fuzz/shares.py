@@ -22,4 +22,5 @@ SHARES = {
     "checkpoints_of_kafka": 20,
     "columns_of_any_type": 20,
     "batches_of_any_type": 15,
+    "large_cases": 10,
 }

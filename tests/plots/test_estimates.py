@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
+import re
 import sys
 from importlib.util import find_spec
-from itertools import product
+from itertools import combinations, product
 from statistics import NormalDist
 
 import altair as alt
@@ -135,12 +137,12 @@ def test_groups_and_columns_are_pictures_of_their_own():
     frame = raw.ldp.perturb(plan).ldp.histograms(plan, by="os")
     spec = ldp_plots.estimate(frame, by="os").to_dict()
     named = ldp_plots.estimate(frame, column="won", by="os", title="Wins").to_dict()
-    assert [part["title"]["text"] for part in named["vconcat"]] == ["Wins, os a", "Wins, os b"]
-    assert named["resolve"] == {"scale": {"x": "shared"}}, "bars of groups are compared by eye"
-    assert "resolve" not in spec, "of several columns they are not"
-    assert [part["title"]["text"] for part in spec["vconcat"]] == [
-        "crashed, os a", "crashed, os b", "won, os a", "won, os b"
-    ]  # fmt: skip
+    assert [part["title"]["text"] for part in named["concat"]] == ["Wins, os a", "Wins, os b"]
+    assert [part["layer"][0]["encoding"]["y"]["title"] for part in named["concat"]] == ["won", "won"]
+    for column, part in zip(("crashed", "won"), spec["vconcat"], strict=True):
+        assert [one["title"]["text"] for one in part["concat"]] == [f"{column}, os a", f"{column}, os b"]
+        assert part["columns"] == 2, "side by side"
+        assert part["resolve"] == {"scale": {"x": "shared"}}, "bars of groups are compared by eye"
     one = ldp_plots.estimate(frame.filter(os="a"), column="won").to_dict()
     assert one["title"]["text"] == "won"
     with pytest.raises(ParameterError, match=r"several rows for one value.*by="):
@@ -149,6 +151,47 @@ def test_groups_and_columns_are_pictures_of_their_own():
         ldp_plots.estimate(frame, column="os")
     with pytest.raises(ParameterError, match=r"by names 'country'"):
         ldp_plots.estimate(frame, by="country")
+
+
+def confidence_of(chart):
+    return re.findall(r"(\d+) % intervals", json.dumps(chart.to_dict()["title"], ensure_ascii=False))
+
+
+def test_the_confidence_is_said():
+    """Frames of Polars do not have it; tables of the core and their files do."""
+    h = M.estimate(M.simulate(TRUTH, seed=1), confidence=0.9)
+    for form in (h, h.to_arrow(), [row._replace(confidence=0.9) for row in beam_rows(h)]):
+        assert confidence_of(ldp_plots.estimate(form)) == ["90"]
+    assert confidence_of(ldp_plots.estimate(h, confidence=0.5)) == ["90"], "what the data say is so"
+    frame, week = h.to_polars(), {"window_start": pl.lit(dt.date(2024, 1, 1))}
+    assert confidence_of(ldp_plots.estimate(frame)) == []
+    assert confidence_of(ldp_plots.estimate(frame, confidence=0.9)) == ["90"]
+    assert confidence_of(ldp_plots.windows(frame.with_columns(**week), confidence=0.9)) == ["90"]
+    means = Mean(1.0, 0.1, 0.8, 1.2, 900, 0.95).to_polars()
+    assert confidence_of(ldp_plots.estimate(means, confidence=0.95)) == ["95"]
+
+
+def test_axes_have_the_name_of_the_column():
+    wave = SquareWave((0, 60), epsilon=4.0)
+    shares = wave.distribution(wave.simulate({20.0: 500}, seed=1))
+    mean = Mean(1.0, 0.1, 0.8, 1.2, 900, 0.95)
+
+    def titles(chart):
+        """Of the axes of all layers."""
+        layers = chart.to_dict()["layer"]
+        found = [part.get("title") for one in layers for part in one["encoding"].values() if isinstance(part, dict)]
+        return {title for title in found if title}
+
+    for chart, expected in (
+        (
+            ldp_plots.estimate(shares.to_polars().with_columns(column_name=pl.lit("age"))),
+            {"age", "share of the records"},
+        ),
+        (ldp_plots.estimate(mean.to_polars().with_columns(column_name=pl.lit("age"))), {"mean of age"}),
+        (shares.plot(title="age"), {"age", "share of the records"}),
+        (mean.plot(), {"mean"}),
+    ):
+        assert titles(chart) == expected
 
 
 def test_what_cannot_be_drawn_is_refused():
@@ -265,7 +308,9 @@ def test_windows_that_are_filled_in_part_have_open_points():
     assert [mark["filled"] for mark in marks if mark["type"] == "point"] == [True, False]
     whole = ldp_plots.windows(rows).to_dict()
     assert "open points" not in str(whole)
-    assert [layer["mark"]["type"] for layer in whole["layer"]] == ["area", "line"]
+    assert [layer["mark"]["type"] for layer in whole["layer"]] == ["area", "line", "point"]
+    shapes = whole["layer"][2]["encoding"]["shape"]["scale"]["range"]
+    assert len(set(shapes)) == len(whole["config"]["range"]["category"]), "each line has a mark, too"
     days = [
         {**row._asdict(), "window_start": dt.date(1970, 1, 1), "window_end": dt.date(1970, 1, 8)} for row in rows[:3]
     ]
@@ -325,6 +370,27 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+# What people without one kind of cone see: G. Machado, M. Oliveira, L. Fernandes, "A Physiologically-based Model for
+# Simulation of Color Vision Deficiency", IEEE TVCG 2009, at severity 1, of linear RGB; and all kinds of cones.
+SEEN = [
+    np.eye(3),
+    np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+    np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+]
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def lab(color: str, seen: np.ndarray) -> np.ndarray:
+    """CIE 1976 L*a*b*, of D65."""
+    parts = np.array([int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(XYZ @ np.clip(seen @ linear, 0, 1) / [0.95047, 1, 1.08883])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
 def mixed(ramp: list[str], t: float) -> str:
     k = min(int(t * (len(ramp) - 1)), len(ramp) - 2)
     part = t * (len(ramp) - 1) - k
@@ -341,6 +407,9 @@ def test_what_is_drawn_can_be_seen(theme):
         assert contrast(color, back) >= 4.5
     for color in (*config["range"]["category"], style["interval"]["color"], style["miss"]["color"]):
         assert contrast(color, back) >= 3
+    for (one, other), seen in product(combinations(config["range"]["category"], 2), SEEN):
+        assert np.linalg.norm(lab(one, seen) - lab(other, seen)) > 20, "a color-blind person tells lines apart"
+    assert style["miss"]["strokeWidth"] == 2 * style["interval"]["strokeWidth"]
     for name in ("interval", "miss"):
         assert contrast(style[name]["color"], config["bar"]["color"]) >= 2.5
     ramp, half = config["range"]["ramp"], np.log10(3.5)

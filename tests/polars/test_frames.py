@@ -112,6 +112,20 @@ def test_odd_column_names_are_names_and_not_patterns(run):
                     assert out[name].to_list() == [True, False]
 
 
+def test_odd_column_names_of_text_numbers_and_groups_are_estimated():
+    """Polars' own methods look a Series up by its name, and so as a pattern."""
+    columns = {"^x$": UnaryEncoding([1, 2], epsilon=1.0), "^s$": RandomizedResponse(["a", "b"], epsilon=1.0)}
+    plan, n = PrivacyPlan(columns, keep=["^k$"]), 8
+    df = pl.DataFrame({"^x$": [1, 2] * 4, "^s$": ["a", "b"] * 4, "^k$": ["p", "q"] * 4, "^id$": range(n), "x": [0] * n})
+    for packed in (False, True):
+        reports = df.ldp.perturb(plan, packed=packed, key=Secret.from_seed(1), id="^id$")
+        assert reports.columns == ["^x$", "^s$", "^k$"]
+        by_group = reports.ldp.histograms(plan, by="^k$")
+        assert set(by_group["n"]) == {n // 2}
+        assert reports.lazy().ldp.histograms(plan).collect()["column_name"].unique().sort().to_list() == ["^s$", "^x$"]
+        assert reports.select(ldp_polars.histogram("^s$").list.len()).item() == 2
+
+
 # ---- the same reports elsewhere
 
 

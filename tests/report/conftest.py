@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 
 import polars as pl
@@ -72,7 +73,7 @@ def results(tmp_path_factory):
             table.write_parquet(folder / f"{name}.parquet")
         else:  # a file cannot have this name
             table.with_columns(column_name=pl.lit(name)).write_parquet(folder / "histograms.parquet")
-    (folder / RESULTS).write_text(about(plan, 0.95))
+    (folder / RESULTS).write_text(about(plan, 0.95, (dt.date(2024, 1, 1), dt.date(2024, 1, 24))))
     letters = [("os", "late", 3), (EVIL_COLUMN, "<i>null</i>", 2), ("", "not a readable file", 1)]
     keys = ("column_name", "reason", "count")
     lines = [json.dumps(dict(zip(keys, letter, strict=True))) for letter in letters]

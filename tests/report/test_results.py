@@ -29,7 +29,9 @@ def test_numbers_are_those_of_the_files(results):
         "2024-01-14 to 2024-01-22",
         "2024-01-22 to 2024-01-30",
     ]
+    assert found["partial"] == [True, False, False, True]  # of records from 2024-01-01 to 2024-01-24
     assert found["counted"] == N
+    assert found["plan"]["n"] == 1250, "margins are of a window, and not of all records: 1,250, 2,000, 2,000, 750"
     written = pl.read_parquet(results / "histograms.parquet")
     shown = [row for group in found["columns"][0]["groups"] for row in group["rows"]]
     assert [row[1:] for row in shown] == [list(row) for row in written.select("count", "low", "high").rows()]
@@ -98,6 +100,16 @@ def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
     frame.write_csv(tmp_path / "os.csv")
     with pytest.raises(InputError, match=r"'os\.csv' and 'os\.parquet': which of them is right"):
         read_results(tmp_path)
+
+
+def test_times_that_utc_does_not_have_are_none(tmp_path):
+    row = ROW | {"window_start": "0001-01-01T00:00:00+14:00", "window_end": "1970-01-01T00:00:00Z"}
+    (tmp_path / "crashed.ndjson").write_text(json.dumps(row))
+    assert read_results(tmp_path).to_json()["windows"] == []
+    times = pa.array([-(2**63)], pa.int64()).view(pa.timestamp("ns"))
+    pq.write_table(pa.table({**{k: [v] for k, v in row.items()}, "window_start": times}), tmp_path / "crashed.parquet")
+    (tmp_path / "crashed.ndjson").unlink()
+    assert read_results(tmp_path).to_json()["windows"] == []
 
 
 def test_odd_cells_are_no_faults(tmp_path):
@@ -180,4 +192,11 @@ def test_the_plan_comes_back(results, tmp_path):
     (tmp_path / RESULTS).write_text(about(PLAN, 0.9))
     shutil.copy(results / "minutes.parquet", tmp_path)
     found = read_results(tmp_path)
-    assert (found.plan, found.confidence) == (PLAN, 0.9)
+    assert (found.plan, found.confidence, found.to_json()["partial"]) == (PLAN, 0.9, None)
+    window = {"window_start": "2024-01-01", "window_end": "2024-01-08"}
+    for last, partial in (("2024-01-07", False), ("2024-01-06T12:00:00", True), ("2024", None), (7, None)):
+        (tmp_path / RESULTS).write_text(json.dumps({"covered": ["2024-01-01", last]}))
+        pl.DataFrame([{**ROW, **window, "partial": True}]).write_csv(tmp_path / "os.csv")
+        found = read_results(tmp_path / "os.csv").to_json()
+        assert found["partial"] == (None if partial is None else [partial])
+        assert found["columns"][0]["groups"][0]["key"] == "", "a column of the file that is no group"

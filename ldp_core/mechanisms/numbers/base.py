@@ -30,13 +30,14 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Sums, Term
+from ldp_core.estimates.weights import one_by_one
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, parameter, shown
 from ldp_core.poisoning import Influence, check_fake
 from ldp_core.randomizer.tallying import NumberedCounters
-from ldp_core.reports import Number, Symbol
+from ldp_core.reports import Native, Number, Symbol
 from ldp_core.simulated_counts import Generator, by_code, multinomials
 from ldp_core.tally import Tally
 
@@ -133,6 +134,57 @@ class Numeric(Mechanism):
         mean, error, low, high = self.share_means(n, counters, check_open("confidence", confidence))
         decode = self.domain.decode
         return decode(mean), error * (self.domain.high - self.domain.low), decode(low), decode(high)
+
+    @override
+    def code_of(self, value: None) -> int:
+        """None is needed."""
+        if value is not None:
+            raise ParameterError(f"a report of numbers has one weight, its own value: leave out {shown(value)}")
+        return 0
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.domain.decode(self.report_shares(reports))
+
+    def report_shares(self, reports: Native) -> F64:
+        """float64[n]: the value of each report, as a share."""
+        return one_by_one(self, reports, lambda counters: self.share_means(_ONE, counters, 0.95)[0])
+
+    @property
+    def tells_squares(self) -> bool:
+        """Whether `squares` can be estimated: not where numbers are rounded to so few points that it would be felt."""
+        return self.points >= _POINTS
+
+    def squares(self, reports: Any, *, column: str = "reports") -> F64:
+        """One unbiased weight of the square of each number: see `ldp_core.estimates.moments`.
+
+        Args:
+            reports: what `perturb` returned.
+            column: what to call the reports in an error message.
+
+        Returns:
+            float64[n], in the numbers' own unit squared.
+
+        Raises:
+            ParameterError: reports do not tell squares: one-bit means, and those that round to fewer than 64 points.
+            ReportError: nulls, or not reports of this mechanism's shape.
+
+        >>> from ldp_core import Piecewise
+        >>> m = Piecewise((0, 10), epsilon=50.0)
+        >>> print(m.squares(m.perturb(np.full(1000, 5.0))).mean().round(1))
+        25.0
+        """
+        if not self.tells_squares:
+            raise ParameterError(
+                f"reports of {self.name} do not tell the squares of numbers, as they know {self.points} points: "
+                "take Hybrid or Piecewise"
+            )
+        c, b, a = np.polyfit(self.places, self.point_variances() + self.places**2, 2)
+        share = self.report_shares(self._checked(reports, column))
+        square = (share**2 - a - b * share) / c - 1 / (6 * (self.points - 1) ** 2)
+        low, length = self.domain.low, self.domain.high - self.domain.low
+        made: F64 = low**2 + 2 * low * length * share + length**2 * square
+        return made
 
     def variance(self, n: float, number: float | None = None) -> float:
         """Variance of an estimated mean, in the numbers' own unit squared, given that all n numbers are ``number``.
@@ -280,6 +332,8 @@ class Symbols(NumberedCounters, Numeric):
         return mean, error, *normal_interval(mean, error, confidence)
 
 
+_ONE = np.array(1)  # report
+_POINTS = 64
 _BYTE = 256
 _COARSE = 0.05  # share of the interval above which `explain` warns of the error
 

@@ -144,7 +144,8 @@ class SquareWave(Window):
 
         Args:
             tally: of reports of this mechanism.
-            buckets: how many the result has; default the mechanism's d, of which they are made.
+            buckets: how many the result has, 1 to the mechanism's d, of which they are made; default: d, but at most
+                40, as many as a table or a picture has room for.
             method: ``"em"``: expectation maximization. ``"ems"``: each step followed by smoothing with the weights
                 1/4, 1/2, 1/4 (at the ends 2/3, 1/3), which is what to take unless the distribution has spikes.
             confidence: of the intervals, in (0, 1).
@@ -164,7 +165,7 @@ class SquareWave(Window):
         method = check_choice("method", method, get_args(Method))
         confidence = check_open("confidence", confidence)
         d = self.buckets
-        k = d if buckets is None else check_integer("buckets", buckets, 1, d)
+        k = min(d, _SHOWN) if buckets is None else check_integer("buckets", buckets, 1, d)
         edges = self.domain.decode(np.arange(k + 1) / k)
         fine = min(d, _FINE)
         grid = self.domain.decode(np.arange(fine + 1) / fine)
@@ -240,6 +241,7 @@ class SquareWave(Window):
         return np.sqrt(np.maximum(variances, 0) / n), asked @ (again.shares - shares)
 
 
+_SHOWN = 40  # buckets of a result, if nothing is said
 _COARSE = 128  # buckets for errors
 _FINE = 128  # steps of the cumulative distribution, from which quantiles are read
 _SMOOTHING = 0.25

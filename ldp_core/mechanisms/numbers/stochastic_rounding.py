@@ -135,6 +135,15 @@ class StochasticRounding(Wrapping, Numeric):
         return middle + sums, errors
 
     @override
+    def report_shares(self, reports: Native) -> F64:
+        """The points' places, weighted; as in `_sums` less their middle."""
+        middle = self.places.mean()
+        weights: F64 = np.full(len(reports), middle)
+        for point, place in enumerate(self.places.tolist()):
+            weights += (place - middle) * self.oracle.weights_of(reports, point)
+        return weights
+
+    @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         """The interval is the mean -+ z standard errors, z the normal quantile."""
         mean, error = (a[..., 0] for a in self._sums(n, counters, self.places[None]))

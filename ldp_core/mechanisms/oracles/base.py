@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -25,16 +26,17 @@ from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Bools
-from ldp_core.errors import DomainError, ParameterError
+from ldp_core.errors import DomainError, ParameterError, ReportError
 from ldp_core.estimates.base import About, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import ends_together, two_point_score
+from ldp_core.estimates.weights import one_by_one
 from ldp_core.exact.transforms import cell_counts
-from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import ExpectedError, Mechanism
-from ldp_core.parameters import check_integer, check_open
+from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.poisoning import Influence, gain_of, influence_of
 from ldp_core.reports import Native, Word
 from ldp_core.tally import Tally
@@ -292,6 +294,23 @@ class FrequencyOracle(Mechanism):
                 f"take more than {enough:,} reports, a larger epsilon, or fewer values"
             )
         return ExpectedError(error, "records", share, advice)
+
+    @override
+    def code_of(self, value: Label) -> int:
+        """That of the domain."""
+        with suppress(ReportError):
+            return int(self.domain.lookup([value])[0])
+        raise ParameterError(f"value must be one of the domain's {self.domain.size}, got {shown(value)}")
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        """By counting each report by itself: a subclass may know a shorter way."""
+        return one_by_one(self, reports, lambda counters: self.debias(1, counters)[0][:, code])
+
+    def weights_by(self, supports: Any, code: int) -> F64:
+        """Weights, given what each report adds to the number that is debiased."""
+        weights: F64 = (supports - self.rates.q[code]) / self.rates.difference
+        return weights
 
     def estimate(
         self,

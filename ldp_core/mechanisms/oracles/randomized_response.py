@@ -203,6 +203,10 @@ class RandomizedResponse(FrequencyOracle):
         return count_numbers(reports, groups, n_groups, self.domain.size)
 
     @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.weights_by(reports == code, code)
+
+    @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """Who keeps the value, and of the others a multinomial number per value; of two values, who says the second."""
         d = self.domain.size

@@ -31,7 +31,7 @@ from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import clear_padding, row_bytes
+from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code, subset_sums
 
 
@@ -196,6 +196,10 @@ class SubsetSelection(FrequencyOracle):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -277,6 +277,10 @@ class SummationHistogramEncoding(FrequencyOracle):
         return out
 
     @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.weights_by(reports[:, code], code)
+
+    @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """How many of the people with and without a value draw each entry, and the sum of these."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]

@@ -58,7 +58,7 @@ from ldp_core.noise.keyed import KeyedRows
 from ldp_core.parameters import check_choice, check_epsilon, check_probability, check_share, converted, parameter
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import clear_padding, row_bytes
+from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code
 
 
@@ -85,6 +85,10 @@ class BitVectors(CountsOnes, FrequencyOracle):
         none = q * (1 - q) * squares.sum(axis=1, keepdims=True)
         variances = none + (p * (1 - p) - q * (1 - q)) * squares
         return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def ones(self, reports: Native) -> I64:

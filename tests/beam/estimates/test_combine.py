@@ -13,6 +13,7 @@ import ldp_beam
 from ldp_beam.estimates.combine import AccumulatorCoder
 from ldp_core import (
     Histogram,
+    InputError,
     LdpError,
     MechanismMismatchError,
     ParameterError,
@@ -20,6 +21,7 @@ from ldp_core import (
     ReportError,
     Tally,
     UnaryEncoding,
+    ratio,
 )
 
 from ...cases import each
@@ -166,3 +168,19 @@ def test_global_and_per_key():
     assert total == Tally(3, np.array([2, 0, 1]), RR.fingerprint)
     by_key = dict(run(beam.CombinePerKey(fn), keyed))
     assert by_key == {"x": RR.tally(["a", "a"]), "y": RR.tally(["c"])}
+
+
+def test_ratios_of_pairs_and_of_batches():
+    rng = np.random.default_rng(1)
+    above, below = rng.normal(3, 1, 1000), rng.normal(1, 1, 1000)
+    expected = ratio(above, below, confidence=0.9)
+    pairs = list(zip(above[:500].tolist(), below[:500].tolist(), strict=True))
+    inputs = [*pairs, (above[500:], below[500:])]
+    combine = beam.CombinePerKey(ldp_beam.RatioCombineFn(confidence=0.9))
+    [(key, made)] = run(combine, [("web", pair) for pair in inputs])
+    assert (key, made.n) == ("web", 1000)
+    np.testing.assert_allclose(made.to_polars().row(0), expected.to_polars().row(0), rtol=1e-9)
+    for bad in ((1.0, float("nan")), (above, below[:3])):
+        fn = ldp_beam.RatioCombineFn()
+        with pytest.raises(InputError, match="as many finite numbers"):
+            fn.add_input(fn.create_accumulator(), bad)

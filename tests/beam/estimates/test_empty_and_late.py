@@ -11,7 +11,7 @@ from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.estimates._empty_and_late import horizon
+from ldp_beam.graph.late import horizon
 from ldp_core import DistributionEstimate, Hybrid, ParameterError, SquareWave
 
 from ...cases import each
@@ -80,7 +80,7 @@ def test_empty_windows_of_means_and_distributions():
 
 def test_an_endless_fill_is_for_streams():
     with pytest.raises(ParameterError, match="for bounded input pass fill an end"):
-        run(filled(fill=(0, None)), [batch([1])])
+        run(filled(fill=(Timestamp.now(), None)), [batch([1])])
 
 
 @each(
@@ -96,6 +96,8 @@ def test_an_endless_fill_is_for_streams():
         {"fill": (0, 60), "window": 10, "by": "c", "fill_keys": ["fr"]},
         {"fill": (0, 60), "window": 10, "by": "c", "fill_keys": [("fr", "x")]},
         {"fill_keys": [("fr",)], "window": 10, "by": "c"},
+        {"fill": (0, 2 * 10**6), "window": 1},
+        {"fill": (0, None), "window": "1h"},
     ],
 )
 def test_bad_fills(options):

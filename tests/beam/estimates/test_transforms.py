@@ -24,7 +24,8 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.estimates.transforms import _LOG, _RowsOf
+from ldp_beam.estimates.combine import _LOG
+from ldp_beam.estimates.transforms import _RowsOf
 from ldp_core import (
     DistributionEstimate,
     HadamardCountMeanSketch,
@@ -387,3 +388,12 @@ def test_single_records_of_another_epsilon_are_noticed():
     reports = UnaryEncoding(range(8), epsilon=1.0).perturb(list(range(8)) * 500).tolist()
     _, result = run_with_result(ldp_beam.Histogram("x", OTHER), [{"x": report} for report in reports])
     assert counters(result)["implausible_estimates"] == 1
+
+
+def test_a_combine_fn_doubts_as_a_transform_does(caplog):
+    histogram = beam.CombineGlobally(ldp_beam.HistogramCombineFn(FLAG)).without_defaults()
+    _, result = run_with_result(histogram, [True] * 6000)
+    assert counters(result)["implausible_estimates"] == 1
+    assert any("that are combined: implausible for" in message for message in caplog.messages)
+    _, result = run_with_result(histogram, FLAG.perturb([True] * 600).tolist())
+    assert "implausible_estimates" not in counters(result)

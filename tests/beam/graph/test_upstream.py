@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 import ldp_beam
-from ldp_core import MechanismMismatchError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..helpers import Collector
 
@@ -41,6 +41,17 @@ def passed_on(pcoll):
     return (parts, parts) | beam.Flatten() | beam.WindowInto(beam.window.FixedWindows(60))
 
 
+class InPart(beam.PTransform):
+    """A transform within another one."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def expand(self, pcoll):
+        return pcoll | "Inner" >> self.inner
+
+
 def test_another_mechanism_than_the_one_that_perturbs_is_refused():
     for form, after, stabilize in product(FORMS.values(), (lambda pcoll: pcoll, passed_on), (True, False)):
         reports = after(new(form) | ldp_beam.Perturb(PLAN, stabilize=stabilize))
@@ -66,6 +77,48 @@ def test_reports_are_not_perturbed_again(events):
         with pytest.raises(MechanismMismatchError, match=r"'os'\] hold reports already"):
             _ = reports | f"Again {id(again)}" >> again
     _ = reports | "Kept" >> ldp_beam.UnaryEncode("day", ONE)
+
+
+def test_limits_come_before_what_perturbs(events):
+    keeping = PrivacyPlan(PLAN.columns, keep=["user"])
+    limits = (
+        lambda: ldp_beam.BoundContributions("user", 1),
+        lambda: ldp_beam.PrivacyLedger(PLAN, id="user", budget=9),
+    )
+    for i, (limit, after) in enumerate(product(limits, (lambda pcoll: pcoll, passed_on))):
+        reports = after(new([{**RECORD, "user": 1}]) | ldp_beam.Perturb(keeping))
+        with pytest.raises(ParameterError, match=r"after Perturb protects nothing.*before what perturbs"):
+            _ = reports | limit()
+        _ = reports | ldp_beam.Deduplicate("user", within="1h")
+        _ = events | f"Values {i}" >> limit()
+        rows = events | f"Rows {i}" >> ldp_beam.PrivateHistogram("os", THREE)
+        _ = rows | f"Of rows {i}" >> limit()
+
+
+def test_what_is_perturbed_behind_a_ledger_is_added_up():
+    def ledger(charged, **options):
+        return new([{**RECORD, "user": 1}]) | ldp_beam.PrivacyLedger(charged, id="user", budget=99, **options)
+
+    coin = ldp_beam.PrivateHistogram("crashed", COIN)
+    for charged in (COIN.epsilon, PrivacyPlan({"crashed": COIN})):
+        for second in (coin, ldp_beam.RandomizedResponse("crashed", COIN), InPart(coin)):
+            records = ledger(charged)
+            _ = records | "First" >> coin
+            with pytest.raises(ParameterError, match=r"charges 1 for a record, and the 2 steps behind it.* spend 2"):
+                _ = passed_on(records) | "Second" >> second
+    records = ledger(PLAN)  # of several columns each has its part, and what was refused spends nothing
+    _ = records | "Of OS" >> ldp_beam.PrivateHistogram("os", THREE)
+    with pytest.raises(ParameterError, match=r"charges 4 for a record, and the 2 steps behind it.* spend 6"):
+        _ = records | "Again" >> ldp_beam.UnaryEncode("os", THREE)
+    _ = records | coin
+    with pytest.raises(ParameterError, match=r"the 3 steps behind it.* spend 5"):
+        _ = records | "Third" >> coin
+    reports = ledger(PLAN) | ldp_beam.Perturb(PLAN)
+    for i in range(3):
+        _ = reports | f"{i}" >> ldp_beam.Histogram("os", THREE)
+    seeded = ledger(COIN.epsilon, drop_id=False)  # not private anyway
+    for i in range(2):
+        _ = seeded | f"{i}" >> ldp_beam.Perturb(PrivacyPlan({"crashed": COIN}).seeded(1), id="user")
 
 
 def test_the_last_one_that_perturbs_counts(events):

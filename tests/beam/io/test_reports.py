@@ -230,13 +230,15 @@ def test_files_without_their_plan_or_of_another_one_are_refused(tmp_path):
     (tmp_path / "odd").mkdir()
     odd = pa.table(EVENTS).replace_schema_metadata({"ldp.plan": "s3cr3t"})
     pq.write_table(odd, tmp_path / "odd" / "odd.parquet")
+    other = PrivacyPlan(PLAN.columns | {"os": UnaryEncoding(SURE.domain, epsilon=3.0)}, keep=PLAN.keep)
     for files, options, error, match in (
         ("raw.parquet", {}, PlanError, "does not say which plan made it"),
         ("odd/*", {}, PlanError, "plan in its metadata cannot be read"),
         ("broken.parquet", {}, InputError, "cannot be read as parquet"),
         ("deep.parquet", {}, InputError, "cannot be read as parquet"),
         ("nothing*", {}, InputError, "no file matches"),
-        ("part.parquet", {"plan": PrivacyPlan({"os": SURE})}, PlanError, "one plan at a time"),
+        ("part.parquet", {"plan": other}, PlanError, "reports of another plan, with 'os': .*one plan at a time"),
+        ("part.parquet", {"plan": other}, PlanError, rf"epsilon {SURE.epsilon:.4g}, .* in place of 'os': .*epsilon 3,"),
         ("part.parquet", {"plan": {}}, PlanError, "must be a PrivacyPlan"),
         ("part.parquet", {"columns": ["os", "user"]}, PlanError, r"do not have the columns \['user'\]"),
     ):

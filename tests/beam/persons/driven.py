@@ -41,13 +41,13 @@ class Cell:
         self.value = value
 
 
-def placed(bound, *bundles, windows=None, shuffled: int | None = None):
+def placed(bound, *bundles, windows=None, shuffled: int | None = None, forgets: bool = False):
     """What passes a limit, and its dead letters: its two steps, one after the other, as a runner calls them.
 
     Between the steps pieces are encoded, as between machines; each shard and window has a state of its own.
     """
     limit, tag, coder = bound._limit, bound._dead_letter_tag, PieceCoder()
-    split, admit = SplitByPerson(limit, tag), AdmitFirst(limit, tag)
+    split, admit = SplitByPerson(limit, tag), AdmitFirst(limit, tag, forgets=forgets)
     states: dict[typing.Any, Cell] = defaultdict(Cell)
     pieces, dead, passed = [], [], []
     for bundle in bundles:

@@ -180,6 +180,56 @@ def test_each_person_and_period_spends_at_most_the_budget():
             assert got == {place: min(n, 4) for place, n in had.items()}
 
 
+def most_within(times, length):
+    """By definition: how many of them any stretch of this length has, without its end."""
+    return max(sum(start <= time < start + length for time in times) for start in times)
+
+
+@settings(max_examples=60)
+@given(
+    times=st.lists(st.integers(0, 40 * DAY), min_size=1, max_size=60),
+    size=st.integers(1, 20),
+    single=st.booleans(),
+    forgets=st.booleans(),
+)
+def test_any_seven_days_spend_at_most_the_budget(times, size, single, forgets):
+    ledger = PrivacyLedger(PLAN, id="user", budget=3, per="7d", rolling=True, event_time="time", drop_id=False)
+    records = [{"user": i % 2, "time": time, "n": i} for i, time in enumerate(times)]
+    bundles = [[one] if not single else one.to_pylist() for one in batches(records, size)]
+    passed = list(rows_of(limited(ledger, *bundles, forgets=forgets)[0]))
+    assert ledger.records == 4
+    for user in (0, 1):
+        own = [r["time"] for r in passed if r["user"] == user]
+        assert not own or most_within(own, 7 * DAY) <= 4
+    if forgets:  # what is older than the newest that passed by more than a period has no way
+        return
+    for record in records:  # and nobody is refused who could pay
+        if record not in passed:
+            own = [r["time"] for r in passed if r["user"] == record["user"]]
+            assert most_within([*own, record["time"]], 7 * DAY) > 4
+
+
+def test_two_weeks_side_by_side():
+    """The four records of a week's last day, and the four of the next one's first, are eight within two days."""
+    days = [{"user": 1, "time": (3 + day) * DAY + hour, "n": hour + 4 * day} for day in (0, 1) for hour in range(4)]
+    week = {"id": "user", "budget": 3, "per": "1w", "event_time": "time"}  # (the first Monday is day 4)
+    assert numbers(limited(PrivacyLedger(PLAN, **week), days)[0]) == list(range(8))
+    assert numbers(limited(PrivacyLedger(PLAN, **week, rolling=True), days)[0]) == list(range(4))
+    later = [{**record, "time": record["time"] + 7 * DAY} for record in days[:4]]
+    out, _ = limited(PrivacyLedger(PLAN, **week, rolling=True), days[:4], later)
+    assert len(out) == 8  # a stretch has its beginning and not its end
+    for kind, job in (({}, run), (IN_A_STREAM, run)):
+        ledger = PrivacyLedger(PLAN, **week, rolling=True)
+        assert numbers(job(ledger, batches([*days, *later]), **kind)) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_stream_forgets_what_is_older_than_its_periods():
+    ledger = PrivacyLedger(0.5, id="user", budget=1, per=10, rolling=True, event_time="time", allowed_lateness=5)
+    steps = [[{"user": 1, "time": time, "n": time}] for time in (0, 100, 85, 84, 200)]
+    assert numbers(limited(ledger, *steps, forgets=True)[0]) == [0, 85, 100, 200]  # 84 is 16 older than the newest
+    assert numbers(limited(ledger, *steps)[0]) == [0, 84, 85, 100, 200]
+
+
 def test_what_is_refused_is_counted_and_dead():
     ledger = PrivacyLedger(PLAN, id="user", budget=3, drop_id=False).with_exception_handling()
     (good, bad), result = run_with_result(ledger, [*batches(SPENDING), {"user": None, "n": 999}])
@@ -205,6 +255,8 @@ def test_bad_parameters_of_a_ledger():
         {"budget": 1, "event_time": "time"},
         {"budget": 1, "per": 0},
         {"budget": 1, "per": "a month"},
+        {"budget": 1, "rolling": True},
+        {"budget": 1, "per": 0, "rolling": True},
         {"budget": 1, "id": 7},
         {"budget": 1, "allowed_lateness": -1},
     ):

@@ -127,6 +127,15 @@ class Sent(NamedTuple):
         pairs = np.unique(self.words[:, :2], axis=0)
         return int(np.count_nonzero(np.unique(pairs[:, 0], return_counts=True)[1] > 1))
 
+    def after(self, moment: float) -> npt.NDArray[np.uint64]:
+        """The first column of the rows whose own time is after this one."""
+        return self.words[self.words[:, 2].copy().view(np.float64) > moment, 0]
+
+    def all_again(self, places: npt.NDArray[np.uint64]) -> bool:
+        """Whether it has seen each of these more than once."""
+        seen, counts = np.unique(self.words[:, 0], return_counts=True)
+        return bool(np.isin(places, seen[counts > 1]).all())
+
     def latency(self, share: float) -> float:
         """Seconds from when a record was made until it was first sent, at most, for this share of the records."""
         made, sent = self.words[:, 2:].copy().view(np.float64).T
@@ -201,22 +210,30 @@ class Job:
         """How many there are."""
         return int(self._cluster.get(f"/jobs/{self.id}/checkpoints")["counts"][state])
 
-    def wait_for_uncertain(self, rows: dict[Path, int]) -> None:
-        """Until each sink has seen so many rows since the last checkpoint: what a fault now makes the job repeat.
+    def wait_for_uncertain(self, sinks: dict[Path, float], every: float) -> dict[Path, npt.NDArray[np.uint64]]:
+        """Until each sink has seen what only records give that were made after the last checkpoint.
 
-        None is under way: that one would save what its barrier has passed.
+        A fault now makes the job draw all of that again, and send it again. (What a sink has seen since the checkpoint
+        does not do: the state that the checkpoint has may be all that a pane is made of. It comes again as it was.)
+
+        Args:
+            sinks: file -> how many seconds before the time of a row its first record was made.
+            every: seconds between two checkpoints. It is a second at least until the next one begins, which would save
+                what its barrier has passed.
+
+        Returns:
+            Of each sink the first column of these rows.
         """
-        done, seen, since = -1, dict.fromkeys(rows, 0), dict.fromkeys(rows, 1 << 62)
 
-        def due() -> bool:
-            nonlocal done, seen, since
-            if (now := self.checkpoints()) != done:
-                done, since = now, since if done < 0 else seen
-            seen = {path: len(Sent.read(path, 0).words) for path in rows}
-            enough = all(seen[path] >= since[path] + more for path, more in rows.items())
-            return enough and not self.checkpoints("in_progress")
+        def due() -> dict[Path, npt.NDArray[np.uint64]] | None:
+            last = self._cluster.get(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
+            if not last or self.checkpoints("in_progress") or time.time() > last["trigger_timestamp"] / 1e3 + every - 1:
+                return None
+            saved = last["latest_ack_timestamp"] / 1e3
+            found = {path: Sent.read(path, 0).after(saved + age) for path, age in sinks.items()}
+            return found if all(map(len, found.values())) else None
 
-        until(due, PATIENCE, "rows after a checkpoint")
+        return dict(until(due, PATIENCE, "rows after a checkpoint"))
 
     def kill_workers(self) -> float:
         """Kill all Python workers (SIGKILL); seconds until all tasks run again."""

@@ -30,7 +30,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.elements.faults import NO_COLUMN, NOT_A_BATCH, TOO_LARGE, UNDECLARED
+from ldp_beam.elements.faults import LATE, NO_COLUMN, NOT_A_BATCH, TOO_LARGE, UNDECLARED
 from ldp_beam.io import ReadKafka, encode
 from ldp_core import LdpError, PrivacyPlan, Secret, UnaryEncoding
 from ldp_core.limits import Limits
@@ -49,7 +49,8 @@ PERSONS = 30_000
 CONTRIBUTIONS, PAYS = 3, 3  # records of a person that pass: in a window, and in a period
 DELAY = 4  # seconds that a message may be late
 MESSAGE_BYTES = 100_000
-RECORDS, AGAIN, POISON = 500, 10, 25  # records in a message; of so many messages one is sent twice, and one poisoned
+# records in a message; of so many messages one is sent twice, one is poisoned, one is of a window that is over
+RECORDS, AGAIN, POISON, OVER = 500, 10, 25, 50
 
 Cell = tuple[str, int, str]  # branch, start of the window in epoch seconds, value
 
@@ -73,11 +74,12 @@ def build(pipeline: beam.Pipeline, servers: str, topic: str, folder: Path) -> No
     early = AfterWatermark(early=Repeatedly(AfterProcessingTime(1)), late=AfterCount(1))
     panes: dict[str, Any] = {"trigger": early, "accumulation_mode": AccumulationMode.ACCUMULATING}
     counts = {
+        "read": ldp_beam.PrivateHistogram("os", OS, id="id", **window),
         "once": ldp_beam.PrivateHistogram("os", OS, id="id", **window, **panes),
         "bounded": ldp_beam.PrivateHistogram("os", OS, id="person", **window),
     }
-    events, rows = {}, []
-    events["once"] = step("Once", once, "once", step("Read", read, "read", pipeline))
+    events, rows = {"read": step("Read", read, "read", pipeline)}, []
+    events["once"] = step("Once", once, "once", events["read"])
     events["bounded"] = step("Bounded", bounded, "bounded", events["once"])
     for branch, count in counts.items():
         rows.append(step(f"Count {branch}", count, branch, events[branch]) | f"Rows {branch}" >> beam.Map(_row, branch))
@@ -147,6 +149,7 @@ class Made:
         self._batches: deque[tuple[float, pa.RecordBatch]] = deque()
         self.poisoned: Counter[tuple[str, str]] = Counter()
         self.records = 0
+        self.over: int | None = None  # start of a window that has been told: from then on some records are for it
 
     def messages(self, now: float) -> list[bytes]:
         """The next records, up to a second old; and what else there is."""
@@ -162,6 +165,9 @@ class Made:
             self._batches.extend((now, batch) for _ in out)
         if n % POISON == 0:
             out.append(self._poison(n // POISON % 4, micros[:1]))
+        if n % OVER == 0 and self.over is not None:
+            out.append(encode(_records(batch["id"], person, values, np.full(RECORDS, self.over * 10**6))))
+            self.poisoned["read", LATE] += RECORDS
         return out
 
     def _poison(self, kind: int, micros: Any) -> bytes:
@@ -201,7 +207,8 @@ def cells(frame: pl.DataFrame) -> dict[Cell, tuple[int, float]]:
     """Cell -> n and count: what the job has to find, made by Polars."""
     plan = PrivacyPlan(PLAN.columns, keep=["w"])
     out: dict[Cell, tuple[int, float]] = {}
-    for branch, records, id_column in (("once", once(frame), "id"), ("bounded", bounded(frame), "person")):
+    branches = ("read", frame, "id"), ("once", once(frame), "id"), ("bounded", bounded(frame), "person")
+    for branch, records, id_column in branches:
         reports = records.ldp.perturb(plan, key=SECRET, id=id_column)
         found = reports.group_by("w").agg(pl.len(), ldp_polars.histogram("os", OS)).explode("os").unnest("os")
         places = found.with_columns(value=pl.Series(OS.domain.texts * found["w"].n_unique(), dtype=pl.String))
@@ -376,8 +383,8 @@ class Stream:
         """Let it happen while the stream flows, wait, compare all that has come since the last time; the figures."""
         before = time.time()
         self._flows(before)
-        done = self.job.checkpoints()
-        until(lambda: self.job.checkpoints() > done, PATIENCE, "a checkpoint")
+        self._send_late()
+        self._saved()
         told = self.compare.panes.read().on_time
         until(lambda: self.compare.panes.read().on_time > told, PATIENCE, "a pane, which will be told again")
         self._restarted = 0
@@ -396,6 +403,20 @@ class Stream:
             "processes started again": self._restarted,
         }
         return figures | self.compare(back)
+
+    def _saved(self, count: int = 1) -> None:
+        done = self.job.checkpoints()
+        until(lambda: self.job.checkpoints() >= done + count, PATIENCE, "a checkpoint")
+
+    def _send_late(self) -> None:
+        """From now on some records are for the first window. A checkpoint has that it is over, or it opens again."""
+        made = self.compare.made
+        if made.over is None:
+            told = until(lambda: self.compare.panes.read().last, PATIENCE, "a window")
+            self._saved(2)  # the first may have begun before
+            made.over = min(start for _, start, _ in told)
+        sent = made.poisoned["read", LATE]
+        until(lambda: made.poisoned["read", LATE] > sent, PATIENCE, "late records are sent")
 
     def _supervise(self) -> None:
         """Start again what has ended, as whatever runs a cluster does."""

@@ -390,6 +390,22 @@ def state_cases():
         lambda kept: sorted((record["n"] % 3, int(record["t"] // 15)) for record in kept),
         sorted((user, window) for user in range(3) for window in range(2) for _ in range(2)),
     )
+    yield Case(
+        "contributions-too-late",
+        [0, [1, 2], [3, 4], 12, [5], 100, [6, 7]],
+        BoundContributions("c", 4, window=10, event_time="t", allowed_lateness=30).with_exception_handling(),
+        passed_dropped_late,
+        ([1, 2, 3, 4], {"over the limit": 1, TOO_LATE: 2}),
+        form="records",
+        deviations={"local": (([1, 2, 3, 4], {"over the limit": 3}), "a step with state gets late records, too")},
+    )
+
+
+def passed_dropped_late(good, dead):
+    reasons = defaultdict(int)
+    for letter in dead:
+        reasons[letter.reason] += letter.count
+    return sorted(record["t"] for record in good), dict(reasons)
 
 
 CASES = [*pane_cases(), *window_cases(), *fill_cases(), *late_cases(), *state_cases()]

@@ -7,6 +7,7 @@ run by Python workers behind gRPC. Those that start with ``flink`` need Beam's j
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import os
 import signal
@@ -30,7 +31,7 @@ from ldp_beam import PrivateHistogram
 from ldp_core import InputError, LdpError, UnaryEncoding
 from ldp_core.compute.compiled import MANY
 from tests.bed.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
-from tests.bed.flink.__main__ import main
+from tests.bed.flink.__main__ import failure_of, main
 from tests.bed.flink.cluster import free_ports, listens
 
 from .conftest import need_flink
@@ -170,6 +171,16 @@ def listening(pid):
     return found
 
 
+FAILS = """
+import os, sys
+import apache_beam as beam
+def fail(_):
+    raise ValueError(os.environ["LDP_TRIED"])
+with beam.Pipeline(argv=sys.argv) as p:
+    _ = p | beam.Create([1]) | beam.Map(fail)
+"""
+
+
 @pytest.mark.flink
 def test_a_directory_has_one_cluster(flink_cluster):
     with pytest.raises(LdpError, match="runs already"):
@@ -178,7 +189,7 @@ def test_a_directory_has_one_cluster(flink_cluster):
 
 
 @pytest.mark.flink
-def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
+def test_the_commands_a_killed_task_manager_and_a_job_that_fails_for_ever(tmp_path, capsys, monkeypatch):
     need_flink()
     where = ["--dir", str(tmp_path)]
     assert main(["status", *where]) == 1
@@ -191,9 +202,24 @@ def test_the_commands_and_a_killed_task_manager(tmp_path, capsys):
         until(lambda: seen.get("/overview")["taskmanagers"] == 1)
         assert main([*where, "status"]) == 1
         assert [name for name, alive in seen.running().items() if not alive] == ["taskmanager-2"]
-        seen.restart("taskmanager-2")
-        until(lambda: seen.get("/overview")["taskmanagers"] == 2)
-        assert main([*where, "status"]) == 0
+        monkeypatch.setenv("LDP_TRIED", "what was set before the restart")
+        for name in ("taskmanager-2", "worker-pool"):  # one that has ended, and one that runs
+            assert main([*where, "restart", name]) == 0
+        until(lambda: seen.get("/overview")["taskmanagers"] == 2 and listens(seen.pool))
+        assert main([*where, "jobs"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "no jobs"
+        (tmp_path / "fails.py").write_text(FAILS)
+        command = [sys.executable, "-m", "tests.bed.flink", *where, "submit", tmp_path / "fails.py", "--streaming"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as submitted:
+            [said] = itertools.islice((line for line in submitted.stderr if " failed: " in line), 1)
+            assert " failed: ValueError: what was set before the restart" in said
+            assert main([*where, "status"]) == 0
+            [job] = [job["jid"] for job in FlinkCluster(tmp_path).get("/jobs/overview")["jobs"]]
+            told = capsys.readouterr().out
+            assert f"job {job} failed last: " in told
+            assert "ValueError: what was set before the restart" in told
+            seen.get(f"/jobs/{job}?mode=cancel", "PATCH")
+            submitted.stderr.read()
     finally:
         assert main([*where, "down"]) == 0
     assert not any(seen.running().values())
@@ -283,6 +309,10 @@ def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monke
 
 
 def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):
+    assert failure_of("java.lang.A: one\n\tat a\nCaused by: java.io.B: two\n\tat b\n") == "java.io.B: two"
+    for words, said in [(["--help"], "usage: python -m tests.bed.flink submit"), (["-m", "json.tool", "--help"], "")]:
+        assert main(["--dir", str(tmp_path), "submit", *words]) == 0
+        assert said in capsys.readouterr().out
     for words, remedy in [(["-m", "x"], "`up` starts one"), ([], "submit needs what to run")]:
         assert main(["--dir", str(tmp_path), "submit", *words]) == 2
         assert remedy in capsys.readouterr().err

@@ -102,7 +102,7 @@ def test_everything_is_killed_and_another_cluster_goes_on_from_the_last_checkpoi
 
 def test_messages_that_cannot_be_used_are_dead_letters(stream, told):
     true = stream.compare.made.poisoned
-    until(lambda: len(true) == 4, PATIENCE, "every kind of poison is sent")
+    until(lambda: len(true) == 5, PATIENCE, "every kind is sent")
     stream.live.__exit__()
     told(stream.compare(time.time()))
     until(lambda: all(dead(stream.folder)[key] >= true[key] for key in true), PATIENCE, "dead letters")

@@ -549,6 +549,8 @@ def test_demo_covers_the_truth(tmp_path, capsys):
     assert intervals == 13 * (16 + 105 + 3 + 3)
     # Binomial(1651, 0.95) is within 0.95 +- 0.03 but for 1e-7; the 13 windows' columns are only weakly dependent.
     assert abs(inside / intervals - 0.95) < 0.03
+    covered = json.loads((tmp_path / "out" / "results.json").read_text())["covered"]
+    assert [time[:10] for time in covered] == ["2013-01-01", "2014-01-01"], "so that a page marks windows in part"
     others = [r for r in histograms(tmp_path / "out") if r["column_name"] == "late" and r["value"] == "other"]
     missing = sum(r["count"] for r in others)
     sigma = np.sqrt(sum(r["standard_error"] ** 2 for r in others))

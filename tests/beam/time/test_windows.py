@@ -35,7 +35,7 @@ from ldp_beam.time.windows import group, slots, window_fn
 from ldp_core import ParameterError
 from ldp_core.windows import seconds
 
-from ..helpers import SURE, SURE_BOOL, Collector, counters
+from ..helpers import SURE, SURE_BOOL, Collector, counters, run
 
 SECOND = 10**6
 WINDOWS = [
@@ -232,6 +232,24 @@ def test_milliseconds_as_seconds_are_said(kind, single, caplog):
     [message] = [m for m in caplog.messages if "before 1990" in m]
     assert "time_unit='s'" in message
     assert str(SECONDS) not in message  # no value
+
+
+def test_windows_that_would_never_end_are_refused():
+    for window, count in ((SlidingWindows(3600, 0.001), "3,600,000"), (SlidingWindows(20_001, 1), "20,001")):
+        with pytest.raises(ParameterError, match=f"in {count} sliding windows, more than 20,000"):
+            ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t")
+    ldp_beam.Histogram("v", SURE_BOOL, window=SlidingWindows(20_000, 1), event_time="t", fill=(0, 20_000))
+
+
+def test_single_records_without_the_column_to_group_by_are_refused():
+    whole = [{"v": True, "c": None}, {"v": True, "c": "fr"}]
+    for records, lacking in (([{"v": True}] * 3, 3), ([beam.Row(v=True)] * 3, 3), ([*whole, {"v": True}], 1)):
+        histogram = ldp_beam.Histogram("v", SURE_BOOL, by="c")
+        with pytest.raises(Exception, match=f"no column 'c' in {lacking} of 3 records"):
+            run(histogram, records)
+        rows, dead = run(histogram.with_exception_handling(), records)
+        assert dead == [("c", "no such column", lacking)]
+        assert {row.key["c"] for row in rows} == (set() if lacking == 3 else {"null", "fr"})
 
 
 def test_a_window_without_times_is_said(caplog):

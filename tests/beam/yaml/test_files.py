@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ from apache_beam.utils.timestamp import Timestamp
 from ldp_beam.yaml import LdpPerturb, LdpReadCsv, LdpReadParquet
 from ldp_core import InputError, ParameterError
 
-from .spec import OS, expand
+from .spec import NUMBER, OS, expand
 
 SECRET = "s3cr3t"
 CSV = (
@@ -95,6 +97,31 @@ def test_what_is_known_of_the_columns(tmp_path):
     assert batches.element_type is pa.RecordBatch
     for read in (rows, batches):
         _ = read | f"{read}" >> LdpPerturb(plan={"columns": {"os": OS}})
+
+
+def test_ndjson_to_files_of_means(tmp_path):
+    lines = [f'{{"s": {s}, "at": "1970-01-01T0{s // 4}:00:00Z", "more": [1]}}' for s in (2, 4, 6)]
+    (tmp_path / "e").write_text("\n".join([*lines, lines[0].replace("2", f'"{SECRET}"', 1), "{}"]))
+    source = {"path": str(tmp_path / "e"), "columns": {"s": "number", "at": "timestamp"}, "required": ["at"]}
+    for batches in (False, True):
+        good, letters = read("LdpReadNdjson", **source, batches=batches)
+        found = [row["s"] for one in good for row in (one.to_pylist() if batches else [one._asdict()])]
+        assert sorted(found) == [2, 4, 6]
+        assert letters == {("s", "not of type double"): 1, ("at", "no such column"): 1}
+    mean = {"column": "s", "mechanism": NUMBER, "ask": "mean", "private": True, "window": "1h", "event_time": "at"}
+    for form in ("parquet", "ndjson"):
+        out = tmp_path / form
+        write = {"type": "LdpWriteEstimates", "config": {"path": str(out), "format": form}}
+        (tmp_path / "e").write_text("\n".join(lines))
+        paths = expand([{"type": "LdpReadNdjson", "config": source}, {"type": "LdpEstimate", "config": mean}, write])
+        assert sorted(paths) == sorted(map(str, out.iterdir()))
+        files = [pq.read_table(path).to_pylist() if form == "parquet" else lines_of(path) for path in paths]
+        rows = [row for file in files for row in file]
+        assert sorted((row["n"], round(row["mean"])) for row in rows) == [(1, 2), (2, 5)]
+
+
+def lines_of(path):
+    return [json.loads(line) for line in open(path, encoding="utf-8")]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apache_beam as beam
 import pytest
+from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark
 
 from ldp_beam.yaml import (
     LdpBoundContributions,
@@ -67,7 +68,17 @@ OF_ESTIMATES = [
     (ParameterError, {"window": "1h", "fill": ["today", None]}),
     (ParameterError, {"window": "1h", "fill": [0, 7200], "by": "c", "fill_keys": ["fr"]}),
     (ParameterError, {"error_handling": {}}),
+    (ParameterError, {"window": "1h", "trigger": {}}),
+    (ParameterError, {"window": "1h", "trigger": "1m"}),
+    (ParameterError, {"window": "1h", "trigger": {"early": "soon"}}),
+    (ParameterError, {"window": "1h", "trigger": {"early": "1m", "on_time": "1m"}}),
+    (ParameterError, {"trigger": {"early": "1m"}}),
 ]
+
+
+def test_a_trigger_is_beams():
+    made = LdpHistogram(column="os", mechanism=OS, window="1h", trigger={"early": "2m", "late": "each"})
+    assert str(made.read["trigger"]) == str(AfterWatermark(early=AfterProcessingTime(120), late=AfterCount(1)))
 
 
 def test_bad_arguments_of_estimates():
@@ -124,7 +135,6 @@ def test_missing_and_unknown_options():
         ("within", lambda: LdpDeduplicate(id="user")),
         ("simultaneous", lambda: ask(NUMBER, simultaneous=True)),
         ("key", lambda: LdpHistogram(column="x", mechanism=OS, key={"env": "NAME"})),
-        ("trigger", lambda: ask(NUMBER, trigger=None)),
     ):
         with pytest.raises(TypeError, match=f"'{option}'"):
             make()

@@ -300,7 +300,14 @@ def test_reports_of_batches_stay_batches(tmp_path):
 def test_panes_and_lateness_in_a_stream():
     """Window [0, 10): two rows in time, one late, one after the allowed lateness."""
     config = {"column": "os", "mechanism": OS, "window": "10s", "event_time": "t", "allowed_lateness": "20s"}
-    for mode, ns in (("accumulating", [2, 3]), ("discarding", [2, 1])):
+    early, each = {"trigger": {"early": "each"}}, {"trigger": {"early": "each", "late": "each"}}
+    cases = (
+        ({"accumulation_mode": "accumulating"}, ["ON_TIME 2", "LATE 3"]),
+        ({"accumulation_mode": "discarding"}, ["ON_TIME 2", "LATE 1"]),
+        (early, ["EARLY 1", "EARLY 2", "ON_TIME 2", "LATE 3"]),  # accumulating, if nothing is said
+        ({**each, "accumulation_mode": "discarding"}, ["EARLY 1", "EARLY 1", "ON_TIME 0", "LATE 1"]),
+    )
+    for options, expected in cases:
         source = Stream().advance_watermark_to(0)
         for at, watermark in ((1, None), (2, 12), (5, 100), (6, None)):
             source.add_elements([TimestampedValue(beam.Row(os="ios", t=at), at)])
@@ -308,7 +315,7 @@ def test_panes_and_lateness_in_a_stream():
                 source.advance_watermark_to(watermark)
         source.advance_watermark_to_infinity()
         p = beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions(["--streaming"]))
-        job = {"type": "LdpPrivateHistogram", "config": {**config, "accumulation_mode": mode}}
+        job = {"type": "LdpPrivateHistogram", "config": {**config, **options}}
         providers = merge_providers(load_providers(str(PROVIDERS)))
         rows = (
             p
@@ -318,8 +325,9 @@ def test_panes_and_lateness_in_a_stream():
         collector = Collector()
         _ = rows | YamlTransform(pyyaml.safe_dump({"type": "chain", "transforms": [job]}), providers) | "C" >> collector
         p.run().wait_until_finish()
-        panes = [(row.pane_timing, row.n, round(row.count, 6)) for row in collector.elements if row.value == "ios"]
-        assert panes == [("ON_TIME", ns[0], ns[0]), ("LATE", ns[1], ns[1])]
+        rows = [row for row in collector.elements if row.value == "ios"]
+        assert [f"{row.pane_timing} {row.n}" for row in rows] == expected
+        assert [round(row.count, 6) for row in rows] == [row.n for row in rows]
 
 
 # ---- what is known of them
@@ -329,7 +337,8 @@ def test_the_providers_describe_their_arguments():
     (provider,) = load_providers(str(PROVIDERS))
     assert set(provider.provided_transforms()) == {
         *("LdpPerturb", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
-        *("LdpReadCsv", "LdpReadParquet", "LdpEstimate", "LdpHistogram", "LdpPrivateHistogram"),
+        *("LdpReadCsv", "LdpReadNdjson", "LdpReadParquet", "LdpWriteEstimates"),
+        *("LdpEstimate", "LdpHistogram", "LdpPrivateHistogram"),
     }
     kinds = beam.portability.api.schema_pb2
     for name in provider.provided_transforms():
@@ -338,9 +347,10 @@ def test_the_providers_describe_their_arguments():
         fields = {field.name: field for field in provider.config_schema(name).fields}
         assert all(field.description for field in fields.values())
         assert not any(field.description.startswith("see `") for field in fields.values())
-        assert "error_handling" in fields
+        assert ("error_handling" in fields) == (name != "LdpWriteEstimates")
         if "column" in fields:
-            assert {"column", "mechanism", "plan", "window", "event_time", "by", "confidence"} <= set(fields)
+            options = {"column", "mechanism", "plan", "window", "event_time", "by", "confidence", "trigger"}
+            assert options <= set(fields)
             assert fields["column"].type.atomic_type == kinds.STRING
             assert fields["confidence"].type.atomic_type == kinds.DOUBLE
             assert fields["by"].type.array_type.element_type.atomic_type == kinds.STRING

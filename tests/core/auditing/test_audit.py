@@ -181,12 +181,20 @@ def test_reports_that_are_not_the_mechanism_s():
 
 
 def test_reports_that_are_real_numbers():
-    """Laplace noise of scale 1 / epsilon; and half of it."""
+    """Laplace noise of scale 1 / epsilon, on a grid; half of it; and what floats make of it.
+
+    (I. Mironov, "On Significance of the Least Significant Bits for Differential Privacy", CCS 2012.)
+    """
     rng = np.random.default_rng(1)
-    for scale, broken in ((1.0, False), (0.5, True)):
-        found = audit(1.0, lambda v, s=scale: v.to_numpy() + rng.laplace(0, s, len(v)), inputs=[0, 1], trials=TRIALS)
+    for scale, grid, broken in ((1.0, 2.0**-10, False), (0.5, 2.0**-10, True), (1.0, None, True)):
+
+        def add_noise(values, scale=scale, grid=grid):
+            numbers = values.to_numpy() + rng.laplace(0, scale, len(values))
+            return numbers if grid is None else np.round(numbers / grid) * grid + 0.0
+
+        found = audit(1.0, add_noise, inputs=[0, 1], trials=TRIALS)
         assert found.broken == broken
-        assert 0.7 / scale < found.lower_bound < 1 / scale
+        assert 0.7 / scale < found.lower_bound < (1 / scale if grid else math.inf)
 
 
 def test_progress_is_told():

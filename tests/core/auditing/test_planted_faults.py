@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 from ldp_core import (
@@ -145,3 +146,130 @@ def test_pure_ldp_s_published_bug(epsilon):
     assert found.lower_bound < math.log(math.exp(epsilon) + 2)
     mended = audit(epsilon, pure_ldp_unary_encoding(4, epsilon, rng, mended=True), inputs=inputs, trials=FEW)
     assert not mended.broken
+
+
+# ---- faults beside the values, in the order, in few rows, in one value
+
+
+def hides(values, reports):
+    """The raw values under nulls, which half of the rows have."""
+    mask = np.arange(len(values)) % 2 == 0
+    data = np.where(mask, values.to_numpy(zero_copy_only=False), reports.to_numpy(zero_copy_only=False))
+    buffer = pa.py_buffer(np.packbits(data, bitorder="little").tobytes())
+    valid = pa.py_buffer(np.packbits(~mask, bitorder="little").tobytes())
+    return pa.Array.from_buffers(pa.bool_(), len(values), [valid, buffer])
+
+
+def behind(values, reports):
+    return pa.concat_arrays([reports, values]).slice(0, len(values))
+
+
+def before(values, reports):
+    texts = pa.concat_arrays([values.cast(pa.string()), reports.cast(pa.string())])
+    return texts.slice(len(values))
+
+
+def in_structs(values, reports):
+    return pa.StructArray.from_arrays([behind(values, reports)], ["a"])
+
+
+def in_dictionary(values, reports):
+    entries = pa.array(["false", "true", *(f"was {value}" for value in values.unique().to_pylist())])
+    return pa.DictionaryArray.from_arrays(reports.cast(pa.int32()), entries)
+
+
+def in_metadata(values, reports):
+    return reports.cast(pa.int64()).cast(pa.timestamp("us", "UTC" if values[0].as_py() else "Europe/Paris"))
+
+
+def sorted_by_value(values, reports):
+    return reports.take(pa.compute.array_sort_indices(values.cast(pa.int8())))
+
+
+def raw_at(step):
+    def some_raw(values, reports):
+        return pa.compute.if_else(pa.array(np.arange(len(values)) % step == 0), values, reports)
+
+    return some_raw
+
+
+def drawn_again_after(period):
+    """Noise of numpy, of which there is only so much in a call."""
+    rng, p = np.random.default_rng(1), math.e / (1 + math.e)
+
+    def repeating(values, _):
+        flips = np.resize(rng.random(period) >= p, len(values))
+        return pa.array(values.to_numpy(zero_copy_only=False) ^ flips)
+
+    return repeating
+
+
+def the_same_in_each_call(values, _):
+    flips = np.random.default_rng(5).random(len(values)) >= math.e / (1 + math.e)
+    return pa.array(values.to_numpy(zero_copy_only=False) ^ flips)
+
+
+PLANTED = [
+    (hides, "memory"),
+    (behind, "memory"),
+    (before, "memory"),
+    (in_structs, "memory"),
+    (in_dictionary, "dictionary"),
+    (in_metadata, "metadata"),
+    (sorted_by_value, "order"),
+    *((drawn_again_after(period), "repeat after") for period in (16, 256, 65_536)),
+    (the_same_in_each_call, "another run"),
+    *((raw_at(step), "some places") for step in (100, 1000, 10_000)),
+    (lambda _, reports: pa.concat_arrays([reports] * 2).slice(len(reports)), None),  # only reports are hidden
+    (lambda _, reports: reports.cast(pa.string()).dictionary_encode(), None),
+    (lambda _, reports: reports, None),
+]
+
+
+def test_faults_beside_the_values():
+    m = RandomizedResponse(epsilon=1.0)
+    for plant, said in PLANTED:
+        trials = 700_000 if said == "some places" else FEW
+        found = audit(m, lambda values, plant=plant: plant(values, m.perturb(values)), trials=trials)
+        assert found.broken == (said is not None), (plant, found)
+        assert said is None or any(said in what for what in found.structure), (plant, found)
+
+
+@each(("value", "broken"), [(17, True), (-1, False)])
+def test_one_value_of_many_that_passes_raw(value, broken):
+    """It is none of those that are compared by default: the first, the second, one in the middle and the last."""
+    for m in (RandomizedResponse(range(40), epsilon=1.0), UnaryEncoding(range(40), epsilon=1.0)):
+
+        def pass_one(values, m=m):
+            numbers, reports = values.to_numpy(), np.array(m.perturb(values.to_numpy()))
+            reports[numbers == value] = (np.arange(40) == value) if reports.ndim == 2 else value
+            return reports
+
+        assert audit(m, pass_one, trials=FEW).broken == broken
+
+
+def test_raw_rows_at_random_places():
+    """Of bit vectors, of which hardly two are the same; of binary reports nobody can tell."""
+    m, rng = UnaryEncoding(range(40), epsilon=1.0), np.random.default_rng(2)
+
+    def some_raw(values):
+        reports, few = m.perturb(values.to_numpy()), rng.random(len(values)) < 1e-3
+        reports[few] = values.to_numpy()[few, None] == np.arange(40)
+        return reports
+
+    assert audit(m, some_raw, inputs=[0, 1], trials=200_000).broken
+
+
+@each("plant", ["lowest bit", "sign of 0"])
+def test_floats_that_tell_in_bits(plant):
+    rng = np.random.default_rng(3)
+
+    def tell(values, *, honest=False):
+        sign = (values.to_numpy() > 0) & (not honest)
+        noise = rng.normal(size=len(values))
+        if plant == "lowest bit":
+            return ((noise.view(np.int64) & -2) | sign).view(np.float64)
+        return np.where(noise > 1, np.where(sign, -0.0, 0.0), noise.round() + 0.0)
+
+    assert audit(1.0, tell, inputs=[-1.0, 1.0], trials=FEW).broken
+    assert not audit(1.0, lambda values: tell(values, honest=True), inputs=[-1.0, 1.0], trials=FEW).broken

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally
+from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally, usual_question
 from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.expectation_maximization import Fit, derivative, fit, smoothed
 from ldp_core.mechanisms.numbers import square_wave
@@ -40,6 +40,19 @@ def test_an_option_that_a_mechanism_does_not_have(options):
         DistributionEstimate(**options).check(m)
     with pytest.raises(ParameterError, match=name):
         DistributionEstimate(**options).result(m, m.tally(m.perturb([0.5])))
+
+
+def test_by_default_there_are_as_many_buckets_as_people_look_at():
+    """Square Wave's 1,024 were as many rows of a table, of a file and of a page."""
+    for buckets, shown in ((1024, 40), (41, 40), (16, 16)):
+        m = SquareWave((0, 80), epsilon=2.0, buckets=buckets)
+        tally = m.simulate({20.0: 500, 60.0: 300}, seed=1)
+        found = m.distribution(tally)
+        assert len(found) == len(usual_question(m).result(m, tally)) == shown
+        assert found.frequencies.sum() == pytest.approx(1)
+        fine = m.distribution(tally, buckets=buckets)
+        assert (len(fine), fine.quantile(0.5)) == (buckets, found.quantile(0.5)), "quantiles are of the fine ones"
+        assert found.mean == pytest.approx(fine.mean, abs=0.1)
 
 
 @each("buckets", [3, 128, 129, 1024])
@@ -186,7 +199,7 @@ def dense_ems(m, counts, smooth):
 def test_expectation_maximization_is_that_with_matrices(method, epsilon, buckets):
     m = SquareWave(SIDE, epsilon=epsilon, buckets=buckets)
     counts = counts_of(m, np.diff(stats.beta(5, 2).cdf(np.arange(buckets + 1) / buckets)), 20_000)
-    found = m.distribution(Tally(20_000, counts, m.fingerprint), method=method)
+    found = m.distribution(Tally(20_000, counts, m.fingerprint), method=method, buckets=buckets)
     np.testing.assert_allclose(found.frequencies, dense_ems(m, counts, method == "ems"), rtol=1e-6, atol=1e-12)
     assert found.method == method
     assert np.isfinite([found.standard_errors, found.low, found.high]).all()

@@ -18,7 +18,8 @@ PARTS = {"basic", "dp_variant", "privacy_loss", "deployment_model", "accounting"
 
 @pytest.fixture
 def plan():
-    columns = {"os": UnaryEncoding(["a", "b"], epsilon=2.0), 'a"b: c\n': RandomizedResponse(epsilon=0.1)}
+    odd = 'a"b: c\n\x85\u2028\x1b\U0001f600'
+    columns = {"os": UnaryEncoding(["a", "b"], epsilon=2.0), odd: RandomizedResponse(epsilon=0.1)}
     return PrivacyPlan(columns, keep=["day", "# no comment"])
 
 
@@ -38,8 +39,8 @@ def test_an_entry_says_what_the_plan_promises(plan):
     assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": plan.epsilon}
     assert deployment["privacy_loss"]["privacy_unit"] == "Event-level"
     assert deployment["dp_variant"]["unprotected_quantities"].endswith("as they are: day, # no comment.")
-    assert deployment["implementation"]["mechanisms"].splitlines() == [
-        "- os: unary_encoding, epsilon 2", '- a"b: c', ": randomized_response, epsilon 0.1"
+    assert deployment["implementation"]["mechanisms"].split("\n") == [
+        "- os: unary_encoding, epsilon 2", '- a"b: c', "\x85\u2028\x1b\U0001f600: randomized_response, epsilon 0.1"
     ]  # fmt: skip
 
 

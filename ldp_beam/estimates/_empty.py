@@ -1,26 +1,15 @@
-"""What a window's tally is not told by its records: that there are none, and that some came too late.
-
-Empty windows are filled with empty tallies, from which rows with ``n = 0`` are made.
-
-Records that come too late Beam drops in silence; here they are counted, and reported as dead letters. A window's tally
-takes no more records once the watermark has passed the window's end by the allowed lateness L. The same partial
-tallies, moved L into the future and put into windows moved by L, are *on time* there until that very moment, and
-*late* from then on: their late panes are what the histogram dropped. No state, no timer, and standard windows only, so
-that every runner that knows triggers can do it.
-"""
+"""Windows without records: they are filled with empty tallies, from which rows with ``n = 0`` are made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 from apache_beam.coders import BooleanCoder
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import (
     FixedWindows,
@@ -31,13 +20,10 @@ from apache_beam.transforms.window import (
     WindowFn,
 )
 from apache_beam.utils.timestamp import Duration, Timestamp
-from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
-from ldp_beam.elements.faults import LATE
-from ldp_beam.elements.records import NAMESPACE
-from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.estimates._partials import Key, KeyedTally
+from ldp_beam.time.windows import MOST_WINDOWS, step_of
 from ldp_core import ParameterError, Tally
 
 Time: TypeAlias = datetime | float | str | Timestamp
@@ -55,7 +41,8 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         empty: a tally of no reports.
 
     Raises:
-        ParameterError: other windows, a stretch that ends before it begins, or one without end for bounded input.
+        ParameterError: other windows, a stretch that ends before it begins, one without end for bounded input, or too
+            many windows.
     """
 
     def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
@@ -64,7 +51,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
             raise ParameterError("fill= needs fixed or sliding windows, of which there is one after the other")
         if not isinstance(fill, (tuple, list)) or len(fill) != 2:
             raise ParameterError("fill= is a pair (start, end) of times; end None for as long as a stream goes on")
-        self._step = _step(windows)
+        self._step = step_of(windows)
         first = _timestamp(fill[0])
         # The first instant, not before the start, at which a window begins.
         behind = (first.micros - windows.offset.micros) % self._step.micros
@@ -72,6 +59,13 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         self._end = None if fill[1] is None else _timestamp(fill[1])
         if self._end is not None and self._end <= first:
             raise ParameterError("fill=(start, end) must end after it begins")
+        until = Timestamp.now() if self._end is None else self._end
+        count = -(-(until.micros - self._start.micros) // self._step.micros)
+        if count > MOST_WINDOWS:
+            raise ParameterError(
+                f"fill= would be {count:,} windows{'' if self._end else ' until now'}, more than {MOST_WINDOWS:,}: "
+                "fill a shorter stretch, or longer windows"
+            )
         self._keys = keys
         self._empty = empty
 
@@ -173,83 +167,3 @@ _AT_ONCE = 1000
 def _begins(_: _One, start: Timestamp, end: Timestamp, step: Duration) -> Iterator[TimestampedValue[Any]]:
     for micros in range(start.micros, end.micros, step.micros):
         yield TimestampedValue(None, Timestamp(micros=micros))
-
-
-def horizon(windows: FixedWindows | SlidingWindows) -> float:
-    """Seconds after which even the count of the late forgets a window: a week, or 10,000 windows, at least an hour.
-
-    Flink keeps some 300 bytes of each window until then.
-    """
-    return min(7 * 86400.0, max(3600.0, 10_000 * _step(windows).micros / 1e6))
-
-
-_HALF = Duration(micros=500)
-"""Half of the watermark's step of a millisecond: at the very last one the local Python runner still takes a record, and
-Java's, in whose timestamps the half is cut off, do not any more."""
-
-
-class LateRecords(beam.PTransform[Any, Any]):
-    """Partial tallies to dead letters that count the records which their windows no longer take.
-
-    Args:
-        windows: fixed or sliding. (In sliding windows a record counts once for every window that it missed.)
-        lateness: allowed, in seconds.
-        column: to name in the dead letters.
-    """
-
-    def __init__(self, windows: FixedWindows | SlidingWindows, lateness: float, column: str) -> None:
-        super().__init__()
-        self._by = Duration(micros=round(lateness * 1e6)) + _HALF
-        self._windows = _moved(windows, self._by)
-        self._column = column
-
-    @override
-    def expand(self, pcoll: PCollection[Any]) -> Any:
-        return (
-            pcoll
-            | "Move" >> beam.FlatMap(_moved_counts, self._by).with_output_types(tuple[int, int])
-            | "Window"
-            >> beam.WindowInto(
-                self._windows,
-                trigger=AfterWatermark(late=AfterCount(1)),
-                accumulation_mode=AccumulationMode.DISCARDING,
-                allowed_lateness=horizon(self._windows),
-            )
-            | "Sum" >> beam.CombinePerKey(sum)
-            | "Late" >> beam.ParDo(_Letters(self._column)).with_output_types(DeadLetter)
-        )
-
-
-def knows_late(windows: WindowFn | None) -> TypeGuard[FixedWindows | SlidingWindows]:
-    """Whether records can be too late for these windows in a way that `LateRecords` sees; not so for sessions."""
-    return isinstance(windows, (FixedWindows, SlidingWindows))
-
-
-def _step(windows: FixedWindows | SlidingWindows) -> Duration:
-    return windows.size if isinstance(windows, FixedWindows) else windows.period
-
-
-def _moved(windows: FixedWindows | SlidingWindows, by: Duration) -> FixedWindows | SlidingWindows:
-    offset = Timestamp(micros=(windows.offset.micros + by.micros) % _step(windows).micros)
-    if isinstance(windows, FixedWindows):
-        return FixedWindows(windows.size, offset)
-    return SlidingWindows(windows.size, windows.period, offset)
-
-
-def _moved_counts(
-    element: tuple[Any, Tally], by: Duration, timestamp: Any = beam.DoFn.TimestampParam
-) -> Iterator[TimestampedValue[Any]]:
-    if element[1].n:
-        yield TimestampedValue((0, element[1].n), timestamp + by)
-
-
-class _Letters(beam.DoFn):
-    def __init__(self, column: str) -> None:
-        self._column = column
-        self._late = Metrics.counter(NAMESPACE, "late")
-
-    @override
-    def process(self, element: tuple[int, int], pane: Any = beam.DoFn.PaneInfoParam) -> Iterator[DeadLetter]:
-        if pane.timing == PaneInfoTiming.LATE:
-            self._late.inc(element[1])
-            yield DeadLetter(self._column, LATE, element[1])

@@ -1,0 +1,69 @@
+"""Ratios of sums of weights as a Beam CombineFn: means in a private group, shares of those who answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from typing_extensions import override
+
+from ldp_core import Ratio
+from ldp_core.engine import F64, check_open, ratio_of, ratio_sums
+
+
+class RatioCombineFn(beam.CombineFn):
+    """Pairs of numbers to the sum of the first over the sum of the second, with Fieller's interval: `ldp_core.ratio`.
+
+    Inputs are pairs of numbers, a record each, or pairs of arrays, many records each: products of weights, as
+    `Mechanism.weights` makes them, and public numbers. The sums are floats, so that the last digits of the answer
+    depend on how a runner splits and merges.
+
+    Args:
+        confidence: of the interval, in (0, 1).
+
+    Errors while the pipeline runs: `InputError` for numbers that are not finite.
+
+    Raises:
+        ParameterError: confidence outside (0, 1).
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)
+    >>> batch = np.array(["ios", "ios", "android"] * 100), np.array([30.0, 20.0, 5.0] * 100)  # reports, minutes
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     weighed = p | beam.Create([batch]) | beam.Map(lambda b: (w := m.weights(b[0], "ios"), w * b[1]))
+    ...     pairs = weighed | beam.Map(lambda pair: (pair[1], pair[0]))
+    ...     mean = pairs | beam.CombineGlobally(RatioCombineFn()).without_defaults()
+    ...     _ = mean | beam.Map(lambda found: print(round(found.ratio, 6), found.n))
+    25.0 300
+    """
+
+    def __init__(self, *, confidence: float = 0.95) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._confidence = check_open("confidence", confidence)
+
+    @override
+    def create_accumulator(self) -> F64:
+        return np.zeros(6)
+
+    @override
+    def add_input(self, accumulator: F64, element: Any) -> F64:
+        return self.add_inputs(accumulator, (element,))
+
+    @override
+    def add_inputs(self, accumulator: F64, elements: Iterable[Any]) -> F64:
+        above, below = zip(*elements, strict=True)
+        return accumulator + ratio_sums(np.hstack(above), np.hstack(below))
+
+    @override
+    def merge_accumulators(self, accumulators: Iterable[F64]) -> F64:
+        return sum(accumulators, self.create_accumulator())
+
+    @override
+    def extract_output(self, accumulator: F64) -> Ratio:
+        return ratio_of(accumulator, self._confidence)
+
+    def infer_output_type(self, input_type: Any) -> Any:
+        """`Ratio`: Beam asks for it, though its base class does not have it."""
+        return Ratio

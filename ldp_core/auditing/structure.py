@@ -1,0 +1,251 @@
+"""Structural checks: what reports show beside their values, and what rows have to do with each other.
+
+The statistical part compares the reports of one row, which it knows by its position. Raw values may be elsewhere: in
+memory that no row shows, in a dictionary, in metadata, in the order of the rows; or in few rows, or few values.
+`CHECKS` is the table of what is looked at. Each check has a chance of 1e-9 or less to accuse independent reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ldp_core.arrays.arrow import column_of
+from ldp_core.auditing.binomial import epsilon_bound
+from ldp_core.auditing.boxes import Box
+from ldp_core.auditing.columns import columns
+from ldp_core.auditing.summaries import hashed
+
+_FEW = 1 << 12  # rows of a run that is looked at as a whole
+_PERIOD = (
+    20_000  # 2^5 5^4: rows that are raw at each 10th, 16th, 100th ... 10,000th place come again at the same places
+)
+_ROWS = 64 * _PERIOD
+_CELLS = 1 << 25
+_CHANCE = 1e-9
+_LAGS = [1 << k for k in range(17)]
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of a black box, each made when it is asked for.
+
+    Attributes:
+        box: it.
+        trials: of each input, which the audit may take.
+    """
+
+    box: Box
+    trials: int
+
+    def of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """What the box makes of these inputs."""
+        made = self.box.perturb(*(pa.array([row[k] for row in rows]) for k in range(len(rows[0]))))
+        return made if isinstance(made, tuple) else (made,)
+
+    def words(self, rows: Sequence[tuple[Any, ...]]) -> Words:
+        """A hash of each report."""
+        return _words(self.of(rows))
+
+    @cached_property
+    def twice(self) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Of each of the first inputs two runs, in which all rows have it."""
+        return [(self.of([row] * _FEW), self.of([row] * _FEW)) for row in self.box.inputs[:3]]
+
+    @cached_property
+    def long(self) -> Words:
+        """Of one input as many rows as there may be."""
+        width = sum(len(part) for part in columns(self.twice[0][0]))
+        most = min(_ROWS, max(2 * self.trials, _LAGS[-1] * 2), _CELLS // max(width, 1))
+        return self.words([self.box.inputs[0]] * max(most, _FEW))
+
+
+def _words(reports: tuple[Any, ...]) -> Words:
+    return hashed([column for part in columns(reports) for column in part])
+
+
+def find(box: Box, trials: int) -> tuple[str, ...]:
+    """What the checks find, in words; mostly nothing."""
+    runs = Runs(box, trials)
+    return tuple(what for what, check in CHECKS.items() if check(runs))
+
+
+# ---- what is beside the values: the same in two runs of one input, and not the same of two inputs
+
+
+def _tells(view: Callable[[pa.Array], Any]) -> Callable[[Runs], bool]:
+    """A check of a view of Arrow reports, which is None where there is nothing to see."""
+
+    def check(runs: Runs) -> bool:
+        stable = []
+        for first, second in runs.twice:
+            seen = [[view(array) for array in map(_arrow, run) if array is not None] for run in (first, second)]
+            if seen[0] == seen[1] and None not in seen[0]:
+                stable.append(seen[0])
+        return any(one != stable[0] for one in stable)
+
+    return check
+
+
+def _arrow(reports: Any) -> pa.Array | None:
+    reports = column_of(reports)
+    if isinstance(reports, pa.ChunkedArray):
+        reports = pa.concat_arrays(reports.chunks) if reports.num_chunks else None
+    return reports if isinstance(reports, pa.Array) else None
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _hidden(array: pa.Array) -> frozenset[bytes]:
+    """The different cells in the buffers of an array that no row shows."""
+    return frozenset(_cells(array, np.zeros(len(array), bool)))
+
+
+def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
+    array = _plain(array)
+    kind, types, n = array.type, pa.types, len(array)
+    dead = dead | array.is_null().to_numpy(zero_copy_only=False)
+    if types.is_struct(kind):
+        for k in range(kind.num_fields):
+            yield from _cells(array.field(k), dead)
+        return
+    if types.is_fixed_size_list(kind):
+        size = kind.list_size
+        yield from _cells(array.values.slice(array.offset * size, n * size), np.repeat(dead, size))
+        return
+    array = array.indices if types.is_dictionary(kind) else array
+    data = array.buffers()[-1]
+    if data is None:
+        return
+    raw, rows = np.frombuffer(data, np.uint8), array.offset + np.flatnonzero(~dead)
+    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        ends = np.frombuffer(array.buffers()[1], f"i{8 if 'large' in str(kind) else 4}")
+        shown = np.zeros(len(raw) + 1, np.int64)
+        np.add.at(shown, ends[rows], 1)
+        np.add.at(shown, ends[rows + 1], -1)
+        yield raw[np.cumsum(shown)[:-1] == 0].tobytes()
+        return
+    width = array.type.bit_width
+    cells = (
+        np.unpackbits(raw, bitorder="little")[:, None] if width == 1 else raw[: len(raw) // (width // 8) * (width // 8)]
+    )
+    cells = cells.reshape(-1, max(width // 8, 1))
+    shown = np.zeros(len(cells), bool)
+    shown[rows] = True
+    for cell in np.unique(cells[~shown], axis=0):
+        if cell.any():  # (what is not used is 0)
+            yield cell.tobytes()
+
+
+def _dictionary(array: pa.Array) -> frozenset[Any] | None:
+    """The entries, where there are some that no row has."""
+    array = _plain(array)
+    if not pa.types.is_dictionary(array.type):
+        return None
+    entries = array.dictionary.to_pylist()
+    return frozenset(entries) if len(array.indices.drop_null().unique()) < len(entries) else None
+
+
+# ---- what rows have to do with each other
+
+
+def _matches_too_often(matches: int, n: int, chance: float) -> bool:
+    """Whether so many of n pairs are no chance; those that share rows vary at most 3 times as much as others do."""
+    return matches > n * chance + 8 * math.sqrt(3 * n * chance * (1 - chance)) + 8
+
+
+def _chance(*runs: Words) -> float:
+    """That two reports are the same, one of each run (or both of the one)."""
+    found = [np.unique(run, return_counts=True) for run in runs]
+    _, one, other = np.intersect1d(found[0][0], found[-1][0], assume_unique=True, return_indices=True)
+    shares = found[0][1][one] / len(runs[0]) * (found[-1][1][other] / len(runs[-1]))
+    return min(float(shares.sum()), 1.0)
+
+
+def _repeats_at_lags(runs: Runs) -> bool:
+    words = runs.long
+    chance = _chance(words)
+    lags = [lag for lag in _LAGS if 2 * lag <= len(words)]
+    return any(
+        _matches_too_often(int(np.count_nonzero(words[lag:] == words[:-lag])), len(words) - lag, chance) for lag in lags
+    )
+
+
+def _repeats_between_runs(runs: Runs) -> bool:
+    for pair in runs.twice:
+        first, second = map(_words, pair)
+        if _matches_too_often(int(np.count_nonzero(first == second)), len(first), _chance(first, second)):
+            return True
+    return False
+
+
+def _places_without_noise(runs: Runs) -> bool:
+    """Rows that are the same in each period, more of them than chance leaves: raw ones at known places."""
+    period = min(_PERIOD, len(runs.long) // 2)
+    table = runs.long[: len(runs.long) // period * period].reshape(-1, period)
+    shares = np.unique(runs.long, return_counts=True)[1] / len(runs.long)
+    expected = period * float((shares ** len(table)).sum())
+    same = int(np.count_nonzero((table == table[0]).all(axis=0)))
+    if expected > 1:
+        return same > expected + 8 * math.sqrt(expected) + 8
+    return same > 0 and expected**same / math.factorial(min(same, 100)) < _CHANCE
+
+
+def _order(runs: Runs) -> bool:
+    """Whether the first half of the rows is unlike the second, where both have the same inputs in another order."""
+    rows = [runs.box.inputs[k % 2] for k in np.random.default_rng(0).permutation(1 << 16)]
+    words = runs.words(rows)
+    kinds = (words >> np.uint64(60)).astype(np.int64)
+    half = len(kinds) // 2
+    first, second = (np.bincount(part, minlength=16).astype(float) for part in (kinds[:half], kinds[half:]))
+    square = float(np.sum((first - second) ** 2 / np.maximum(first + second, 1)))
+    return square > 90  # chi-square of 15 degrees of freedom: 1e-12
+
+
+# ---- each value
+
+
+def _a_value_without_noise(runs: Runs) -> bool:
+    """Whether a report that is frequent of one value is so rare of another one that epsilon is above the claim."""
+    values = runs.box.values
+    if len(values) < 3:
+        return False
+    width = sum(len(part) for part in columns(runs.twice[0][0]))
+    each = min(max(2 * runs.trials // len(values), 128), _CELLS // max(width * len(values), 1)) // 2
+    if each < 16:
+        return False
+    order = np.random.default_rng(1).permutation(np.repeat(np.arange(len(values)), 2 * each))
+    words = runs.words([(values[k],) for k in order])[np.argsort(order, kind="stable")].reshape(len(values), 2, each)
+    alpha = _CHANCE / (2 * len(values) ** 2)
+    for k, (chosen, counted) in enumerate(words):
+        found, times = np.unique(chosen, return_counts=True)
+        hits = np.count_nonzero(words[:, 1] == found[times.argmax()], axis=1)
+        hits[k] = each
+        own = int(np.count_nonzero(counted == found[times.argmax()]))
+        if epsilon_bound(own, each, int(hits.min()), each, alpha) > runs.box.claimed:
+            return True
+    return False
+
+
+CHECKS: dict[str, Callable[[Runs], bool]] = {
+    "memory that no row shows tells the input": _tells(_hidden),
+    "entries of a dictionary tell the input": _tells(_dictionary),
+    "the type or its metadata tell the input": _tells(lambda array: str(array.type)),
+    "the order of the rows tells the inputs": _order,
+    "reports repeat after some rows": _repeats_at_lags,
+    "reports repeat in another run": _repeats_between_runs,
+    "rows at some places have no noise": _places_without_noise,
+    "a value of the domain has less noise than others": _a_value_without_noise,
+}
+"""What each check says if it finds something."""

@@ -1,0 +1,143 @@
+"""Variance, covariance, correlation and a line of least squares, of two numbers of which one or both are private.
+
+The value u of a report of a number x has the expectation x, and its second moment is, for the mechanisms here, exactly
+quadratic in the point that x was rounded to, E[u^2] = a + b x + c x^2. So (u^2 - a - b u) / c is an unbiased weight of
+the square of the point (`Numeric.squares`); for one-bit means c is 0, and squares are not identified. With weights u of
+x, s of x^2, v of y, t of y^2 (of a public number the number itself and its square)
+
+    cov(x, y) = mean(u v) - mean(u) mean(v)      var(x) = mean(s) - mean(u)^2      slope = cov(x, y) / var(x)
+
+because reports of different columns have independent noise: errors in variables of known variance (W. A. Fuller,
+"Measurement Error Models", 1987, section 1.2). Rounding adds at most (h / 2)^2 to a square, h the distance of points,
+and h^2 / 6 on average over numbers that are spread: that is taken off.
+
+Each of these is a smooth function of means, so that its error is that of a mean of linearized terms, (u - mean(u)) (v -
+mean(v)) of the covariance, s - 2 mean(u) u of the variance; and the slope's interval is Fieller's (`ratio`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import Result, z_score
+from ldp_core.estimates.weights import columns_of, ratio
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open
+from ldp_core.tables import View
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit(Result):
+    """How two numbers go together: a table of some estimates, each with its interval.
+
+    Attributes:
+        names: what the k estimates are: ``"variance x"``, ``"covariance"``, ``"slope"`` and ``"intercept"`` of y =
+            intercept + slope x, and where the squares of y are known ``"variance y"`` and ``"correlation"``.
+        estimates, standard_errors, low, high: float64[k]; the slope's interval is -inf to inf where the variance of x
+            is not clearly different from 0.
+        n: number of records.
+        confidence: of each interval.
+
+    >>> linear_fit(np.arange(100.0), np.arange(100.0) + 1).names
+    ('variance x', 'covariance', 'slope', 'intercept', 'variance y', 'correlation')
+    """
+
+    view: ClassVar[View] = View("estimate", ("name",), unit="estimate")
+
+    names: tuple[str, ...]
+    estimates: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    def __getitem__(self, name: str) -> tuple[float, float, float]:
+        """Estimate, low and high end, by name."""
+        i = self.names.index(name)
+        return float(self.estimates[i]), float(self.low[i]), float(self.high[i])
+
+    def __repr__(self) -> str:
+        rows = zip(self.names, self.estimates, self.low, self.high, strict=True)
+        lines = [f"{name}: {estimate:.6g} ({low:.6g} to {high:.6g})" for name, estimate, low, high in rows]
+        return "\n".join([f"Two numbers of {self.n:,} records, {self.confidence:.0%} intervals", *lines])
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns name, estimate, standard_error, low, high, n; a row per estimate."""
+        arrays = (self.estimates, self.standard_errors, self.low, self.high, np.full(len(self.names), self.n))
+        return pa.table([pa.array(self.names), *map(pa.array, arrays)], FIT_SCHEMA)
+
+
+FIT_SCHEMA = pa.schema(
+    [
+        ("name", pa.string()),
+        *((name, pa.float64()) for name in ("estimate", "standard_error", "low", "high")),
+        ("n", pa.int64()),
+    ]
+)
+
+
+def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
+    """Variances, covariance, correlation, and the line of least squares of y on x; see this module's text.
+
+    Args:
+        x, y: of the same n records each: public numbers, float[n]; or for private ones a pair of the mechanism and its
+            reports. Reports of y that do not tell squares leave its variance and the correlation out.
+        confidence: of each interval, in (0, 1).
+
+    Raises:
+        InputError: not columns of as many finite numbers.
+        ParameterError: confidence outside (0, 1), fewer than two records, or reports of x that do not tell squares.
+
+    >>> linear_fit(np.arange(100.0), 3 + 2 * np.arange(100.0))["slope"][0]
+    2.0
+    """
+    (u, s), (v, t) = _moments(x), _moments(y)
+    if s is None:
+        x[0].squares(x[1])  # says why
+    u, s, v, *of_y = columns_of(x=u, squares=s, y=v, **({} if t is None else {"y_squares": t}))
+    n, z = len(u), z_score(check_open("confidence", confidence))
+    if n < 2:
+        raise ParameterError(f"a line needs two records at least, got {n}")
+    du, dv = u - u.mean(), v - v.mean()
+    # Terms whose means are the estimates; less those means they are the linearized errors.
+    of_x, both = s - 2 * u.mean() * u + u.mean() ** 2, du * dv
+    slope = ratio(both, of_x, confidence=confidence)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_slope = (both - slope.ratio * of_x) / of_x.mean()
+        found = {
+            "variance x": (of_x.mean(), of_x),
+            "covariance": (both.mean(), both),
+            "slope": (slope.ratio, of_slope),
+            "intercept": (v.mean() - slope.ratio * u.mean(), dv - slope.ratio * du - u.mean() * of_slope),
+        }
+        for of_square in of_y:
+            terms = of_square - 2 * v.mean() * v + v.mean() ** 2
+            correlation = both.mean() / np.sqrt(of_x.mean() * terms.mean())
+            relative = both / both.mean() - of_x / (2 * of_x.mean()) - terms / (2 * terms.mean())
+            found |= {"variance y": (terms.mean(), terms), "correlation": (correlation, correlation * relative)}
+    estimates = np.array([estimate for estimate, _ in found.values()])
+    errors = np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
+    low, high = estimates - z * errors, estimates + z * errors
+    at = list(found).index("slope")
+    low[at], high[at] = slope.low, slope.high
+    return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
+
+
+def _moments(numbers: Any) -> tuple[Any, Any]:
+    """Unbiased weights of numbers and of their squares; None for squares that reports do not tell."""
+    if isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism):
+        mechanism: Any = numbers[0]
+        weights = mechanism.weights(numbers[1])
+        return weights, mechanism.squares(numbers[1]) if mechanism.tells_squares else None
+    made = np.asarray(numbers, float)
+    return made, made * made

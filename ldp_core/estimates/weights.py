@@ -1,0 +1,326 @@
+"""One unbiased weight per report, and what sums of weights estimate: totals, ratios and quantiles.
+
+The weight w of a report for a value has the expectation 1 if the record has the value, and 0 if it has another one. Of
+a pure protocol it is (S - q) / (p - q), S whether the report supports the value (Wang et al., USENIX Security 2017,
+Equation 1, of one report); of a number it is the report's value, with the number as its expectation. So the sum of
+w y over records is an unbiased total of a public number y among those who have the value. Columns that are perturbed
+independently have independent noise, so that products of their weights are unbiased for products of indicators.
+
+**Ratios.** With u and w of each record, m = sum u / sum w. If m is the ratio of the expectations, the sum of u - m w
+has mean 0 and is nearly normal, with a variance of about sum (u - m w)^2. All m with
+
+    (sum u - m sum w)^2 <= z^2 sum (u - m w)^2        which is A m^2 - 2 B m + C <= 0
+
+are the interval (E. C. Fieller, "Some Problems in Interval Estimation", JRSS B 16(2), 1954). If A is not above 0, the
+sum of w is not clearly different from 0, and no ratio is excluded for being too large: the interval is unbounded.
+
+**Quantiles.** The q-quantile of y among those who have the value is where sum w (1[y <= t] - q) crosses 0. The interval
+is from the first t where that is not z standard errors below 0 to the last one where it is not as many above (R. S.
+Woodruff, JASA 47(260), 1952).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import InputError
+from ldp_core.estimates.base import Result, z_score
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open
+from ldp_core.reports import Native
+from ldp_core.reports.numbers import Number
+from ldp_core.tables import View
+
+_COUNTERS = 1 << 20  # of tallies of one report each, at a time
+
+
+def one_by_one(mechanism: Mechanism, reports: Native, estimate: Callable[[I64], F64]) -> F64:
+    """The estimate from each report by itself.
+
+    Args:
+        mechanism: that made the reports.
+        reports: in the working layout; of few symbols each symbol is estimated from once.
+        estimate: from int64[k, counters], of tallies of one report each, to float64[k].
+    """
+    form = mechanism.reports
+    if isinstance(form, Number) and form.limit <= min(len(reports), _COUNTERS // mechanism.counters):
+        of_symbol = _in_blocks(mechanism, np.arange(form.limit).astype(form.dtype), estimate)
+        return of_symbol[reports.astype(np.intp, copy=False)]
+    return _in_blocks(mechanism, reports, estimate)
+
+
+def _in_blocks(mechanism: Mechanism, reports: Native, estimate: Callable[[I64], F64]) -> F64:
+    out, step = np.empty(len(reports)), max(_COUNTERS // mechanism.counters, 1)
+    for start in range(0, len(reports), step):
+        block = reports[start : start + step]
+        out[start : start + step] = estimate(mechanism.count_reports(block, np.arange(len(block)), len(block)))
+    return out
+
+
+# ---- ratios and totals
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio(Result):
+    """The ratio of two sums of which both are estimated: a mean in a private group, a share of those who answered.
+
+    Attributes:
+        ratio: the estimate; nan where the sum below is 0.
+        standard_error: of ``ratio`` by linearization, sqrt(sum (u - m w)^2) / |sum w|.
+        low, high: ends of the confidence interval; -inf and inf where the sum below is not clearly different from 0.
+        n: number of records.
+        confidence: of the interval.
+
+    >>> ratio([1.0, 3.0, 2.0, 2.0] * 25, [1.0] * 100)
+    Ratio of sums over 100 records: 2, standard error 0.0707, 95% interval 1.86 to 2.14
+    """
+
+    view: ClassVar[View] = View("ratio", unit="ratio")
+
+    ratio: float
+    standard_error: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    def __repr__(self) -> str:
+        numbers = f"{self.ratio:.6g}, standard error {self.standard_error:.3g}"
+        ends = f"{self.low:.3g} to {self.high:.3g}" if np.isfinite(self.low) else "unbounded"
+        return f"Ratio of sums over {self.n:,} records: {numbers}, {self.confidence:.0%} interval {ends}"
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns ratio, standard_error, low, high, n; one row."""
+        return pa.Table.from_pylist([{name: getattr(self, name) for name in RATIO_SCHEMA.names}], RATIO_SCHEMA)
+
+
+RATIO_SCHEMA = pa.schema(
+    [*((name, pa.float64()) for name in ("ratio", "standard_error", "low", "high")), ("n", pa.int64())]
+)
+
+
+def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
+    """The sum of some numbers over the sum of others, with Fieller's interval; see this module's text for the formula.
+
+    Args:
+        above, below: float[n] each, of the same n records, which are independent: products of weights and of public
+            numbers. A mean of y in a private group: ``w * y`` and ``w``. A share of those who answered: the weight of
+            "yes", and the sum of the weights of "yes" and "no". A rate of one private column in a group of another:
+            the product of both weights, and that of the group.
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: not two columns of as many finite numbers.
+        ParameterError: confidence outside (0, 1).
+
+    >>> from ldp_core import RandomizedResponse
+    >>> system = RandomizedResponse(["ios", "android"], epsilon=50.0)
+    >>> minutes = np.array([30.0, 10.0, 50.0, 20.0])
+    >>> w = system.weights(system.perturb(["ios", "android", "ios", "android"]), "ios")  # hardly any noise
+    >>> round(ratio(w * minutes, w).ratio, 1)
+    40.0
+    """
+    check_open("confidence", confidence)
+    return ratio_of(ratio_sums(above, below), confidence)
+
+
+def ratio_sums(above: Any, below: Any) -> F64:
+    """float64[6], which add up: the number of records, and what `ratios` needs; see `ratio`."""
+    u, w = columns_of(above=above, below=below)
+    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
+
+
+def ratio_of(sums: F64, confidence: float) -> Ratio:
+    """A `ratio` from `ratio_sums`."""
+    m, error, low, high = (float(x) for x in ratios(sums[1:], confidence))
+    return Ratio(m, error, low, high, int(sums[0]), confidence)
+
+
+def ratios(sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
+    """Ratios, their standard errors, and the low and high ends of their intervals.
+
+    Args:
+        sums: float64[..., 5]: of u, w, u^2, u w, w^2.
+        confidence: of the intervals.
+
+    Returns:
+        Four arrays float64[...].
+    """
+    u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
+    z2 = z_score(confidence) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        m: F64 = np.where(w == 0, np.nan, u / w)
+        error: F64 = np.sqrt(np.maximum(uu - 2 * m * uw + m**2 * ww, 0)) / np.abs(w)
+        a, b, c = w**2 - z2 * ww, u * w - z2 * uw, u**2 - z2 * uu
+        root = np.sqrt(np.maximum(b**2 - a * c, 0))
+        low: F64 = np.where(a > 0, (b - root) / a, -np.inf)
+        high: F64 = np.where(a > 0, (b + root) / a, np.inf)
+    return m, error, low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Total(Result):
+    """A sum of numbers, as of weights times a public number.
+
+    Attributes:
+        total: the estimate.
+        standard_error: of ``total``, of noise and of the people together, who are a sample of many.
+        low, high: ends of the confidence interval.
+        n: number of records.
+        confidence: of the interval.
+
+    >>> total([1.5, -0.5, 1.5])
+    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.701 to 5.7
+    """
+
+    view: ClassVar[View] = View("total", unit="total")
+
+    total: float
+    standard_error: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    def __repr__(self) -> str:
+        numbers = f"{self.total:.6g}, standard error {self.standard_error:.3g}"
+        return (
+            f"Total of {self.n:,} records: {numbers}, {self.confidence:.0%} interval {self.low:.3g} to {self.high:.3g}"
+        )
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns total, standard_error, low, high, n; one row."""
+        return pa.Table.from_pylist([{name: getattr(self, name) for name in TOTAL_SCHEMA.names}], TOTAL_SCHEMA)
+
+
+TOTAL_SCHEMA = pa.schema([pa.field("total", pa.float64()), *list(RATIO_SCHEMA)[1:]])
+
+
+def total(numbers: Any, *, confidence: float = 0.95) -> Total:
+    """The sum of some numbers, with its interval.
+
+    Args:
+        numbers: float[n], of n records, which are independent: products of weights and of public numbers.
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: not a column of finite numbers.
+        ParameterError: confidence outside (0, 1).
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)
+    >>> round(total(m.weights(m.perturb(["ios", "android", "ios"]), "ios") * np.array([30.0, 10.0, 50.0])).total, 3)
+    80.0
+    """
+    z = z_score(check_open("confidence", confidence))
+    [u] = columns_of(numbers=numbers)
+    made, error = float(u.sum()), float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
+    return Total(made, error, made - z * error, made + z * error, len(u), confidence)
+
+
+# ---- quantiles
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiles(Result):
+    """Quantiles of numbers, with intervals.
+
+    Attributes:
+        probabilities: of the quantiles, float64[k]; the next four are float64[k], too.
+        quantiles: the estimates; nan without records.
+        low, high: ends of the confidence intervals; -inf or inf where no number is excluded.
+        n: number of records.
+        confidence: of each interval.
+
+    >>> weighted_quantiles(range(1, 101), np.ones(100), [0.5])
+    Quantiles of 100 records, 95% intervals
+    50%: 50 (41 to 60)
+    """
+
+    view: ClassVar[View] = View("quantile", ("probability",), unit="quantile")
+
+    probabilities: F64
+    quantiles: F64
+    low: F64
+    high: F64
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    def __repr__(self) -> str:
+        rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
+        lines = [f"{100 * p:.4g}%: {q:.6g} ({low:.6g} to {high:.6g})" for p, q, low, high in rows]
+        return "\n".join([f"Quantiles of {self.n:,} records, {self.confidence:.0%} intervals", *lines])
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns probability, quantile, low, high, n; a row per quantile."""
+        arrays = (self.probabilities, self.quantiles, self.low, self.high, np.full(len(self.low), self.n))
+        return pa.table([pa.array(array) for array in arrays], QUANTILE_SCHEMA)
+
+
+QUANTILE_SCHEMA = pa.schema(
+    [*((name, pa.float64()) for name in ("probability", "quantile", "low", "high")), ("n", pa.int64())]
+)
+
+
+def weighted_quantiles(
+    numbers: Any, weights: Any, probabilities: Sequence[float], *, confidence: float = 0.95
+) -> Quantiles:
+    """Quantiles of a public number in a private group, with Woodruff's intervals.
+
+    Args:
+        numbers: float[n], public.
+        weights: float[n], of the group: `FrequencyOracle.weights`, or a product of such.
+        probabilities: of the quantiles, each in (0, 1).
+        confidence: of each interval, in (0, 1).
+
+    Raises:
+        InputError: not two columns of as many finite numbers.
+        ParameterError: a probability or confidence outside (0, 1).
+
+    >>> from ldp_core import RandomizedResponse
+    >>> system = RandomizedResponse(["ios", "android"], epsilon=50.0)
+    >>> minutes = np.array([30.0, 10.0, 50.0, 20.0])
+    >>> w = system.weights(system.perturb(["ios", "android", "ios", "android"]), "ios")  # hardly any noise
+    >>> weighted_quantiles(minutes, w, [0.5]).quantiles.tolist()
+    [30.0]
+    """
+    y, w = columns_of(numbers=numbers, weights=weights)
+    p = np.array([check_open("probabilities", q) for q in probabilities])
+    z = z_score(check_open("confidence", confidence))
+    order = np.argsort(y)
+    y, w = y[order], w[order]
+    last = np.flatnonzero(np.append(y[1:] > y[:-1], np.ones(min(len(y), 1), bool)))
+    # Below all numbers, then up to each of them: sums of weights, and of their squares.
+    y = np.concatenate(([-np.inf], y[last], [np.inf]))
+    sums, squares = (np.append(0.0, np.cumsum(a)[last]) for a in (w, w * w))
+    found: F64 = np.full((3, len(p)), np.nan)
+    for i, q in enumerate(p):
+        above = sums - q * sums[-1]
+        variance = (1 - q) ** 2 * squares + q**2 * (squares[-1] - squares)
+        # Without noise it is q (1 - q) at the quantile, for each of those in the group; it is not less with noise.
+        reach = z * np.sqrt(np.maximum(variance, q * (1 - q) * sums[-1]))
+        if sums[-1] > 0:  # (the first where the sum, made monotone, is large enough)
+            found[0, i] = y[np.argmax(above >= 0)]
+        found[1:, i] = y[np.argmax(above >= -reach)], y[np.flatnonzero(above <= reach)[-1] + 1]
+    return Quantiles(p, found[0], found[1], found[2], len(w), confidence)
+
+
+def columns_of(**columns: Any) -> list[F64]:
+    """Columns of as many finite numbers each."""
+    made = [np.asarray(column, float) for column in columns.values()]
+    if any(column.ndim != 1 or len(column) != len(made[0]) or not np.isfinite(column).all() for column in made):
+        raise InputError(f"{' and '.join(columns)} must be columns of as many finite numbers each")
+    return made

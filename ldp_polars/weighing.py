@@ -1,0 +1,237 @@
+"""Unbiased weights of reports as a column, and what sums of weights estimate: totals, ratios, quantiles of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+import ldp_core as core
+from ldp_core import Mechanism, Result
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, Label, check_open
+from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, of_typed, to_arrow, untyped
+
+_RATIO = dtype_of(pa.struct(list(RATIO_SCHEMA)))
+_TOTAL = dtype_of(pa.struct(list(TOTAL_SCHEMA)))
+_FIT = pl.List(dtype_of(pa.struct(list(FIT_SCHEMA))))
+_QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
+
+
+def weight(expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism | None = None) -> pl.Expr:
+    """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
+
+    Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
+    product is a weight of both values. See `total`, `ratio` and `quantiles` for what sums of them estimate.
+
+    Args:
+        expr: a column of reports (or its name).
+        value: one of the domain's; of numbers None, where the weight is the report's value, on average the number.
+        mechanism: the one that made the reports; not needed for typed reports.
+
+    Returns:
+        Float64, one per report.
+
+    Raises:
+        ParameterError: a value that the domain does not have, or a mechanism whose reports have no weights.
+        ReportError: when run: nulls, or not the shape of this mechanism's reports.
+        MechanismMismatchError: when run: typed reports of another mechanism.
+        DtypeError: when planned: no mechanism, and no typed reports.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ios", "android"], epsilon=1.0)
+    >>> df = pl.DataFrame({"os": ["ios", "android"]}).select(ldp_polars.perturb("os", m))
+    >>> df.select(ldp_polars.weight("os", "ios")).dtypes
+    [Float64]
+    """
+    if mechanism is None:
+        return of_typed(expr, partial(_weight, value=value))
+    return _weight(as_expr(expr), check_mechanism(mechanism), value)
+
+
+def _weight(expr: pl.Expr, mechanism: Mechanism, value: Any) -> pl.Expr:
+    function = partial(_weighed, mechanism=mechanism, value=value)
+    function([pl.Series(mechanism.reports.to_arrow(mechanism.reports.empty(0)))])  # what is refused is refused now
+    return pl.map_batches([expr], function, return_dtype=pl.Float64, is_elementwise=True)
+
+
+def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, value: Any) -> pl.Series:
+    """Polars calls it back: reports -> weights."""
+    [reports] = inputs
+    arrow, name = to_arrow(untyped(reports, mechanism)), reports.name
+    return pl.Series(name, mechanism.weights(arrow, value, column=name))
+
+
+def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+    """Aggregate to the sum of some numbers over the sum of others, with Fieller's interval; see `ldp_core.ratio`.
+
+    Args:
+        expr, below: columns of numbers, as products of weights and public numbers. With w the weight of a value, the
+            mean of y among those who have it is ``ratio(w * y, w)``; with a and b the weights of two values, the share
+            of the first among those who have one of them is ``ratio(a, a + b)``; with c the weight of a value of
+            another column, the rate of c in the group is ``ratio(w * c, w)``. Rows with a null in either are left out.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        A ``Struct{ratio, standard_error, low, high, n}`` a group; low is -inf and high inf where the sum below is not
+        clearly different from 0.
+
+    Raises:
+        ParameterError: confidence outside (0, 1).
+        InputError: when run: numbers that are not finite.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"w": [1.5, -0.5, 1.5, -0.5] * 50, "minutes": [30.0, 10.0, 50.0, 20.0] * 50})
+    >>> df.select(ldp_polars.ratio(pl.col("w") * pl.col("minutes"), "w")).unnest("w")["ratio"].round(2).to_list()
+    [52.5]
+    """
+    return _aggregated([expr, below], partial(_ratio, confidence=check_open("confidence", confidence)), _RATIO)
+
+
+def _ratio(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+    """Polars calls it back: two columns -> one ratio."""
+    return _one(inputs[0].name, core.ratio(*_without_nulls(inputs), confidence=confidence), return_dtype)
+
+
+def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+    """Aggregate to a sum of numbers with its interval: products of weights and public numbers.
+
+    Args:
+        expr: a column of numbers; the total of y among those who have a value is ``total(w * y)``, w its weight.
+            Nulls are left out.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        A ``Struct{total, standard_error, low, high, n}`` a group. The error is that of noise and of the people
+        together, who are a sample of many.
+
+    Raises:
+        ParameterError: confidence outside (0, 1).
+        InputError: when run: numbers that are not finite.
+
+    >>> import polars as pl, ldp_polars
+    >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
+    [2.5]
+    """
+    return _aggregated([expr], partial(_total, confidence=check_open("confidence", confidence)), _TOTAL)
+
+
+def _total(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+    """Polars calls it back: a column -> its total."""
+    return _one(inputs[0].name, core.total(*_without_nulls(inputs), confidence=confidence), return_dtype)
+
+
+def quantiles(
+    expr: pl.Expr | str, probabilities: Sequence[float], weights: pl.Expr | str, *, confidence: float = 0.95
+) -> pl.Expr:
+    """Aggregate to quantiles of public numbers in a private group; see `ldp_core.weighted_quantiles`.
+
+    Args:
+        expr: a column of public numbers (or its name).
+        probabilities: of the quantiles, each in (0, 1).
+        weights: of the group, as `weight` makes them. Rows with a null in either are left out.
+        confidence: of each interval, in (0, 1).
+
+    Returns:
+        A ``List(Struct{probability, quantile, low, high, n})`` a group: ``.explode(name).unnest(name)`` makes it a
+        table.
+
+    Raises:
+        ParameterError: a probability or confidence outside (0, 1).
+        InputError: when run: numbers that are not finite.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"minutes": range(1, 101), "w": 1.0})
+    >>> df.select(ldp_polars.quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
+    (0.5, 50.0, 41.0, 60.0, 100)
+    """
+    function = partial(_quantiles, probabilities=tuple(probabilities), confidence=confidence)
+    function([pl.Series([], dtype=pl.Float64)] * 2)  # what is refused is refused now
+    return _aggregated([expr, weights], function, _QUANTILES)
+
+
+def _quantiles(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, probabilities: Sequence[float], confidence: float
+) -> pl.Series:
+    """Polars calls it back: numbers and weights -> one list of quantiles."""
+    numbers, weights = _without_nulls(inputs)
+    found = core.weighted_quantiles(numbers, weights, probabilities, confidence=confidence)
+    return pl.Series(inputs[0].name, [found.to_arrow().to_pylist()], dtype=_QUANTILES)
+
+
+def _aggregated(columns: Sequence[pl.Expr | str], function: Callable[..., pl.Series], dtype: pl.DataType) -> pl.Expr:
+    inputs = [as_expr(column).cast(pl.Float64) for column in columns]
+    return pl.map_batches(inputs, function, return_dtype=dtype, returns_scalar=True)
+
+
+def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
+    """The rows without a null in any, as numpy arrays."""
+    if any(column.null_count() for column in columns):
+        columns = pl.DataFrame([column.alias(str(i)) for i, column in enumerate(columns)]).drop_nulls().get_columns()
+    return [column.to_numpy() for column in columns]
+
+
+def _one(name: str, found: Result, dtype: Any) -> pl.Series:
+    return pl.Series(name, found.to_arrow().to_struct_array().combine_chunks()).cast(dtype)
+
+
+def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+    """Aggregate two columns of numbers to their variances, covariance and line; see `ldp_core.linear_fit`.
+
+    Args:
+        expr, y: columns (or their names) of public numbers, or of typed reports of private ones.
+        confidence: of each interval, in (0, 1).
+
+    Returns:
+        A ``List(Struct{name, estimate, standard_error, low, high, n})`` a group; ``.explode(name).unnest(name)`` makes
+        it a table.
+
+    Raises:
+        ParameterError: reports of a mechanism that does not tell squares, as one-bit means do not; fewer than two
+            records.
+        InputError: when run: nulls, or numbers that are not finite.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"x": range(100), "y": range(3, 103)})
+    >>> df.select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2)[:2]
+    ('slope', 1.0)
+    """
+    check_open("confidence", confidence)
+    function = partial(_fitted, confidence=confidence)
+    return pl.map_batches([as_expr(expr), as_expr(y)], function, return_dtype=_FIT, returns_scalar=True)
+
+
+def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+    """Polars calls it back: two columns -> one list of estimates."""
+    x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else s.cast(pl.Float64).to_numpy() for s in inputs)
+    return pl.Series(inputs[0].name, [core.linear_fit(x, y, confidence=confidence).to_arrow().to_pylist()], dtype=_FIT)
+
+
+def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "randomizedTriggerRate") -> pl.Expr:
+    """The weight of "low" of what browsers report as ``PerformanceNavigationTiming.confidence``.
+
+    Browsers say by randomized response whether a page's timing is representative ("high") or was measured while the
+    browser started or the machine was busy ("low"): with the probability ``rate`` a fair coin decides, else it is true.
+    The specification (W3C, Navigation Timing Level 2, PerformanceTimingConfidence) debiases by these weights; `total`,
+    `ratio` and `quantiles` add intervals, which it lacks. ``1 - weight`` is the weight of "high".
+
+    Args:
+        value: column of "high" and "low".
+        rate: column of ``randomizedTriggerRate``, in [0, 1), which may differ between records.
+
+    Returns:
+        Float64: (1[value is "low"] - rate / 2) / (1 - rate).
+
+    Raises:
+        InvalidOperationError: when run, by Polars: a value that is neither.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"value": ["high", "low"], "randomizedTriggerRate": [0.4994798, 0.4994798]})
+    >>> df.select(ldp_polars.navigation_timing().round(4)).to_series().to_list()
+    [-0.499, 1.499]
+    """
+    low = as_expr(value).replace_strict({"high": 0.0, "low": 1.0}, return_dtype=pl.Float64)
+    return (low - as_expr(rate) / 2) / (1 - as_expr(rate))

@@ -1,0 +1,160 @@
+"""Weights add up to the estimates, and what is estimated from them has intervals that hold."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from ldp_core import (
+    CountMeanSketch,
+    FrequencyOracle,
+    InputError,
+    Numeric,
+    ParameterError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+    ratio,
+    weighted_quantiles,
+)
+from ldp_core.mechanisms.catalog import examples
+
+from ...cases import case, each
+from ..examples import keyed
+
+N = 400
+
+
+def weighing(kind):
+    return [m for m in examples().values() if isinstance(m, kind)]
+
+
+def test_weights_of_each_value_add_up_to_its_estimated_count():
+    for m in weighing(FrequencyOracle):
+        with case(m):
+            values = m.domain.values
+            reports = m.perturb([values[i % len(values)] for i in range(N)], randomness=keyed(N))
+            counts = m.estimate(m.tally(reports)).counts
+            found = [m.weights(reports, value).sum() for value in values]
+            np.testing.assert_allclose(found, counts, rtol=0, atol=1e-9 * N)
+
+
+def test_weights_of_numbers_have_the_estimated_mean():
+    for m in weighing(Numeric):
+        with case(m):
+            reports = m.perturb(np.linspace(m.domain.low, m.domain.high, N), randomness=keyed(N))
+            np.testing.assert_allclose(m.weights(reports).mean(), m.mean(m.tally(reports)).mean, rtol=1e-9)
+
+
+@each("method", ["sampled", "fake"])
+def test_weights_of_drawn_columns_are_unbiased(method):
+    """Of 20,000 records each: within 5 standard errors."""
+    n = 20_000
+    plan = getattr(PrivacyPlan, method)({"a": ["x", "y"], "b": range(5)}, epsilon=3.0)
+    a = np.resize(["x", "x", "x", "y"], n)
+    reports = plan.perturb(pa.table({"a": a, "b": np.arange(n) % 5}))
+    m = plan.columns["a"]
+    w = m.weights(reports["a"], "x")
+    assert abs(w.sum() - 0.75 * n) < 5 * np.std(w) * n**0.5
+    assert abs(m.weights(reports["a"], "y").sum() - 0.25 * n) < 5 * np.std(w) * n**0.5
+
+
+def test_what_has_no_weights():
+    oracle, numbers = RandomizedResponse(["a", "b"], epsilon=1.0), weighing(Numeric)[0]
+    sketch = CountMeanSketch(epsilon=1.0, width=16, hashes=4)
+    for m, value, words in [
+        (oracle, "c", "value must be one of the domain's 2, got 'c'"),
+        (oracle, None, "value must be one of the domain's 2, got None"),
+        (numbers, 1.0, "leave out 1.0"),
+        (sketch, "a", r"sketch\.over"),
+    ]:
+        with case(m, value), pytest.raises(ParameterError, match=words):
+            m.weights(m.reports.to_arrow(m.reports.empty(0)), value)
+
+
+# ---- ratios
+
+
+def test_the_ends_are_where_the_difference_is_z_standard_errors():
+    rng = np.random.default_rng(1)
+    w, y = rng.normal(1, 2, 500), rng.normal(3, 1, 500)
+    found, z2 = ratio(w * y, w, confidence=0.9), stats.norm.ppf(0.95) ** 2
+    for m in (found.low, found.high):
+        g = w * y - m * w
+        np.testing.assert_allclose(g.sum() ** 2, z2 * (g**2).sum(), rtol=1e-9)
+    assert found.low < found.ratio < found.high
+    np.testing.assert_allclose(found.ratio, (w * y).sum() / w.sum())
+    g = w * y - found.ratio * w
+    np.testing.assert_allclose(found.standard_error, (g**2).sum() ** 0.5 / abs(w.sum()))
+
+
+def test_an_unclear_sum_below_makes_an_unbounded_interval():
+    found = ratio([1.0, 2.0, 1.0, 2.0], [1.0, -1.0, 1.0, -0.5])
+    assert (found.low, found.high) == (-np.inf, np.inf)
+    assert repr(found).endswith("95% interval unbounded")
+    empty = ratio([], [])
+    assert np.isnan(empty.ratio)
+    assert (empty.low, empty.high, empty.n) == (-np.inf, np.inf, 0)
+    assert np.isnan(ratio([1.0, -1.0], [0.0, 0.0]).ratio)
+
+
+def test_columns_that_are_none():
+    for above, below in [([1.0], [1.0, 2.0]), ([np.nan], [1.0]), ([[1.0]], [[1.0]]), ([1.0], [np.inf])]:
+        with case(above, below), pytest.raises(InputError, match="as many finite numbers"):
+            ratio(above, below)
+
+
+def coverage_of_means(n, share, weigh, runs=400):
+    """How often an interval holds the mean of log-normal numbers of those who have a bit, as in `navigation_timing`."""
+    rng, held = np.random.default_rng(11), 0
+    m = RandomizedResponse([False, True], epsilon=1.1)
+    for _ in range(runs):
+        has = rng.random(n) < share
+        y = np.where(has, rng.lognormal(7.6, 0.6, n), rng.lognormal(7.0, 0.5, n))
+        reports = has ^ (rng.random(n) >= m.p)
+        w = weigh(m, reports)
+        found = ratio(w * y, w)
+        held += found.low <= np.exp(7.6 + 0.18) <= found.high
+    return held / runs
+
+
+@each(("n", "share"), [(2000, 0.2), (2000, 0.05)])
+def test_means_in_a_private_group_hold(n, share):
+    """Outside of 92 to 98 % with a probability below 0.01, if they hold 95 % of the time. The seed is fixed."""
+    assert 0.92 <= coverage_of_means(n, share, lambda m, reports: m.weights(reports, True)) <= 0.98
+
+
+def test_without_weights_they_do_not():
+    assert coverage_of_means(2000, 0.2, lambda m, reports: reports.astype(float)) < 0.5
+
+
+# ---- quantiles
+
+
+def test_quantiles_of_all_are_order_statistics():
+    """As of a binomial count: y[k] and y[k'] with (k - n q)^2 <= z^2 n q (1 - q), by hand for n = 100, q = 0.5."""
+    y = np.random.default_rng(2).permutation(np.arange(1.0, 101.0))
+    found = weighted_quantiles(y, np.ones(100), [0.5, 0.01])
+    assert (found.quantiles[0], found.low[0], found.high[0]) == (50, 41, 60)
+    assert found.low[1] == -np.inf
+    assert found.to_arrow().column_names == ["probability", "quantile", "low", "high", "n"]
+    empty = weighted_quantiles([], [], [0.5])
+    assert np.isnan(empty.quantiles[0])
+    assert (empty.low[0], empty.high[0]) == (-np.inf, np.inf)
+
+
+def test_ties_are_one_place():
+    found = weighted_quantiles([1.0, 2.0, 2.0, 2.0, 3.0] * 20, np.ones(100), [0.5])
+    assert (found.quantiles[0], found.low[0], found.high[0]) == (2, 2, 2)
+
+
+def test_quantiles_in_a_private_group_hold():
+    """As `test_means_in_a_private_group_hold`; ends are numbers that are there, so that it is a little more often."""
+    rng, m, held = np.random.default_rng(3), UnaryEncoding(["a", "b", "c"], epsilon=2.0), 0
+    for _ in range(400):
+        x = rng.integers(0, 3, 3000)
+        y = rng.exponential(1 + x)
+        bits = rng.random((3000, 3)) < np.where(np.eye(3)[x] == 1, m.p, m.q)
+        found = weighted_quantiles(y, m.weights(bits, "b"), [0.5, 0.9])
+        held += (found.low <= -2 * np.log([0.5, 0.1])) & (-2 * np.log([0.5, 0.1]) <= found.high)
+    assert ((held / 400 >= 0.92) & (held / 400 <= 0.98)).all()

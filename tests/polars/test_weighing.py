@@ -1,0 +1,131 @@
+"""Weights as a column, and what is estimated from sums of them, in every context of Polars."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import (
+    Hybrid,
+    InputError,
+    MechanismMismatchError,
+    ParameterError,
+    RandomizedResponse,
+    UnaryEncoding,
+    ratio,
+    weighted_quantiles,
+)
+
+from ..cases import case
+
+OS = UnaryEncoding(["ios", "android", "web"], epsilon=2.0)
+CRASHED = RandomizedResponse(epsilon=2.0)
+TIME = Hybrid((0, 60), epsilon=2.0)
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def reports():
+    rng = np.random.default_rng(5)
+    raw = pl.DataFrame(
+        {
+            "os": rng.choice(["ios", "android", "web"], N),
+            "crashed": rng.random(N) < 0.2,
+            "time": rng.uniform(0, 60, N),
+            "minutes": rng.exponential(10, N),
+            "week": np.arange(N) % 3,
+        }
+    )
+    return raw.with_columns(
+        pl.col("os").ldp.perturb(OS, seed=7),
+        pl.col("crashed").ldp.perturb(CRASHED, seed=8),
+        pl.col("time").ldp.perturb(TIME, seed=9),
+    )
+
+
+def test_weights_are_those_of_the_core(reports):
+    made = reports.select(
+        os=pl.col("os").ldp.weight("web"), crashed=pl.col("crashed").ldp.weight(True), time=pl.col("time").ldp.weight()
+    )
+    for name, mechanism, value in [("os", OS, "web"), ("crashed", CRASHED, True), ("time", TIME, None)]:
+        expected = mechanism.weights(reports[name], value)
+        np.testing.assert_array_equal(made[name].to_numpy(), expected)
+
+
+def test_ratios_are_those_of_the_core_in_every_context(reports):
+    w, y = pl.col("os").ldp.weight("ios"), pl.col("minutes")
+    asked = (w * y).ldp.ratio(w, confidence=0.9).alias("mean")
+    eager = reports.group_by("week").agg(asked).sort("week")
+    lazy = reports.lazy().group_by("week").agg(asked).sort("week").collect(engine="streaming")
+    np.testing.assert_allclose(*(made.unnest("mean").to_numpy() for made in (eager, lazy)), rtol=1e-12)
+    over = reports.select("week", asked.over("week")).unique().sort("week")
+    np.testing.assert_allclose(*(made.unnest("mean").to_numpy() for made in (eager, over)), rtol=1e-12)
+    for week, found in enumerate(eager["mean"].to_list()):
+        group = reports.filter(pl.col("week") == week)
+        weights = OS.weights(group["os"], "ios")
+        expected = ratio(weights * group["minutes"].to_numpy(), weights, confidence=0.9).to_arrow().to_pylist()[0]
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_totals_and_quantiles(reports):
+    w = pl.col("os").ldp.weight("ios")
+    found = reports.select((w * pl.col("minutes")).ldp.total()).to_series().struct.unnest().row(0, named=True)
+    products = OS.weights(reports["os"], "ios") * reports["minutes"].to_numpy()
+    error = products.std() * N**0.5
+    total = products.sum()
+    expected = {
+        "total": total,
+        "standard_error": error,
+        "low": total - 1.959964 * error,
+        "high": total + 1.959964 * error,
+        "n": N,
+    }
+    assert found == pytest.approx(expected)
+    rows = reports.group_by("week").agg(pl.col("minutes").ldp.quantiles([0.5, 0.9], w)).sort("week")
+    group = reports.filter(pl.col("week") == 1)
+    expected = weighted_quantiles(group["minutes"], OS.weights(group["os"], "ios"), [0.5, 0.9]).to_arrow().to_pylist()
+    assert rows["minutes"].to_list()[1] == expected
+
+
+def test_rows_with_nulls_are_left_out(reports):
+    w, y = pl.col("os").ldp.weight("ios"), pl.when(pl.col("week") > 0).then("minutes")
+    some = reports.filter(pl.col("week") > 0)
+    for asked in ((w * y).ldp.ratio(w), y.ldp.quantiles([0.5], w), (w * y).ldp.total()):
+        assert reports.select(r=asked)["r"].to_list() == some.select(r=asked)["r"].to_list()
+
+
+def test_no_rows():
+    empty = pl.DataFrame({"w": pl.Series([], dtype=pl.Float64)})
+    found = empty.select(pl.col("w").ldp.ratio("w")).to_series().struct.unnest().row(0, named=True)
+    assert (found["low"], found["high"], found["n"]) == (-np.inf, np.inf, 0)
+    assert empty.select(pl.col("w").ldp.total()).unnest("w").row(0) == (0, 0, 0, 0, 0)
+
+
+def test_what_is_refused(reports):
+    typed = pl.col("os")
+    with pytest.raises(ParameterError, match="one of the domain's 3, got 'ipad'"):
+        reports.select(typed.ldp.weight("ipad"))
+    with pytest.raises(MechanismMismatchError):
+        reports.select(typed.ldp.weight("ios", UnaryEncoding(["ios", "android", "web"], epsilon=1.0)))
+    with pytest.raises(ParameterError, match="confidence"):
+        typed.ldp.ratio("week", confidence=2)
+    nan = pl.DataFrame({"w": [1.0, float("nan")]})
+    for asked in (pl.col("w").ldp.ratio("w"), pl.col("w").ldp.total(), pl.col("w").ldp.quantiles([0.5], "w")):
+        with case(str(asked)), pytest.raises(InputError, match="finite"):
+            nan.select(asked)
+
+
+def test_what_browsers_report():
+    """The coins are Chromium's: a fair one with the probability ``rate``, here another one in each record."""
+    rng = np.random.default_rng(3)
+    n = 200_000
+    rate, low = rng.choice([0.3, 0.4994798], n), rng.random(n) < 0.1
+    duration = np.where(low, rng.exponential(300, n), rng.exponential(100, n))
+    value = np.where(rng.random(n) < rate, rng.random(n) < 0.5, low)
+    frame = pl.DataFrame({"value": np.where(value, "low", "high"), "randomizedTriggerRate": rate, "duration": duration})
+    w = ldp_polars.navigation_timing()
+    found = frame.select(share=w.mean(), mean=((1 - w) * pl.col("duration")).ldp.ratio(1 - w)).row(0, named=True)
+    assert abs(found["share"] - 0.1) < 5 / n**0.5
+    assert found["mean"]["low"] < 100 < found["mean"]["high"]
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="incomplete mapping"):
+        pl.DataFrame({"value": ["medium"], "randomizedTriggerRate": [0.5]}).select(w)
