@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "mechanisms consistency privacy",
             "Mechanism Tallier Tally Result Histogram Mean Distribution consistent",
         ),
+        "What differs": ("compare", "compare Comparison changes"),
         "What is asked of a tally": (
             "mechanisms numbers heavy_hitters",
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
@@ -90,8 +91,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates explain simulate sink_parquet read_plan sink_csv scan_csv "
-            "window_start",
+            "bound perturb_frame histograms estimates compare explain simulate sink_parquet read_plan sink_csv "
+            "scan_csv window_start",
         ),
     },
     "ldp_beam": {

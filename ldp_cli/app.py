@@ -117,6 +117,7 @@ _add(
     "ldp size 16 --margin 1% --epsilon 1 --simultaneous",
     "ldp size 16 --margin 1% --people 50000",
     "ldp size --plan plan.toml --margin os=0.02 --margin minutes=0.5",
+    "ldp size 16 --change 1% --from 5% --power 80% --epsilon 1",
     rich_help_panel=_BEFORE,
 )
 _add(
@@ -143,6 +144,15 @@ _add(
     "ldp estimate reports.parquet",
     "ldp estimate reports.parquet --window 7d --event-time day --output weekly",
     "ldp estimate reports.parquet --column os --plot os.svg",
+    rich_help_panel=_FILES,
+)
+_add(
+    app,
+    "compare",
+    reports.compare,
+    "ldp compare before.parquet after.parquet",
+    "ldp compare reports.parquet --window 7d --event-time day",
+    "ldp compare reports.parquet --by country --baseline de --column os",
     rich_help_panel=_FILES,
 )
 _add(

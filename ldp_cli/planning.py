@@ -253,7 +253,7 @@ def size(
     ] = None,
     *,
     margin: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--margin",
             "-m",
@@ -261,7 +261,19 @@ def size(
             help="Half of the 95 % interval that is wanted: of a share (0.01 or 1%), or in the numbers' own unit; of a "
             "plan by column.",
         ),
-    ],
+    ] = None,
+    change: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C", help="In place of a margin: a change to be found, of a share (0.01 or 1%), or of a mean."
+        ),
+    ] = None,
+    base: Annotated[
+        float | None, typer.Option("--from", parser=share, metavar="SHARE", help="With --change: the share before.")
+    ] = None,
+    power: Annotated[
+        float, typer.Option(parser=share, metavar="SHARE", help="With --change: the probability of finding it.")
+    ] = 0.8,
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Of a report: says how many people.")] = None,
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many: says which epsilon.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Of a plan: how many people its columns need.")] = None,
@@ -282,34 +294,49 @@ def size(
     group: Group = 1.0,
     as_json: Json = False,
 ) -> None:
-    """Say how many people, or which epsilon, a margin of error needs."""
+    """Say how many people, or which epsilon, a margin of error needs; or a change, of people before and after."""
     how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group, "about": about}
+    texts, how = _wanted(margin, change, plan), {**how, "base": base, "power": power}
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
         made = PrivacyPlan.from_toml(plan)
         numbers = [name for name, m in made.columns.items() if isinstance(m, Numeric)]
-        found = required_n(made, margins_of(margin, numbers=numbers), **how)
+        found = required_n(made, margins_of(texts, numbers=numbers), **how)
     elif values is not None and epsilon is not None and people is not None:
         raise typer.BadParameter("--epsilon says how many people, --people says which epsilon: leave out one of them")
     elif values is None or (epsilon is None) == (people is None):
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
     else:
         inputs = values_of(values)
-        wanted = margins_of(margin, numbers=[""] if isinstance(inputs, Interval) else ())
-        if not isinstance(wanted, float):
-            raise ParameterError("margins by column are a plan's: give one number")
+        wanted, what = _one_number(texts, inputs), "margin" if change is None else "change"
         if not isinstance(inputs, Interval) and wanted >= _WIDE:
-            note(f"margin {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
-        kind = _kind(inputs, mechanism)
+            note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
+        kind, how = _kind(inputs, mechanism), {what: wanted, **how}
         if epsilon is not None:
-            found = required_n(kind, wanted, domain=inputs, epsilon=epsilon, **how)
+            found = required_n(kind, domain=inputs, epsilon=epsilon, **how)
         else:
-            found = required_epsilon(kind, wanted, int(people or 0), domain=inputs, **how)
+            found = required_epsilon(kind, n=int(people or 0), domain=inputs, **how)
     if as_json:
         say_json({"question": found.note, "needs": [row.values() for row in found]})
     else:
         show([row.texts() for row in found], title=found.title, notes=[found.note])
+
+
+def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> list[str]:
+    """The margins, or the change."""
+    if bool(margin) == (change is not None):
+        raise typer.BadParameter("give --margin, or --change and, of a share, --from")
+    if change is not None and plan is not None:
+        raise typer.BadParameter("--change is of one column: give VALUES and --epsilon")
+    return margin or [str(change)]
+
+
+def _one_number(texts: list[str], inputs: Any) -> float:
+    wanted = margins_of(texts, numbers=[""] if isinstance(inputs, Interval) else ())
+    if not isinstance(wanted, float):
+        raise ParameterError("margins by column are a plan's: give one number")
+    return wanted
 
 
 _WIDE = 0.1

@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -23,7 +24,9 @@ from ldp_cli.printing import (
     check_picture,
     largest,
     note,
+    number,
     out,
+    percent,
     save,
     say_json,
     show,
@@ -260,6 +263,78 @@ def estimate(
             answers.show(name, max(_SCREEN // len(frames), 10) if window or by else None)
         out().print()
         show([], notes=[answers.words()])
+
+
+def compare(
+    source: Annotated[str, typer.Argument(metavar="BEFORE", help="A file of reports; a folder; a pattern.")],
+    after: Annotated[str | None, typer.Argument(metavar="AFTER", help="More reports, of other people.")] = None,
+    *,
+    by: Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Groups, by a kept column.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="With --by: what groups are compared with. Default: the first.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Each window with the one before: 7d, 1h.")
+    ] = None,
+    event_time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --window: the kept time.")] = None,
+    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
+    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="The intervals of all values hold together.")
+    ] = False,
+    anytime: Annotated[
+        bool, typer.Option("--anytime", help="Intervals hold at all looks, however often you look.")
+    ] = False,
+    same_people: Annotated[
+        bool | None,
+        typer.Option("--same-people/--other-people", help="Whether people may be on both sides, or noise is keyed."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
+) -> None:
+    """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
+
+    The differences are those of populations: noise and sampling are in their error bars. People of one side are not on
+    the other, and their noise is fresh.
+    """
+    ldp_polars = files.our_polars()
+    made = _plan_of(ldp_polars, source)
+    if after is not None and _plan_of(ldp_polars, after) != made:
+        raise PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
+    unknown = sorted({*(column or ())} - made.columns.keys())
+    if unknown:
+        raise PlanError(f"the reports have no columns {unknown}; they have {list(made.columns)}")
+    wanted = {name: m for name, m in made.columns.items() if not column or name in column}
+    asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
+    how = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime, "same_people": same_people}
+    groups = {"by": by or (), "baseline": baseline, "window": window, "event_time": event_time}
+    with working("counting the reports"), files.polars_work("compare"):
+        other = None if after is None else files.scan(after)
+        made_of = ldp_polars.compare(files.scan(source), asked, other=other, **groups, **how, assume_reports=True)
+        found = made_of.collect().to_dicts()
+    if as_json:
+        say_json(found)
+        return
+    keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
+    for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
+        if k:
+            out().print()
+        rows = [row for row in found if row["column_name"] == name]
+        shown = [_compared(row, keys, numbers=row["value"] is None) for row in rows]
+        show(shown, title=f"{name}: {made[name].title}, epsilon {made[name].epsilon:g}")
+    words = (
+        f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}; p: adjusted for all values (Holm); "
+    )
+    show([], notes=[words + "p of all: of one test of all values of a column together"])
+
+
+def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[str, str]:
+    """A row of a comparison, for people."""
+    as_text = partial(number, digits=3) if numbers else percent
+    cells = {key.replace("_", " "): word(row[key]) for key in keys} | ({} if numbers else {"value": word(row["value"])})
+    cells |= {name: as_text(row[name]) for name in ("before", "after", "difference")}
+    cells |= {"from": as_text(row["low"]), "to": as_text(row["high"])}
+    p, of_all = row["p_adjusted"], row["p_value_of_all"]
+    return cells | {"p": f"{p:.2g}", "p of all": "" if of_all is None else f"{of_all:.2g}"}
 
 
 def _questions(

@@ -22,6 +22,8 @@ from ldp_core.errors import (
     ReportError,
 )
 from ldp_core.estimates.base import Question, Result, estimates_metadata
+from ldp_core.estimates.change import changes
+from ldp_core.estimates.comparison import Comparison, compare
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
@@ -77,6 +79,7 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Comparison",
     "CountMeanSketch",
     "DBitFlip",
     "Distribution",
@@ -139,6 +142,8 @@ __all__ = [
     "UnaryEncoding",
     "audit",
     "best_guess",
+    "changes",
+    "compare",
     "compare_plans",
     "consistent",
     "estimates_metadata",

@@ -17,8 +17,10 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.base import ESTIMATES_KEY, z_score
+from ldp_core.estimates.base import ESTIMATES_KEY, About, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
+from ldp_core.estimates.comparison import ANSWER as COMPARISON
+from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
@@ -62,6 +64,7 @@ __all__ = [
     "CATALOG",
     "CHART_CONFIGS",
     "CHART_WIDTH",
+    "COMPARISON",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
     "DEPTH",
@@ -84,11 +87,13 @@ __all__ = [
     "SHARE",
     "TOTAL_SCHEMA",
     "U64",
+    "About",
     "Ask",
     "Bools",
     "ChangeTimes",
     "Chart",
     "ChartRow",
+    "Compare",
     "Consistency",
     "DrawnColumn",
     "DrawnColumns",

@@ -7,6 +7,7 @@ same operations are typed functions here, which type checkers and completion see
 from ldp_polars import _compat as _compat
 from ldp_polars import namespace as namespace
 from ldp_polars.columns import Report
+from ldp_polars.comparing import compare
 from ldp_polars.csv_text import scan_csv, sink_csv
 from ldp_polars.estimating import (
     distribution,
@@ -35,6 +36,7 @@ __all__ = [
     "NoiseOptions",
     "Report",
     "bound",
+    "compare",
     "distribution",
     "estimate",
     "estimates",

@@ -192,14 +192,14 @@ def histograms(
     """
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    groups = _groups(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
+    groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency)
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
         groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
         for name, mechanism in plan.oracles.items()
-    ).select("column_name", *_named(groups.names), *ENTRY)
+    ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 
@@ -243,7 +243,7 @@ def estimates(
     """
     asked = questions_of(checked_plan(plan).columns, ask, confidence)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
-    groups = _groups(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
+    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
     for name, mechanism in plan.columns.items():
         table = groups.entries(name, mechanism, asked[name])
@@ -251,13 +251,13 @@ def estimates(
     return made
 
 
-def _named(columns: Iterable[str]) -> list[pl.Expr]:
+def named(columns: Iterable[str]) -> list[pl.Expr]:
     """Columns of these names, which for Polars may be patterns."""
     return [cs.by_name(name) for name in columns]
 
 
 @dataclass(frozen=True)
-class _Groups:
+class Groups:
     """Reports, and what to estimate them by.
 
     Attributes:
@@ -273,22 +273,26 @@ class _Groups:
     @property
     def names(self) -> tuple[str, ...]:
         """What tells the groups apart in a table."""
-        return self.keys if self.window is None else (*self.keys, _WINDOW_END)
+        return self.keys if self.window is None else (*self.keys, WINDOW_END)
+
+    def aggregated(self, entry: pl.Expr) -> pl.LazyFrame:
+        """What an aggregation gives, ``entry``, by the keys and sorted by them: a row a group."""
+        entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
+        grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
+        if self.window is not None:
+            end = _window_end(pl.col(WINDOW_START), Window.of(self.window)).alias(WINDOW_END)
+            grouped = grouped.select(*keys, end, "entry")
+        return grouped
 
     def entries(self, name: str, mechanism: Mechanism, how: Question[Any]) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
-        entry = aggregate(cs.by_name(name), mechanism, how).alias("entry")
-        lazy, keys = self.reports, _named(self.keys)
-        grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
-        if self.window is not None:
-            end = _window_end(pl.col(_WINDOW_START), Window.of(self.window)).alias(_WINDOW_END)
-            grouped = grouped.select(*keys, end, "entry")
+        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
 
 
-def _groups(
+def groups_of(
     reports: pl.DataFrame | pl.LazyFrame,
     plan: PrivacyPlan,
     by: str | Iterable[str],
@@ -296,7 +300,7 @@ def _groups(
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
-) -> _Groups:
+) -> Groups:
     """Reports, and the columns to group by, of which none is ``taken``."""
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
@@ -315,7 +319,7 @@ def _groups(
             f"the reports do not have the columns {missing}, by which to estimate; they have {dtypes.names()}: "
             "a plan passes on what its keep names"
         )
-    both = sorted((taken | ({_WINDOW_START, _WINDOW_END} if window is not None else set())) & {*keys})
+    both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
     refuse_keys_in({*keys} & plan.columns.keys(), "the plan")
@@ -324,9 +328,9 @@ def _groups(
     lazy = reports.lazy()
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)
-        lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(_WINDOW_START))
-        keys.append(_WINDOW_START)
-    return _Groups(lazy, tuple(keys), window)
+        lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))
+        keys.append(WINDOW_START)
+    return Groups(lazy, tuple(keys), window)
 
 
 def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
@@ -393,7 +397,7 @@ def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
         raise ParameterError(f"{event_time!r} is {dtype}: window must be of whole {what}, got {window!r}")
 
 
-_WINDOW_START, _WINDOW_END = "window_start", "window_end"
+WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
 def explain(

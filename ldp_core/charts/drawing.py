@@ -74,7 +74,11 @@ def draw(
     if len(view.labels) == 1:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
-        bars: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "ranked": view.ranked, "least": least}
+        if shares and not n:
+            raise ParameterError("shares need the number of reports, and it is not known, or 0")
+        unit, scale = (SHARE, 1 / n) if shares and n else (view.unit, 1.0)
+        bars: dict[str, Any] = {"truth": truth, "top": top, "ranked": view.ranked, "least": least}
+        bars |= {"unit": unit, "scale": scale}
         return themed(_bars(rows, n=n, width=width, **bars, **about), theme)
     if view.labels:
         if truth is not None:
@@ -90,7 +94,8 @@ def _bars(
     n: int | None,
     confidence: float | None,
     truth: Mapping[Any, float] | None,
-    shares: bool,
+    unit: str,
+    scale: float,
     top: int,
     ranked: bool,
     least: float | None,
@@ -101,9 +106,6 @@ def _bars(
     """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
     check_top(top)
-    if shares and not n:
-        raise ParameterError("shares need the number of reports, and it is not known, or 0")
-    scale = 1 / n if shares and n else 1.0
     known = None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
     shown = [_entry(row, scale, known) for row in rows]
     if ranked or len(shown) > top:
@@ -118,8 +120,7 @@ def _bars(
     base = alt.Chart(alt.InlineData(values=shown)).encode(
         y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None if name in title else name)
     )
-    unit = SHARE if shares else RECORDS
-    axis = alt.Axis(tickCount=6, **(_PERCENT if shares else _NUMBER))
+    axis = alt.Axis(tickCount=6, **(_NUMBER if unit == RECORDS else _PERCENT))
     tooltip = [alt.Tooltip(f"{name}:{'N' if name == 'value' else 'Q'}") for name in (shown[0] if shown else [])]
     bars = base.mark_bar(height={"band": 0.72}).encode(x=alt.X("count:Q", title=unit, axis=axis), tooltip=tooltip)
     layers = [bars, *_intervals(base, held=bool(held))]

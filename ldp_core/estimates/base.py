@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from ldp_core.charts.themes import Chart, Theme
 
 R_co = TypeVar("R_co", covariant=True)
+
+About: TypeAlias = Literal["population", "people"]
+"""Whose share or mean it is: that of the population of which those who report are a random sample, so that the error of
+the sample counts; or that of the people themselves who report, so that noise is the only error."""
 
 
 class Question(Declared, ABC, Generic[R_co]):

@@ -28,6 +28,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
+from ldp_core.estimates.base import About
 from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
@@ -47,10 +48,6 @@ from ldp_core.tables import Row, Table
 Bound: TypeAlias = Literal["normal", "hoeffding"]
 """``"normal"``: half an interval around a value of the given frequency, nearly normal.
 ``"hoeffding"``: `FrequencyOracle.accuracy`, which holds for every n and every frequency, and is wider."""
-
-About: TypeAlias = Literal["population", "people"]
-"""Whose share or mean it is: that of the population of which those who report are a random sample, so that the error of
-the sample counts; or that of the people themselves who report, so that noise is the only error."""
 
 Values: TypeAlias = int | Domain | Iterable[Label] | Interval | Prefixes
 """What is asked about: declared values, or how many; the mean of numbers in an `Interval`; the most frequent of

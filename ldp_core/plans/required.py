@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
+from ldp_core.estimates.base import About
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
-from ldp_core.parameters import check_integer, check_open, shown
+from ldp_core.parameters import check_integer, check_open, check_share, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import KINDS, About, Bound, Error, Values, check_asked, check_group, error_of, resolve
+from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_asked, check_group, error_of, resolve
 from ldp_core.tables import Row, Table
 
 
@@ -25,7 +27,7 @@ class Need(Row):
     Attributes:
         name: of the column of a plan, else empty.
         mechanism: its name, with its variant where that is not the default.
-        margin: what was asked for.
+        margin: what was asked for; of a change, the change.
         epsilon: of a report; None where it is not known (a mechanism's own).
         n: number of people.
     """
@@ -35,10 +37,13 @@ class Need(Row):
     margin: float
     epsilon: float
     n: int
+    wanted: str = "margin"
+    """``"margin"`` or ``"change"``."""
 
     @override
     def values(self) -> dict[str, Any]:
-        return vars(self).copy()
+        asked = {"name": self.name, "mechanism": self.mechanism, self.wanted: self.margin}
+        return {**asked, "epsilon": self.epsilon, "n": self.n}
 
     @override
     def texts(self) -> dict[str, str]:
@@ -46,7 +51,7 @@ class Need(Row):
         return {
             **named,
             "mechanism": self.mechanism,
-            "margin": f"{self.margin:g}",
+            self.wanted: f"{self.margin:g}",
             "epsilon": f"{self.epsilon:.6g}",
             "people": f"{self.n:,}",
         }
@@ -73,9 +78,12 @@ class Needs(Table[Need]):
 
 def required_n(
     mechanism: Mechanism | PrivacyPlan | str | type[Mechanism] | None = None,
-    margin: float | Mapping[str, float] = 0.01,
+    margin: float | Mapping[str, float] | None = None,
     beta: float = 0.05,
     *,
+    change: float | None = None,
+    base: float | None = None,
+    power: float = 0.8,
     domain: Values | None = None,
     epsilon: float | None = None,
     bound: Bound = "normal",
@@ -86,6 +94,12 @@ def required_n(
 ) -> Needs:
     """The least number of people with which an estimate is within ``margin`` of the truth, but for probability beta.
 
+    Or, with ``change``, the people before and as many after with whom `compare` finds a change of a share or a mean
+    with probability ``power``: a change takes far more people than a margin of the same size. With V(f) the variance of
+    one report it is n = (z sqrt(2 V(base + change / 2)) + y sqrt(V(base) + V(base + change)))^2 / change^2,
+    z and y the normal quantiles of 1 - beta / 2 and of power (J. L. Fleiss, B. Levin, M. C. Paik, "Statistical Methods
+    for Rates and Proportions", 3rd ed., 2003, equation 4.14, of estimates with noise).
+
     Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
     for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
     and for a population z^2 f (1 - f) / margin^2 more. Of a mean the margin is in the numbers' own unit, for the noise
@@ -95,8 +109,11 @@ def required_n(
     Args:
         mechanism: a mechanism; a plan, of which each column is asked; a name in `CHOICES`, or a class, with ``domain``
             and ``epsilon``; None: of all that are for such values, the one that needs the fewest first.
-        margin: of a frequency, in (0, 1), or of a mean; of a plan also by column.
-        beta: probability of a larger error, in (0, 1).
+        margin: of a frequency, in (0, 1), or of a mean; of a plan also by column. Default: 0.01.
+        beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
+        change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit.
+        base: with a change of a share: what the share is before.
+        power: with a change: the probability of finding it, in (0, 1).
         domain: the values, or how many declared ones; see `recommend`.
         epsilon: of a report.
         bound: ``"normal"``, or ``"hoeffding"``, ln(2 / beta) / (2 margin^2 (p - q)^2), which holds for every n and
@@ -123,6 +140,13 @@ def required_n(
     at once: simultaneous.
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, simultaneous=True).n
     35646
+    >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
+    mechanism            change  epsilon   people
+    randomized_response    0.01        1  152,683
+    Asked for: a test at level 5 % finds, with a probability of 80 %, that a share
+    of 5 % has become one of 6 %, from so many people before and as many after, of a
+    population that the people are a random sample of. For any of all shares:
+    simultaneous.
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, bound="hoeffding").n
     31800
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
@@ -137,20 +161,25 @@ def required_n(
     is in the group that is asked about.
     """
     check_asked(bound, about)
-    asked = _Asked(beta, bound, simultaneous, frequency, check_group(group), about)
+    asked = _Asked(
+        beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
+    )
     if isinstance(mechanism, PrivacyPlan):
+        if change is not None:
+            raise ParameterError("a change is one column's: give the mechanism, plan[NAME]")
         if domain is not None or epsilon is not None or frequency is not None:
             raise ParameterError(
                 "a plan has its domains and epsilons, and each column a frequency of its own: leave them out"
             )
-        return _of_plan(mechanism, margin, asked)
+        return _of_plan(mechanism, _MARGIN if margin is None else margin, asked)
     if isinstance(margin, Mapping):
         raise ParameterError("margins by column are a plan's: give one number")
+    margin = asked.size(margin)
     rows = []
     for key in _keys(mechanism, domain):
         error = resolve(key, domain, epsilon)
         spent = key.epsilon if isinstance(key, Mechanism) else float(epsilon or 0)
-        rows.append(Need("", _called(key), margin, spent, asked.people(error, margin)))
+        rows.append(Need("", _called(key), margin, spent, asked.people(error, margin), asked.wanted))
     rows.sort(key=lambda row: row.n)
     return Needs(tuple(rows), "", asked.question(error), rows[0].n, rows[0].epsilon)
 
@@ -166,6 +195,48 @@ def _called(mechanism: Any) -> str:
     return str(getattr(mechanism, "name", mechanism))
 
 
+class _Change(NamedTuple):
+    """A change that is to be found; see `required_n`."""
+
+    size: float
+    base: float | None
+    power: float
+
+    def reports(self, error: Error, beta: float, about: About) -> float:
+        """How many it takes on either side."""
+        if error.finds is not None:
+            raise ParameterError("which values are found is no share that changes: change is for shares and means")
+        if error.length:
+            if self.base is not None:
+                raise ParameterError(
+                    "the noise of a mean is taken where it is greatest, whatever the mean: leave out base"
+                )
+            shares = [0.0, 0.0, 0.0]
+        elif self.base is None or not 0 <= self.base < self.base + self.size <= 1:
+            raise ParameterError(
+                f"a change of a share needs base, the share before, in [0, {1 - self.size:g}], got {shown(self.base)}"
+            )
+        else:
+            shares = [self.base, self.base + self.size / 2, self.base + self.size]
+        before, between, after = (error.variance(f, about) for f in shares)
+        z, y = (NormalDist().inv_cdf(p) for p in (1 - beta / 2, self.power))
+        return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / self.size) ** 2
+
+
+def _change(size: float | None, base: float | None, power: float, margin: object) -> _Change | None:
+    """What is asked for, if it is a change."""
+    found = check_open("power", power)
+    if size is None:
+        if base is not None:
+            raise ParameterError("base is the share before a change: give change, too")
+        return None
+    if margin is not None:
+        raise ParameterError("give a margin or a change, not both")
+    if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < math.inf:
+        raise ParameterError(f"change must be a number in (0, inf), of a share in (0, 1), got {shown(size)}")
+    return _Change(float(size), None if base is None else check_share("base", base), found)
+
+
 class _Asked(NamedTuple):
     """What is asked for beside the margin; see `required_n`."""
 
@@ -175,13 +246,32 @@ class _Asked(NamedTuple):
     frequency: float | None
     group: float
     about: About
+    change: _Change | None = None
+
+    @property
+    def wanted(self) -> str:
+        """What is asked for, in a word."""
+        return "margin" if self.change is None else "change"
+
+    def size(self, margin: float | None) -> float:
+        """The number that is asked for."""
+        if self.change is not None:
+            return self.change.size
+        return _MARGIN if margin is None else margin
 
     def reports(self, error: Error, margin: float) -> float:
         """How many it takes."""
-        return error.reports(*self._of(error, margin))
+        if self.change is None:
+            return error.reports(*self._of(error, margin))
+        if self.frequency is not None or self.bound != "normal":
+            raise ParameterError("a change has base in place of a frequency, and its test is bound='normal'")
+        beta = check_open("beta", self.beta) / (error.together if self.simultaneous else 1)
+        return self.change.reports(error, beta, self.about)
 
     def suffices(self, error: Error, margin: float, reports: float) -> bool:
         """Whether so many do."""
+        if self.change is not None:
+            return self.reports(error, margin) <= reports
         return error.suffices(reports, *self._of(error, margin))
 
     def _of(self, error: Error, margin: float) -> tuple[float, float, Bound, float, About]:
@@ -207,6 +297,8 @@ class _Asked(NamedTuple):
 
     def question(self, error: Error) -> str:
         """What is asked for, in a sentence."""
+        if self.change is not None:
+            return self.sentence(self._of_change(self.change))
         whom, frequency = _WHOM[self.about], f"{100 * float(self.frequency or 0):.4g} %"
         if error.finds is not None:
             said = f"a value is found {self.sure} if so great a share of the people has it (the margin is that share)"
@@ -221,11 +313,25 @@ class _Asked(NamedTuple):
             said = f"one share, {of}, {whom}, within the margin {self.sure}. For all shares at once: simultaneous"
         return self.sentence(said)
 
+    def _of_change(self, change: _Change) -> str:
+        level, power = (f"{100 * share:.4g} %" for share in (self.beta, change.power))
+        test = f"a test at level {level} finds, with a probability of {power}, that"
+        sides = f"from so many people before and as many after, {_WHOM[self.about]}"
+        if change.base is None:
+            return f"{test} a mean has moved by {change.size:g}, {sides}, where the noise is greatest"
+        before, after = (f"{100 * share:.4g} %" for share in (change.base, change.base + change.size))
+        together = (
+            " For any of all shares: simultaneous" if not self.simultaneous else " It tests all shares (Bonferroni)"
+        )
+        return f"{test} a share of {before} has become one of {after}, {sides}.{together}"
+
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
         group = f" A share of {self.group:g} of the people is in the group that is asked about."
         return f"Asked for: {said}.{'' if self.group == 1 else group}"
 
+
+_MARGIN = 0.01
 
 _WHOM: dict[About, str] = {
     "population": "of a population that the people are a random sample of",
@@ -258,10 +364,13 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
 @no_warning_of_epsilon()
 def required_epsilon(
     mechanism: str | type[Mechanism] | None = None,
-    margin: float = 0.01,
+    margin: float | None = None,
     n: int = 1,
     beta: float = 0.05,
     *,
+    change: float | None = None,
+    base: float | None = None,
+    power: float = 0.8,
     domain: Values,
     bound: Bound = "normal",
     simultaneous: bool = False,
@@ -277,8 +386,8 @@ def required_epsilon(
     Args:
         mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
             epsilon first.
-        margin, beta, bound, simultaneous, frequency, group, about: see `required_n`.
-        n: number of people.
+        margin, beta, change, base, power, bound, simultaneous, frequency, group, about: see `required_n`.
+        n: number of people; of a change, of those before as of those after.
         domain: the values, or how many declared ones; see `recommend`.
 
     Returns:
@@ -300,7 +409,10 @@ def required_epsilon(
     """
     check_asked(bound, about)
     people = check_integer("n", n, 1)
-    asked = _Asked(beta, bound, simultaneous, frequency, check_group(group), about)
+    asked = _Asked(
+        beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
+    )
+    margin = asked.size(margin)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):
 
@@ -310,9 +422,9 @@ def required_epsilon(
         found = _least(suffices, closed=_called(key) in CHOICES)
         if found is None:
             enough = math.ceil(asked.reports(resolve(key, domain, _LARGEST), margin) / asked.group)
-            hopeless.append(f"{_called(key)} needs at least {enough:,} people for margin {margin!r}")
+            hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
         else:
-            rows.append(Need("", _called(key), margin, found, people))
+            rows.append(Need("", _called(key), margin, found, people, asked.wanted))
     if not rows:
         raise ParameterError(f"no epsilon suffices: {hopeless[0]}")
     rows.sort(key=lambda row: row.epsilon)

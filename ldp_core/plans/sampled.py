@@ -30,6 +30,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import ends_together
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
@@ -204,6 +205,11 @@ class SampledColumn(DrawnColumn):
         middle = counts + z**2 * b / 2
         half = np.sqrt(np.maximum(middle**2 - shrink * (counts**2 - z**2 * a), 0))
         return (middle - half) / shrink, (middle + half) / shrink
+
+    @override
+    def answers(self, n: I64, counters: I64) -> tuple[FrequencyOracle, I64, I64]:
+        """The inner mechanism, of those who answer."""
+        return self.inner.answers(counters[..., 0], counters[..., 1:])
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:

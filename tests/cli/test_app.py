@@ -31,7 +31,18 @@ COMMANDS += [f"plan {name}" for name in _GROUP.commands["plan"].commands]
 
 
 def test_the_commands_are_there():
-    there = ["audit", "estimate", "flink", "live", "perturb", "plan check", "plan explain", "plan new", "plan registry"]
+    there = [
+        "audit",
+        "compare",
+        "estimate",
+        "flink",
+        "live",
+        "perturb",
+        "plan check",
+        "plan explain",
+        "plan new",
+        "plan registry",
+    ]
     assert sorted(COMMANDS) == [*there, "planner", "recommend", "report", "run", "simulate", "size"]
 
 
@@ -83,6 +94,7 @@ GOOD = {
     "simulate": "simulate plan.toml people.parquet",
     "perturb": "perturb people.parquet out.parquet --plan plan.toml --id user --records 1",
     "estimate": "estimate reports.parquet --window 7d --event-time day",
+    "compare": "compare reports.parquet --window 7d --event-time day",
     "report": "report results",
     "planner": "planner",
     "audit": "audit plan.toml --trials 1e3 --quiet",
@@ -95,6 +107,7 @@ BAD = {int: ["many", "-1"], float: ["much"], "share": ["much", "2"], Literal: ["
 """Values that no option of this type takes."""
 BY_NAME = {
     "--margin": ["much", "-1", "0", "os=0.1"],
+    "--change": ["much", "1%"],  # (without --margin, and --from)
     "--column": ["os", "os=a,a"],  # (of `plan new`)
     "--share": ["os", "os=ios", "os=ios:much"],
     "--window": ["7x", "0d", "-7d", "d"],

@@ -391,6 +391,25 @@ def test_the_planner_is_a_file(ldp, monkeypatch):
     assert "must end in .html" in ldp("planner -o planner.txt", code=1).err
 
 
+def test_comparisons_are_those_of_polars(ldp, people, reports):
+    ldp("perturb people.parquet again.parquet --plan plan.toml")
+    plan, other = ldp_polars.read_plan("reports.parquet"), pl.read_parquet("again.parquet")
+    same = reports.ldp.compare(plan, other=other, anytime=True)
+    assert ldp("compare reports.parquet again.parquet --anytime --json").data == json.loads(
+        json.dumps(same.to_dicts(), default=str)
+    )
+    shown = ldp("compare reports.parquet again.parquet --column os").out
+    assert f"{100 * ldp('compare reports.parquet again.parquet --json').data[0]['difference']:.2f} %" in shown
+    assert "minutes" not in shown
+    weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
+    assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
+    ldp("plan new other.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 5 --keep day")
+    ldp("perturb people.parquet other.parquet --plan other.toml")
+    assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
+    assert "compare with what" in ldp("compare reports.parquet", code=2).err
+    assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
+
+
 EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"
 
 

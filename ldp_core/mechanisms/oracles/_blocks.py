@@ -172,6 +172,13 @@ class BlockReports(CountedCells):
         return n * a + count * (float(self._chances[0].variance) / self.rates.difference**2 - a)
 
     @override
+    def debiased(self, counters: I64) -> F64:
+        """X."""
+        d = self.domain.size
+        numbers: F64 = counters[..., :d] - counters[..., d:][..., self.block_of] * float(self._less)
+        return numbers
+
+    @override
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
@@ -183,8 +190,7 @@ class BlockReports(CountedCells):
         check_open("confidence", confidence)
         d, (_, same, other) = self.domain.size, self._chances
         in_block = counters[..., d:][..., self.block_of]
-        x = counters[..., :d] - in_block * float(self._less)
-        counts = (x - n * self.q) / self.rates.difference
+        counts = (self.debiased(counters) - n * self.q) / self.rates.difference
         near = (in_block - n * float(other.in_block)) / float(same.in_block - other.in_block)
         near = np.clip(near, 0, n)
         a = (near * float(same.variance) + (n - near) * float(other.variance)) / self.rates.difference**2

@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import DomainError, ParameterError, ReportError
-from ldp_core.estimates.base import z_score
+from ldp_core.estimates.base import About, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
@@ -149,12 +149,91 @@ class FrequencyOracle(Mechanism):
             weights: float64[m, d].
 
         Returns:
-            float64[m, d], [i, x] for weights i.
+            float64[m, d], [i, x] for weights i; one column more for a report of no value, where there may be some.
 
         Raises:
             ParameterError: how the S_v of one report hang together is not known.
         """
-        raise ParameterError(f"the error of a sum of frequencies is not known for {self.name}")
+        raise ParameterError(f"how the estimated shares of one report hang together is not known for {self.name}")
+
+    def covariance(self, shares: F64, *, about: About = "population") -> F64:
+        """Covariances of the estimated shares, of one report: divide them by n for those of a histogram.
+
+        E[Cov(S | x)] / (p - q)^2 is that of noise, x being the value of a person. If the people are a random sample of
+        a population with such shares f, diag(f) - f f^T is added. It is the same for every mechanism, as the noise has
+        mean 0 whoever is in the sample.
+
+        Args:
+            shares: float64[k, d], f of k populations; estimated ones will do, which need not be shares.
+            about: whether the people are a sample; see `About`.
+
+        Returns:
+            float64[k, d, d].
+
+        Raises:
+            ParameterError: it is not known for this mechanism, or there are more than 256 values.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(epsilon=1.0)
+        >>> m.covariance(np.array([[0.5, 0.5]])).round(4).tolist()
+        [[[1.1707, -1.1707], [-1.1707, 1.1707]]]
+        """
+        d = self.domain.size
+        if d > MOST_COVARIANCES:
+            raise ParameterError(f"covariances are computed of at most {MOST_COVARIANCES} values, the domain has {d}")
+        missing = 1 - shares.sum(axis=1, keepdims=True)
+        shares = shares + missing / d if self.exhaustive else np.concatenate([shares, missing], axis=1)
+        covariances = self.noise_covariance(shares)
+        if about == "population":
+            known = shares[:, :d]
+            covariances += known[:, :, None] * (np.eye(d) - known[:, None, :])
+        return covariances
+
+    def noise_covariance(self, shares: F64) -> F64:
+        """`covariance` of noise alone: by polarization, as 2 Cov(S_a, S_b) = Var(S_a + S_b) - Var(S_a) - Var(S_b).
+
+        Args:
+            shares: float64[k, codes], which add up to 1.
+        """
+        d = self.domain.size
+        one = np.eye(d)
+        alone = self.sum_variance(one) @ shares.T
+        out = np.empty((len(shares), d, d))
+        for a in range(d):
+            together = self.sum_variance(one[a:] + one[a]) @ shares.T
+            out[:, a, a:] = out[:, a:, a] = (together - alone[a:] - alone[a]).T / 2
+        out /= self.rates.difference**2
+        return out
+
+    def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
+        """`noise_covariance` over all reports that there are: those that support x are `worst_ratio` times as likely.
+
+        Args:
+            cells: every report once.
+            shares: float64[k, d].
+
+        Raises:
+            ParameterError: there are reports of no value.
+        """
+        if not self.exhaustive:
+            raise ParameterError(f'covariances of {self.name} are not known with unmatched="none"')
+        counters = self.count_reports(cells, np.arange(len(cells)), len(cells))
+        chances = np.where(counters[:, : self.domain.size] > 0, float(self.worst_ratio()), 1.0)
+        chances /= chances.sum(axis=0)
+        numbers = self.debiased(counters)
+        means = chances.T @ numbers
+        of_cell = shares @ chances.T
+        second = np.einsum("kc,ca,cb->kab", of_cell, numbers, numbers, optimize=True)
+        covariances: F64 = second - np.einsum("kx,xa,xb->kab", shares, means, means, optimize=True)
+        return covariances / self.rates.difference**2
+
+    def debiased(self, counters: I64) -> F64:
+        """float64[..., d], the numbers that are debiased, of int64[..., counters]."""
+        return counters.astype(float)
+
+    def answers(self, n: I64, counters: I64) -> tuple[FrequencyOracle, I64, I64]:
+        """What there is of reports that are answers, if not all of them are: the mechanism, n and the counters."""
+        return self, n, counters
 
     def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
         """The estimated counts, which are sums with a mean between 0 and 1 a report; and what they add up to."""
@@ -334,6 +413,14 @@ class CountedCells(FrequencyOracle):
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.cells):
             out[first:last] = self.counters_of(counts)
         return out
+
+    @override
+    def noise_covariance(self, shares: F64) -> F64:
+        return self.covariance_of_cells(np.arange(self.cells, dtype=np.uint64), shares)
+
+
+MOST_COVARIANCES = 256
+"""The most values of which `FrequencyOracle.covariance` has all covariances: there are as many as their square."""
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:

@@ -415,6 +415,18 @@ class HashedReports(FrequencyOracle):
         return self.family.support_counts(reports, groups, n_groups, self.domain.size)
 
     @override
+    def noise_covariance(self, shares: F64) -> F64:
+        """Over all functions and buckets, if they are few; how three values collide no family but these says."""
+        family = self.family
+        if not isinstance(family, LinearFamily):
+            raise ParameterError(
+                "how the estimated shares of one report hang together is not known for these hash functions: "
+                'take variant="fast"'
+            )
+        functions, buckets = np.divmod(np.arange(family.size * family.g, dtype=np.uint64), np.uint64(family.g))
+        return self.covariance_of_cells(buckets << BUCKET_SHIFT | functions, shares)
+
+    @override
     def weights_of(self, reports: Native, code: int) -> F64:
         hashed = self.family.hash(reports & FUNCTION, np.array([code], np.uint64))
         return self.weights_by(hashed == reports >> BUCKET_SHIFT, code)

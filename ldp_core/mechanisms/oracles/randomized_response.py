@@ -221,8 +221,8 @@ class RandomizedResponse(FrequencyOracle):
     @override
     def sum_variance(self, weights: F64) -> F64:
         """One S_v is 1: w of a value that is x with p, any other given one with q."""
-        p, q = self.p, self.q
-        first, second = (q * a.sum(axis=1, keepdims=True) + (p - q) * a for a in (weights, weights**2))
+        q, difference = self.rates.q, self.rates.difference
+        first, second = ((a @ q)[:, None] + difference * a for a in (weights, weights**2))
         variances: F64 = second - first**2
         return variances
 

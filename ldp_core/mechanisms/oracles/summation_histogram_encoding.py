@@ -177,6 +177,11 @@ class SummationHistogramEncoding(FrequencyOracle):
         variance = float(self._moments[1]) / difference**2
         return Rates(np.full(d, float(q[0])), np.full(d, variance), np.zeros(d), difference)
 
+    @override
+    def noise_covariance(self, shares: F64) -> F64:
+        """The entries' noise is independent, and the same whatever is true."""
+        return np.tile(np.diag(self.rates.a), (len(shares), 1, 1))
+
     @cached_property
     @override
     def count_term(self) -> Term:

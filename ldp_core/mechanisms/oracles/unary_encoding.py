@@ -78,6 +78,15 @@ class BitVectors(CountsOnes, FrequencyOracle):
         return counters
 
     @override
+    def sum_variance(self, weights: F64) -> F64:
+        """The S_v are independent."""
+        p, q = self.p, self.q
+        squares = weights**2
+        none = q * (1 - q) * squares.sum(axis=1, keepdims=True)
+        variances = none + (p * (1 - p) - q * (1 - q)) * squares
+        return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
+
+    @override
     def weights_of(self, reports: Native, code: int) -> F64:
         return self.weights_by(bit_of(reports, code), code)
 
@@ -133,14 +142,6 @@ class IndependentBits(BitVectors):
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    @override
-    def sum_variance(self, weights: F64) -> F64:
-        """The S_v are independent."""
-        p, q = self.p, self.q
-        squares = weights**2
-        variances: F64 = q * (1 - q) * (squares.sum(axis=1, keepdims=True) - squares) + p * (1 - p) * squares
-        return variances
 
 
 def total_of_bits(mechanism: FrequencyOracle) -> Term:

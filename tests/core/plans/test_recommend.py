@@ -31,6 +31,7 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
+from ldp_core.estimates.comparison import Compare
 from ldp_core.mechanisms.catalog import CHOICES, Choice
 from ldp_core.plans import recommend as module
 from ldp_core.plans import required
@@ -443,3 +444,69 @@ def test_the_comparison_agrees_with_the_reports():
 
 def test_a_large_epsilon_is_better_split():
     assert [s.way for s in compare({"x": AB, "y": AB}, 5.0, 1000)] == ["split", "sampled", "fake"]
+
+
+# ---- changes
+
+
+def test_people_for_a_change_by_hand():
+    """J. L. Fleiss' formula with the variance of Warner's randomized response; the wrong number has half the power."""
+    share = {"domain": 2, "epsilon": 1.0}
+    odds = math.exp(0.5) - math.exp(-0.5)
+    noise = 1 / odds**2  # p (1 - p) / (2 p - 1)^2
+    z, y = stats.norm.ppf([0.975, 0.8])
+    for about, sampled, n in (("people", 0, 144_526), ("population", 1, 152_683)):
+        v = [noise + sampled * f * (1 - f) for f in (0.05, 0.055, 0.06)]
+        expected = ((z * math.sqrt(2 * v[1]) + y * math.sqrt(v[0] + v[2])) / 0.01) ** 2
+        need = required_n("randomized_response", change=0.01, base=0.05, about=about, **share).n
+        assert need == n == math.ceil(expected)
+    # what people take who plan for the margin of one share: 1.96^2 noise / 0.01^2
+    margin = z**2 * noise / 0.01**2
+    assert math.ceil(margin) == 35_368
+    assert stats.norm.sf(z - 0.01 / math.sqrt(2 * noise / margin)) == pytest.approx(0.283, abs=0.001)
+    mean = required_n("hybrid", change=0.5, domain=Interval(0, 60), epsilon=1.0, power=0.9).n
+    variance = Hybrid((0, 60), epsilon=1.0).variance(1) + 60**2 / 4
+    assert mean == math.ceil(2 * variance * (z + stats.norm.ppf(0.9)) ** 2 / 0.5**2)
+    more = required_n("unary_encoding", change=0.01, base=0.05, domain=10, epsilon=1.0, simultaneous=True).n
+    assert more == required_n("unary_encoding", None, 0.005, change=0.01, base=0.05, domain=10, epsilon=1.0).n
+    found = required_epsilon("randomized_response", n=152_683, change=0.01, base=0.05, domain=2).epsilon
+    assert found == pytest.approx(1, abs=1e-5)
+
+
+def test_the_power_is_the_planned_one():
+    """Of 4,000: 80 % within 4 standard errors of 0.63 % (1 of 15,000 seeds fails); at 35,368 people it is 27 %."""
+    m, generator = RandomizedResponse(epsilon=1.0), np.random.default_rng(1)
+
+    def power(n):
+        lam = m.q + (m.p - m.q) * np.array([0.05, 0.06])
+        yes = generator.binomial(n, lam, size=(4000, 2))
+        table, _ = Compare().rows(m, np.full((4000, 2), n), np.stack([n - yes, yes], axis=2))
+        return (table["p_value"].to_numpy()[1::2] < 0.05).mean()
+
+    assert power(required_n(m, change=0.01, base=0.05).n) == pytest.approx(0.8, abs=0.025)
+    assert power(35_368) < 0.3
+
+
+@each(
+    "how",
+    [
+        {"change": 0.01},
+        {"change": 0.01, "base": 0.995},
+        {"change": -0.01, "base": 0.5},
+        {"base": 0.5},
+        {"change": 0.01, "base": 0.05, "margin": 0.01},
+        {"change": 0.01, "base": 0.05, "power": 1.0},
+        {"change": 0.01, "base": 0.05, "frequency": 0.1},
+        {"change": 0.01, "base": 0.05, "bound": "hoeffding"},
+        {"change": 0.01, "base": 0.05, "domain": Interval(0, 1), "mechanism": "hybrid"},
+        {"change": 0.01, "domain": Prefixes("ab", 4), "mechanism": "heavy_hitters"},
+    ],
+)
+def test_changes_that_are_refused(how):
+    with pytest.raises(ParameterError):
+        required_n(**{"mechanism": "unary_encoding", "domain": 4, "epsilon": 1.0, **how})
+
+
+def test_a_plan_has_no_change():
+    with pytest.raises(ParameterError, match="one column"):
+        required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), change=0.01, base=0.05)

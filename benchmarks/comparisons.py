@@ -1,0 +1,124 @@
+"""``python -m benchmarks.comparisons``: what comparisons promise, by seeded simulations; tables in Markdown.
+
+Levels and powers of the chi-square test of a whole histogram, the power that `required_n` plans for, simultaneous
+coverage over many looks, and the run length of the CUSUM.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from ldp_core import RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
+from ldp_core.estimates.change import threshold
+from ldp_core.estimates.comparison import Compare
+
+RUNS = 2000
+ORACLES = {
+    "OUE": lambda d, epsilon: UnaryEncoding(range(d), epsilon=epsilon),
+    "SUE": lambda d, epsilon: UnaryEncoding(range(d), epsilon=epsilon, variant="symmetric"),
+    "randomized response": lambda d, epsilon: RandomizedResponse(range(d), epsilon=epsilon),
+    "subset selection": lambda d, epsilon: SubsetSelection(range(d), epsilon=epsilon),
+}
+
+
+def zipf(d: int) -> np.ndarray:
+    shares = 1 / np.arange(1, d + 1)
+    return shares / shares.sum()
+
+
+def tallies(m, shares, n: int, runs: int, generator: np.random.Generator) -> np.ndarray:
+    """int64[runs, d]: counters of n reports of people drawn from a population."""
+    if isinstance(m, RandomizedResponse):
+        return generator.multinomial(n, m.q + (m.p - m.q) * shares, size=runs)
+    people = generator.multinomial(n, shares, size=runs)
+    if not isinstance(m, UnaryEncoding):
+        codes = np.arange(len(shares), dtype=m.domain.code_dtype)
+        return np.array([m.simulate_counters(codes, row, generator) for row in people])
+    return generator.binomial(people, m.p) + generator.binomial(n - people, m.q)
+
+
+def compared(m, shares, others, sizes, runs: int, seed: int, **asked):
+    """The columns of `Compare.rows` of so many runs: [runs, d] and [runs]."""
+    generator = np.random.default_rng(seed)
+    sides = [tallies(m, f, n, runs, generator) for f, n in zip((shares, others), sizes, strict=True)]
+    names = ("before", "after", "difference", "se", "low", "high", "p", "p_adjusted", "statistic", "degrees", "p_all")
+    found = Compare(**asked)._arrays(m, np.tile(sizes, (runs, 1)), np.stack(sides, axis=1))
+    return dict(zip(names, found, strict=False))
+
+
+def levels(runs: int) -> Iterator[tuple[str, ...]]:
+    yield ("mechanism", "d", "epsilon", "level: all values", "any value (Holm)", "coverage of the differences")
+    for k, (name, make) in enumerate(ORACLES.items()):
+        for d in (2, 4, 16, 40) if k < 3 else (4, 16):  # (subsets are drawn one by one)
+            for epsilon in (0.5, 1.0, 2.0):
+                f = zipf(d)
+                seed = 1000 * k + 10 * d + int(2 * epsilon)
+                found = compared(make(d, epsilon), f, f, (20_000, 12_000), runs, seed)
+                hold = ((found["low"] <= 0) & (found["high"] >= 0)).mean()
+                shares = ((found["p_all"] < 0.05).mean(), (found["p_adjusted"].min(axis=1) < 0.05).mean(), hold)
+                yield (name, str(d), f"{epsilon:g}", *(f"{100 * share:.1f} %" for share in shares))
+
+
+def powers(runs: int) -> Iterator[tuple[str, ...]]:
+    yield ("mechanism", "epsilon", "change", "planned power", "people a side", "power")
+    for k, (name, make) in enumerate(ORACLES.items()):
+        for epsilon, change, power in ((0.5, 0.05, 0.8), (1.0, 0.01, 0.8), (1.0, 0.03, 0.5), (2.0, 0.01, 0.9)):
+            m = make(16 if k else 2, epsilon)
+            need = required_n(m, change=change, base=0.05, power=power).n
+            rest = m.domain.size - 1
+            shares = [np.array([f, *[(1 - f) / rest] * rest]) for f in (0.05, 0.05 + change)]
+            found = compared(m, *shares, (need, need), runs, seed=77 + k)
+            reached = (found["p"][:, 0] < 0.05).mean()
+            yield (name, f"{epsilon:g}", f"{100 * change:g} %", f"{power:.0%}", f"{need:,}", f"{100 * reached:.1f} %")
+
+
+def looks(runs: int) -> Iterator[tuple[str, ...]]:
+    yield ("60 looks, 500 to 100,000 reports a side", "all intervals hold", "all values: ever called changed")
+    m, f, generator = RandomizedResponse(range(4), epsilon=1.0), zipf(4), np.random.default_rng(5)
+    at = np.unique(np.round(np.geomspace(500, 100_000, 60)).astype(int))
+    lam = m.q + (m.p - m.q) * f
+    counters = np.zeros((2, runs, len(at), 4), np.int64)
+    for side in counters:
+        more = [generator.multinomial(n, lam, size=runs) for n in np.diff(at, prepend=0)]
+        side[:] = np.cumsum(np.stack(more, axis=1), axis=1)
+    for asked, name in ((None, "ordinary"), (True, "anytime"), (50_000, "anytime, tightest at 50,000")):
+        ask, fixed = Compare(anytime=asked), np.tile(np.stack([at, at], axis=1), (runs, 1))
+        found = ask._arrays(m, fixed, np.moveaxis(counters, 0, 2).reshape(-1, 2, 4))
+        holds = ((found[4] <= 0) & (found[5] >= 0)).reshape(runs, len(at), 4)[..., 0].all(axis=1).mean()
+        ever = (found[10].reshape(runs, len(at)) < 0.05).any(axis=1).mean()
+        yield (name, f"{100 * holds:.1f} %", f"{100 * ever:.1f} %")
+
+
+def run_lengths(runs: int) -> Iterator[tuple[str, ...]]:
+    """Of standardized differences of one value to all windows before, as `changes` has them."""
+    yield ("run length asked for", "windows until the first false alarm, on average", "standard error")
+    generator = np.random.default_rng(8)
+    for wanted in (100, 500):
+        limit, length = threshold(2 * wanted, 0.5), np.zeros(runs)
+        sums, mean, alive, window = np.zeros((2, runs)), generator.normal(size=runs), np.ones(runs, bool), 1
+        while alive.any():
+            new = generator.normal(size=runs)
+            z = (new - mean) / np.sqrt(1 + 1 / window)
+            mean += (new - mean) / (window + 1)
+            sums, window = np.maximum(sums + np.array([z, -z]) - 0.5, 0), window + 1
+            length[alive] = window
+            alive &= (sums <= limit).all(axis=0)
+        yield (str(wanted), f"{length.mean():.0f}", f"{length.std() / np.sqrt(runs):.0f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparisons", description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--only", nargs="+", default=["levels", "powers", "looks", "run_lengths"])
+    args = parser.parse_args()
+    for name in args.only:
+        print()
+        for k, row in enumerate(globals()[name](args.runs)):
+            print(f"| {' | '.join(row)} |" + (f"\n|{' --- |' * len(row)}" if k == 0 else ""), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Changes over time: Page's CUSUM of shares, or of a mean, over windows of reports.
+
+E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954: with independent standard normal z,
+
+    up = max(0, up + z - k)        down = max(0, down - z - k)        an alarm if one of them is above h
+
+finds a shift of 2 k standard errors the fastest. Here z is a window's estimate less that of all windows before, over
+the standard error of this difference. It needs no known share, and if nothing changes such differences are independent
+(R. L. Brown, J. Durbin, J. M. Evans, "Techniques for Testing the Constancy of Regression Relationships over Time",
+Journal of the Royal Statistical Society B 37(2), 1975; as a CUSUM D. M. Hawkins, "Self-Starting CUSUM Charts", The
+Statistician 36, 1987). Differences of successive windows are not: what one window has too much its two differences
+share.
+
+Without a change it takes on average so many windows until a one-sided CUSUM is above h (D. Siegmund, "Sequential
+Analysis", 1985, equation 2.56):
+
+    run length = (exp(2 k b) - 2 k b - 1) / (2 k^2)        b = h + 1.166
+
+and 2 d of them have the first false alarm 2 d times as early, at the earliest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.comparison import Compare, domain_of
+from ldp_core.mechanism import Mechanism
+from ldp_core.tables import Row, Table
+from ldp_core.tally import Tally
+
+
+@dataclass(frozen=True)
+class Change(Row):
+    """An alarm: a row of the table that `changes` gives.
+
+    Attributes:
+        value: which share; None of a mean.
+        window: the number of the window at the end of which the alarm is, from 0.
+        since: the number of the window from which on it seems to be changed: the first after the CUSUM was last 0.
+        direction: ``"up"`` or ``"down"``.
+    """
+
+    value: Any
+    window: int
+    since: int
+    direction: str
+
+    @override
+    def values(self) -> dict[str, Any]:
+        return vars(self).copy()
+
+    @override
+    def texts(self) -> dict[str, str]:
+        return {name: str(value) for name, value in vars(self).items()}
+
+
+def changes(
+    mechanism: Mechanism,
+    tallies: Sequence[Tally],
+    *,
+    run_length: float = 1000,
+    shift: float = 1.0,
+    same_people: bool | None = None,
+) -> Table[Change]:
+    """At which windows a share, or a mean, has changed: alarms of a CUSUM.
+
+    After an alarm it begins anew: the windows before are forgotten.
+
+    Args:
+        mechanism: that made the reports.
+        tallies: of the windows, in order; of other people, or with fresh noise.
+        run_length: how many windows there are, on average and at least, until the first false alarm.
+        shift: the shift that is to be found the fastest, in standard errors of a window's estimate.
+        same_people: see `compare`; True is refused, as then windows are not independent.
+
+    Returns:
+        A row an alarm, in order of the windows.
+
+    Raises:
+        ParameterError: a run length below 10, a shift that is not positive; what `compare` refuses.
+        MechanismMismatchError: a tally is another mechanism's.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ok", "crashed"], epsilon=2.0)
+    >>> weeks = [m.simulate([9500, 500] if week < 20 else [9200, 800], seed=week) for week in range(30)]
+    >>> changes(m, weeks, run_length=10_000)
+    value    window  since  direction
+    crashed      21     20  up
+    ok           21     20  down
+    """
+    if same_people:
+        raise ParameterError("a CUSUM is for windows of different people, or fresh noise: leave out same_people")
+    if not 10 <= run_length < math.inf:
+        raise ParameterError(f"run_length must be a number of windows, at least 10, got {run_length!r}")
+    if not 0 < shift < math.inf:
+        raise ParameterError(f"shift must be a positive number of standard errors, got {shift!r}")
+    k = shift / 2
+    asked = Compare(same_people=same_people)
+    asked.check(mechanism)
+    domain = domain_of(mechanism)
+    labels: Sequence[Any] = (None,) if domain is None else domain.values
+    limit = threshold(run_length * 2 * len(labels), k)
+    for tally in tallies:
+        mechanism.check_tally(tally)
+    found: list[Change] = []
+    first, sums, since = 0, np.zeros((2, len(labels))), np.zeros((2, len(labels)), np.int64)
+    n = np.array([tally.n for tally in tallies])
+    counters = np.array([tally.counters for tally in tallies])
+    for window in range(1, len(tallies)):
+        before = n[first:window].sum(), counters[first:window].sum(axis=0)
+        z = asked.scores(mechanism, np.array([[before[0], n[window]]]), np.array([[before[1], counters[window]]]))[0]
+        since = np.where(sums == 0, window, since)
+        sums = np.maximum(sums + np.array([z, -z]) - k, 0)
+        alarms = np.argwhere(sums > limit).tolist()
+        found += [Change(labels[v], window, int(since[i, v]), ("up", "down")[i]) for i, v in alarms]
+        if alarms:
+            first, sums = int(min(since[i, v] for i, v in alarms)), np.zeros_like(sums)
+    return Table(tuple(found))
+
+
+def threshold(run_length: float, k: float) -> float:
+    """``h`` of a one-sided CUSUM of standard normal variables less k, by Siegmund's formula.
+
+    >>> round(threshold(2 * 465, 0.5), 2)  # 5 in tables of D. C. Montgomery, "Statistical Quality Control"
+    4.99
+    """
+    low, high = 0.0, 1.0
+    while _run_length(high, k) < run_length:
+        high *= 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _run_length(middle, k) >= run_length else (middle, high)
+    return high
+
+
+def _run_length(h: float, k: float) -> float:
+    b = 2 * k * (h + 1.166)
+    return math.inf if b > 700 else (math.expm1(b) - b) / (2 * k**2)

@@ -1,0 +1,551 @@
+"""Comparisons: whether two tallies are of people with the same shares or the same mean, and by how much they differ.
+
+**One value.** With estimates f1, f2 of n1, n2 other people, and V(f) the variance of one report's estimate where the
+share is f (noise; for a population f (1 - f) more), z = (f2 - f1) / sqrt(V(f) (1 / n1 + 1 / n2)) is a standard normal
+variable if nothing differs, f being the share among all n1 + n2. The interval adds those of the two sides, which are
+score intervals: low = f2 - f1 - sqrt((f2 - low2)^2 + (high1 - f1)^2), high alike (R. G. Newcombe, "Interval Estimation
+for the Difference between Independent Proportions", Statistics in Medicine 17, 1998, method 10). p-values are adjusted
+for the number of values by S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of
+Statistics 6(2), 1979.
+
+**The whole histogram.** With delta = f2 - f1 and S = Cov(f) (1 / n1 + 1 / n2), of `FrequencyOracle.covariance`, and
+u = S 1 where the true differences add up to 0,
+
+    delta' = delta - u (1^T delta) / (1^T u)        S' = S - u u^T / (1^T u)        T = delta'^T S'^+ delta'
+
+is a chi-square variable of d - 1 degrees of freedom, d where they do not add up to 0. Of unary encodings it is the
+statistic of M. Gaboardi, R. Rogers, "Local Private Hypothesis Testing: Chi-Square Tests", ICML 2018, of randomized
+response Pearson's of the reports.
+
+**Looking again and again.** With ``anytime`` intervals and p-values hold at all looks at once, by the normal mixture of
+I. Waudby-Smith, D. Arbour, R. Sinha, E. H. Kennedy, A. Ramdas, "Time-uniform Central Limit Theory and Asymptotic
+Confidence Sequences", Annals of Statistics 52(6), 2024, Theorem 2.2. As reports come in on either side, in whatever
+proportion, the error of a difference moves as a Brownian motion does whose time is its variance. So with x the
+information (one over the variance) as a multiple of some that is fixed beforehand, the z that is allowed is
+
+    z(x)^2 = 2 (x + 1) / x ln(sqrt(x + 1) / alpha)        p = sqrt(x + 1) exp(-z^2 x / (2 (x + 1)))
+
+and x = -2 ln(alpha) + ln(1 - 2 ln(alpha)) is where the interval is nearly tightest (ibid., Appendix C.3). Of k degrees
+of freedom p = (x + 1)^(k / 2) exp(-T x / (2 (x + 1))).
+
+**The same people on both sides**, or keyed noise: how their errors hang together is not known. The standard deviation
+of a difference is at most the sum of the two, which ``same_people=True`` takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, ClassVar, NamedTuple, Protocol, get_args, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import About, Result, refuse_mechanism
+from ldp_core.estimates.consistency import Rates
+from ldp_core.estimates.histogram import Counting
+from ldp_core.estimates.mean import Averaging
+from ldp_core.estimates.plausibility import watch
+from ldp_core.inputs.domain import Domain
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import Declared, check_choice, check_flag, check_integer, check_open, parameter
+from ldp_core.tables import View, aligned
+from ldp_core.tally import Tally
+
+TIGHTEST = 10_000
+"""Reports of each side at which intervals of ``anytime=True`` are tightest."""
+
+ANSWER = (
+    *("before", "after", "difference", "standard_error", "low", "high", "p_value", "p_adjusted"),
+    *("statistic", "degrees_of_freedom", "p_value_of_all", "n_before", "n_after"),
+)
+"""Columns of a table of differences, beside ``value``; those from ``statistic`` on are of a whole comparison."""
+
+
+@runtime_checkable
+class Comparable(Counting, Protocol):
+    """What a mechanism offers whose histograms are compared: a `FrequencyOracle`."""
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether the true counts add up to n."""
+        ...
+
+    @property
+    def rates(self) -> Rates:
+        """Of estimated counts."""
+        ...
+
+    def covariance(self, shares: F64, *, about: About = "population") -> F64:
+        """Covariances of the estimated shares, of one report."""
+        ...
+
+    def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
+        """What there is of reports that are answers."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result):
+    """Differences of estimated shares, or of a mean, between two sides: what comes after less what was before.
+
+    Arrays are float64[d], in the order of the domain's values, and float64[1] of a mean. Where a side has no reports
+    there is no difference (nan): the interval is unbounded, and the p-value 1.
+
+    Attributes:
+        domain: of the values; None of a mean.
+        n_before, n_after: numbers of reports.
+        before, after: unbiased estimates: shares of the records, or the mean.
+        differences: ``after - before``; unbiased.
+        standard_errors: of ``differences``.
+        low, high: ends of the confidence interval of each difference.
+        p_values: of each difference by itself, two-sided: the probability of one as large if there is none.
+        p_adjusted: by Holm's method, so that the probability of calling any of the values changed that is not is at
+            most alpha, if all with ``p_adjusted <= alpha`` are called so.
+        statistic, degrees_of_freedom, p_value: of the chi-square test of the whole histogram; nan, 0 and nan where it
+            is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
+        confidence, simultaneous, anytime, same_people, about: see `compare`.
+        mechanism: that made the reports.
+
+    >>> from ldp_core import RandomizedResponse, compare
+    >>> m = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
+    >>> found = compare(m, m.tally([True] * 300 + [False] * 100), m.tally([True] * 360 + [False] * 40))
+    >>> found.differences.round(3).tolist(), found.degrees_of_freedom, found.p_value < 1e-6
+    ([-0.15, 0.15], 1, True)
+    """
+
+    question: ClassVar[str] = "comparison"
+
+    domain: Domain | None
+    n_before: int
+    n_after: int
+    before: F64
+    after: F64
+    differences: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    p_values: F64
+    p_adjusted: F64
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+    confidence: float
+    simultaneous: bool
+    anytime: int | None
+    same_people: bool | None
+    about: About
+    mechanism: Mechanism | None = None
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        """Number of reports on both sides."""
+        return self.n_before + self.n_after
+
+    @property
+    def view(self) -> View:  # type: ignore[override]
+        """Values with their differences, or one difference."""
+        if self.domain is None:
+            return View("difference", unit="difference of the means, in the numbers' own unit")
+        return View("difference", ("value",), unit="difference of the shares")
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of the columns ``value`` (null of a mean) and those in `ANSWER`, one row per value; null for nan."""
+        whole = (self.statistic, self.degrees_of_freedom, self.p_value, self.n_before, self.n_after)
+        arrays = (self.before, self.after, self.differences, self.standard_errors, self.low, self.high)
+        columns = [*arrays, self.p_values, self.p_adjusted, *(np.full(len(self.before), x) for x in whole)]
+        return self._with_metadata(_table(self.domain, 1, columns))
+
+    def __repr__(self) -> str:
+        kinds = {"simultaneous": self.simultaneous, "at all looks": self.anytime, "same people": self.same_people}
+        said = "".join(f", {kind}" for kind, is_so in kinds.items() if is_so)
+        head = (
+            f"After ({self.n_after:,} reports) less before ({self.n_before:,}), {self.confidence:.0%} intervals{said}"
+        )
+        scale, unit = (1.0, "") if self.domain is None else (100.0, " %")
+        names = ("mean",) if self.domain is None else self.domain.texts
+        order = np.argsort(self.p_values, kind="stable") if len(names) > _SHOWN else np.arange(len(names))
+        rows: list[tuple[str, ...]] = [("", "before", "after", "difference", "low", "high", "p", "p adjusted")]
+        shown = (self.before, self.after, self.differences, self.low, self.high)
+        for i in order[:_SHOWN].tolist():
+            cells = (f"{scale * array[i]:.4g}{unit}" for array in shown)
+            rows.append((names[i], *cells, f"{self.p_values[i]:.3g}", f"{self.p_adjusted[i]:.3g}"))
+        lines = [head, *aligned(rows, numbers=range(1, 8))]
+        lines += [f"... {len(names) - _SHOWN} more values, in order of p"] if len(names) > _SHOWN else []
+        if self.domain is not None and self.degrees_of_freedom:
+            test = f"{self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.3g}"
+            lines.append(f"all values together: chi-square {test}")
+        elif self.domain is not None:
+            lines.append("all values together: no test, as it is not known how their estimates hang together")
+        return "\n".join(lines)
+
+
+_SHOWN = 20
+
+
+def _check_anytime(name: str, value: bool | int | None) -> int | None:
+    if value is None or isinstance(value, bool):
+        return TIGHTEST if value else None
+    return check_integer(name, value, 1)
+
+
+def _check_people(name: str, value: bool | None) -> bool | None:
+    return None if value is None else check_flag(name, value)
+
+
+@dataclass(frozen=True)
+class Compare(Declared):
+    """How two tallies of one mechanism are compared; see `compare`, which is this for one pair.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> Compare(anytime=True).schema(RandomizedResponse(epsilon=1.0)).names[:5]
+    ['value', 'before', 'after', 'difference', 'standard_error']
+    """
+
+    confidence: float = parameter(check_open, default=0.95)
+    simultaneous: bool = parameter(check_flag, default=False)
+    anytime: bool | int | None = parameter(_check_anytime, default=None)
+    same_people: bool | None = parameter(_check_people, default=None)
+    about: About = parameter(check_choice, default="population", among=get_args(About))
+
+    def __post_init__(self) -> None:
+        self._declare(**vars(self))
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `ParameterError` for what `result` would refuse later."""
+        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, (Comparable, Averaging)):
+            raise refuse_mechanism("a comparison", "a frequency oracle or a mechanism for numbers", mechanism)
+        if mechanism.memoized and self.same_people is None:
+            raise ParameterError(
+                f"the noise of {mechanism.name} is a person's own, so that people who are on both sides have it in "
+                "common: say same_people=False if nobody is, or same_people=True for the widest intervals there can be"
+            )
+        if self.anytime and self.same_people:
+            raise ParameterError("anytime is for sides of different people: leave out same_people")
+        if self.about == "people" and not isinstance(mechanism, Comparable):
+            raise ParameterError("the standard error of a mean is about a population: about='people' is for histograms")
+
+    def schema(self, mechanism: Any) -> pa.Schema:
+        """Columns of `rows`: ``value``, of the values' own type (null text of a mean), and those in `ANSWER`."""
+        return _schema(domain_of(mechanism))
+
+    def result(self, mechanism: Any, before: Tally, after: Tally) -> Comparison:
+        """See `compare`."""
+        self.check(mechanism)
+        mechanism.check_tally(before)
+        mechanism.check_tally(after)
+        if before is after:
+            raise ParameterError("before and after are the same tally: a side is not compared with itself")
+        n, counters = np.array([[before.n, after.n]]), np.array([[before.counters, after.counters]])
+        arrays = self._arrays(mechanism, n, counters)
+        *values, statistic, degrees, p_value, n_before, n_after = (array[0] for array in arrays)
+        for side, people in (("before", n_before), ("after", n_after)):
+            if not people:
+                raise ParameterError(f"the side {side!r} has no reports: there is nothing to compare")
+        found = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
+        fields = (domain_of(mechanism), *found, *self._parameters().values(), mechanism)
+        return Comparison(*fields)
+
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        """The answers for k pairs of tallies as rows of one table, and how many rows each pair has.
+
+        A pair of which a side has no reports has no estimates (null), unbounded intervals, and p-values of 1.
+
+        Args:
+            mechanism: that made the reports; checked.
+            n: int64[k, 2], numbers of reports before and after.
+            counters: int64[k, 2, counters], of tallies that are the mechanism's.
+        """
+        arrays = self._arrays(mechanism, n, counters)
+        size = arrays[0].shape[1]
+        columns = [array.reshape(-1) if array.ndim == 2 else np.repeat(array, size) for array in arrays]
+        return _table(domain_of(mechanism), len(n), columns), np.full(len(n), size)
+
+    def _arrays(self, mechanism: Any, n: I64, counters: I64) -> list[Any]:
+        """The columns in `ANSWER`: [k, d] each, and [k] from ``statistic`` on."""
+        one, two = (_side(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        empty = (one.n == 0) | (two.n == 0)
+        differences = two.estimates - one.estimates
+        at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
+        pooled, at_pooled = _pooled(one, two)
+        alpha = (1 - self.confidence) / (differences.shape[1] if self.simultaneous else 1)
+        z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
+        (low1, high1), (low2, high2) = one.ends(z), two.ends(z)
+        low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
+        high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
+
+        squares = self._scores(one, two, at_pooled) ** 2
+        information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
+        p_values = np.where(empty, 1.0, self._p(squares, np.ones(squares.shape, np.int64), information))
+
+        test = self._test(mechanism, one, two, pooled) if isinstance(mechanism, Comparable) else None
+        statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
+        each = np.ones(len(n))
+        p_value = self._p(
+            statistic, degrees, self._information(1 - self.confidence, one.n[:, 0], two.n[:, 0], each, each)
+        )
+        none = empty[:, 0] | (degrees == 0)
+
+        def known(array: F64, missing: Any, otherwise: float) -> F64:
+            return np.where(missing, otherwise, array)
+
+        return [
+            known(one.estimates, one.n == 0, np.nan),
+            known(two.estimates, two.n == 0, np.nan),
+            known(differences, empty, np.nan),
+            known(self._added(*at_estimates), empty, np.nan),
+            known(low, empty, -np.inf),
+            known(high, empty, np.inf),
+            p_values,
+            holm(p_values),
+            known(statistic, none, np.nan),
+            np.where(none, 0, degrees),
+            known(p_value, none, np.nan),
+            one.n[:, 0].astype(np.int64),
+            two.n[:, 0].astype(np.int64),
+        ]
+
+    def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
+        """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
+        one, two = (_side(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        return self._scores(one, two, _pooled(one, two)[1])
+
+    def _scores(self, one: _Side, two: _Side, at_pooled: Sequence[F64]) -> F64:
+        errors, differences = self._added(*at_pooled), two.estimates - one.estimates
+        some = (one.n > 0) & (two.n > 0) & (errors > 0)
+        return np.divide(differences, errors, out=np.zeros_like(errors), where=some)
+
+    def _added(self, one: F64, two: F64) -> F64:
+        """The error of a difference, from the squared errors of its sides: at most their sum if they hang together."""
+        return np.sqrt(one) + np.sqrt(two) if self.same_people else np.sqrt(one + two)
+
+    def _information(self, alpha: float, n1: F64, n2: F64, one: F64, two: F64) -> F64:
+        """``x``: 1 / variance, of errors with variances ``one`` and ``two``, in units of what is tightest."""
+        reports = self.anytime or TIGHTEST
+        variance, then = one + two, (n1 * one + n2 * two) / reports
+        x = np.divide(then, variance, out=np.ones_like(variance), where=variance > 0)
+        return x * (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha)))
+
+    def _z(self, alpha: float, x: F64) -> F64:
+        """How many standard errors an interval reaches."""
+        if not self.anytime:
+            return np.full(x.shape, -NormalDist().inv_cdf(alpha / 2))
+        return np.asarray(np.sqrt(2 * (x + 1) / x * np.log(np.sqrt(x + 1) / alpha)))
+
+    def _p(self, statistic: F64, degrees: I64, x: F64) -> F64:
+        """Of chi-square statistics."""
+        if not self.anytime:
+            return chi_square_tail(statistic, degrees)
+        return np.minimum(np.exp(degrees / 2 * np.log1p(x) - statistic * x / (2 * (x + 1))), 1)
+
+    def _test(self, mechanism: Any, one: _Side, two: _Side, pooled: F64) -> tuple[F64, I64]:
+        """T and its degrees of freedom, 0 where the covariances are not known."""
+        k, d = pooled.shape
+        oracle, _, _ = mechanism.answers(np.zeros(0, np.int64), np.zeros((0, mechanism.counters), np.int64))
+        statistic, degrees = np.zeros(k), np.zeros(k, np.int64)
+        reports = [1 / np.maximum(side.n[:, 0], 1) for side in (one, two)]
+        step = max(_ENTRIES // d**2, 1)
+        for first in range(0, k, step):
+            some = slice(first, first + step)
+            try:
+                covariances = oracle.covariance(pooled[some], about=self.about)
+            except ParameterError:  # it is not known
+                break
+            errors = self._added(*(one_over[some] for one_over in reports))
+            delta = (two.estimates - one.estimates)[some] / errors[:, None]
+            statistic[some], degrees[some] = quadratic_form(delta, covariances, adds_up=oracle.exhaustive)
+        return statistic, degrees
+
+
+_ENTRIES = 1 << 22
+"""Covariances computed at a time."""
+
+
+class _Side(NamedTuple):
+    """One side of k comparisons; the estimate of one report has variance a + b f + sampled f (1 - f)."""
+
+    n: F64  # [k, 1]
+    estimates: F64  # [k, d]
+    a: F64  # [k, d]
+    b: Any = 0.0
+    sampled: float = 0.0
+
+    def variance(self, f: F64) -> F64:
+        """Of the estimates, if the shares are ``f``."""
+        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
+        return of_one / np.maximum(self.n, 1)
+
+    def ends(self, z: F64) -> tuple[F64, F64]:
+        """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2."""
+        square = z**2 / np.maximum(self.n, 1)
+        scale = 1 + self.sampled * square
+        middle = self.estimates + square * (self.b + self.sampled) / 2
+        half = np.sqrt(np.maximum(middle**2 - scale * (self.estimates**2 - square * self.a), 0))
+        return (middle - half) / scale, (middle + half) / scale
+
+
+def _pooled(one: _Side, two: _Side) -> tuple[F64, list[F64]]:
+    """The estimates of both sides together, and the variances of each if these are true."""
+    pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
+    return pooled, [side.variance(pooled) for side in (one, two)]
+
+
+def _side(mechanism: Any, n: I64, counters: I64, about: About) -> _Side:
+    """k tallies as one side."""
+    if not isinstance(mechanism, Comparable):
+        watch(mechanism, n[:, None], counters)
+        means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
+        people = n[:, None].astype(float)
+        return _Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
+    oracle, n, counters = mechanism.answers(n, counters)
+    people = np.maximum(n, 1)[:, None].astype(float)
+    counts, errors, *_ = oracle.debias(people, counters)
+    watch(oracle, people, counters, counts)
+    b, estimates = oracle.rates.b, counts / people
+    return _Side(
+        n[:, None].astype(float),
+        estimates,
+        errors**2 / people - b * np.clip(estimates, 0, 1),  # (where it depends on more than f, the mechanism knows how)
+        b,
+        float(about == "population"),
+    )
+
+
+def compare(
+    mechanism: Mechanism,
+    before: Tally,
+    after: Tally,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    anytime: bool | int | None = None,
+    same_people: bool | None = None,
+    about: About = "population",
+) -> Comparison:
+    """Whether, and by how much, shares (or a mean) differ between two tallies of other people, with fresh noise.
+
+    That is two weeks, two groups, two versions. A group is compared with the others, and not with all, of whom it is a
+    part.
+
+    Args:
+        mechanism: that made the reports of both: a frequency oracle, or a mechanism for numbers with means.
+        before, after: its tallies.
+        confidence: of the intervals, in (0, 1).
+        simultaneous: widen them so that those of all values hold together with that confidence (Bonferroni).
+        anytime: True if you look again and again while reports come in, and stop when you like: intervals and p-values
+            then hold at all looks together. They are tightest at 10,000 reports of each side, or as many as you say in
+            place of True: a number that is fixed before the first look.
+        same_people: whether the same people may be on both sides, or their noise is keyed. None, or False: other people
+            on both sides, which mechanisms whose noise is a person's own want to be told. True: errors of the two sides
+            may add up, (sd1 + sd2)^2 in place of sd1^2 + sd2^2.
+        about: whose difference it is: that of two populations of which those who report are random samples; or that of
+            the ``"people"`` themselves, of which noise is the only error (of histograms).
+
+    Raises:
+        MechanismMismatchError: a tally is another mechanism's.
+        ParameterError: a side without reports, or twice the same; options that exclude each other; a memoized
+            mechanism, and nothing is said of ``same_people``; a mechanism without shares and means.
+
+    Returns:
+        See `Comparison`. All of it is right for large n, where estimates are nearly normal: hundreds of reports a side,
+        and more where p - q is small and q is near 0.
+
+    >>> from ldp_core import RandomizedResponse, compare
+    >>> m = RandomizedResponse(["ok", "slow", "crashed"], epsilon=2.0)
+    >>> compare(m, m.simulate([8000, 1500, 500], seed=7), m.simulate([7000, 2200, 800], seed=8))
+    After (10,000 reports) less before (10,000), 95% intervals
+              before    after  difference       low      high         p  p adjusted
+    ok       79.28 %  70.63 %    -8.656 %  -10.63 %  -6.677 %  1.07e-17    3.22e-17
+    slow     15.14 %  21.66 %     6.525 %   4.808 %    8.24 %  9.98e-14       2e-13
+    crashed  5.583 %  7.714 %     2.131 %  0.6694 %   3.592 %   0.00427     0.00427
+    all values together: chi-square 77.6, 2 degrees of freedom, p = 1.41e-17
+    """
+    asked = Compare(confidence, simultaneous, anytime, same_people, about)
+    return asked.result(mechanism, before, after)
+
+
+# ---- tables
+
+
+def domain_of(mechanism: Any) -> Domain | None:
+    """The values that are compared; None of a mean."""
+    return mechanism.domain if isinstance(mechanism, Comparable) else None
+
+
+def _schema(domain: Domain | None) -> pa.Schema:
+    whole = {"degrees_of_freedom", "n_before", "n_after"}
+    numbers = [(name, pa.int64() if name in whole else pa.float64()) for name in ANSWER]
+    return pa.schema([("value", pa.string() if domain is None else domain.arrow_type), *numbers])
+
+
+def _table(domain: Domain | None, pairs: int, columns: list[Any]) -> pa.Table:
+    """Rows of so many comparisons; null for nan."""
+    schema = _schema(domain)
+    if domain is None:
+        values = pa.nulls(pairs, pa.string())
+    else:
+        values = domain.arrow_values.take(pa.array(np.tile(np.arange(domain.size), pairs)))
+    return pa.table([values, *(pa.array(column, mask=np.isnan(column)) for column in columns)], schema)
+
+
+# ---- statistics
+
+
+def holm(p_values: F64) -> F64:
+    """p-values adjusted for their number, along the last axis: the i-th least of d times d - i, and not below those.
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    d = p_values.shape[-1]
+    order = np.argsort(p_values, axis=-1)
+    ranked = np.take_along_axis(p_values, order, axis=-1) * np.arange(d, 0, -1)
+    adjusted = np.empty_like(ranked)
+    np.put_along_axis(adjusted, order, np.minimum(np.maximum.accumulate(ranked, axis=-1), 1), axis=-1)
+    return adjusted
+
+
+def quadratic_form(delta: F64, covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
+    """T = delta^T S^+ delta, and the rank of S; if the expected values ``adds_up`` to 0, given that they do.
+
+    Args:
+        delta: float64[k, d], of covariances float64[k, d, d].
+        adds_up: whether it is known that the sum of the expected values is 0.
+    """
+    if adds_up:
+        u = covariances.sum(axis=2)
+        total, trace = u.sum(axis=1), np.trace(covariances, axis1=1, axis2=2)
+        part = np.divide(1.0, total, out=np.zeros_like(total), where=total > _NOTHING * trace)
+        delta = delta - u * (delta.sum(axis=1) * part)[:, None]
+        covariances = covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
+    values, vectors = np.linalg.eigh(covariances)
+    kept = values > _NOTHING * values[:, -1:]  # (few reports may leave a value out, or say what no covariances say)
+    along = (delta[:, None, :] @ vectors)[:, 0] ** 2
+    return (along / np.where(kept, values, np.inf)).sum(axis=1), kept.sum(axis=1)
+
+
+_NOTHING = 1e-9
+
+
+def chi_square_tail(statistic: F64, degrees: I64) -> F64:
+    """Pr[a chi-square variable is larger], elementwise: from 1 or 2 degrees of freedom in steps of 2.
+
+    Q(k + 2, t) = Q(k, t) + (t / 2)^(k / 2) exp(-t / 2) / Gamma(k / 2 + 1)      (Abramowitz, Stegun 1972, 26.4.8)
+
+    >>> chi_square_tail(np.array([3.841459, 5.991465, 24.995790]), np.array([1, 2, 15])).round(6).tolist()
+    [0.05, 0.05, 0.05]
+    """
+    half = np.maximum(statistic, 0) / 2
+    odd = np.array([math.erfc(math.sqrt(x)) for x in half.reshape(-1).tolist()]).reshape(half.shape)
+    tail: F64 = np.where(degrees % 2 == 1, odd, np.exp(-half))
+    logs = np.log(np.maximum(half, 1e-300))
+    for k in range(1, int(degrees.max(initial=0)) - 1):
+        more = np.exp(k / 2 * logs - half - math.lgamma(k / 2 + 1))
+        tail = tail + np.where((degrees > k + 1) & ((degrees - k) % 2 == 0), more, 0.0)
+    return np.minimum(tail, 1)

@@ -1,0 +1,150 @@
+"""Comparisons of frames, groups and windows: tallies in pairs, and all pairs answered at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from polars import selectors as cs
+
+from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import COMPARISON, I64, About, Compare
+from ldp_polars.columns import dtype_of
+from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, named
+from ldp_polars.tallying import counts, tally_for
+
+_WITH = "compared_with"
+
+
+def compare(
+    reports: Frame,
+    plan: PrivacyPlan,
+    *,
+    other: pl.DataFrame | pl.LazyFrame | None = None,
+    by: str | Iterable[str] = (),
+    baseline: Any = None,
+    window: str | None = None,
+    event_time: str | None = None,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    anytime: bool | int | None = None,
+    same_people: bool | None = None,
+    about: About = "population",
+    assume_reports: bool = False,
+) -> Frame:
+    """Whether, and by how much, shares and means differ between two frames, between groups, or from window to window.
+
+    With ``other`` these reports are before and the others after, each group (and window) against the same one. Else
+    with ``window`` each window is compared with the one before, in each group. Else with ``by``, one column, each group
+    is compared with one of them.
+
+    Args:
+        reports: made by ``plan``, eager or lazy.
+        plan: the plan that made them.
+        other: more reports of the plan, of other people.
+        by: columns of groups.
+        baseline: the group that others are compared with; default: the first in order.
+        window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
+            last that has some.
+        confidence, simultaneous, anytime, same_people, about: see `ldp_core.compare`.
+        assume_reports: see `histograms`.
+
+    Returns:
+        Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for),
+        ``compared_with`` (the start of the window before, or the baseline), ``value`` and the columns that
+        `ldp_core.Comparison` has; numbers have one row, without a value. ``value`` is of the values' own type if all
+        these columns have the same; otherwise it is text. Where a side has no reports, which may be with ``other``, the
+        estimates are null and the intervals unbounded.
+
+    Raises:
+        PlanError: see `histograms`; or no column has shares or a mean.
+        ParameterError: nothing to compare with; a baseline without one ``by`` column; what `ldp_core.compare` refuses.
+            When run: there are no reports of the baseline.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=50.0)}, keep=["os"])
+    >>> df = pl.DataFrame({"os": ["ios", "web"] * 50, "crashed": [True, False, False, False] * 25})
+    >>> found = df.ldp.perturb(plan).ldp.compare(plan, by="os")
+    >>> found.select("os", "compared_with", "value", pl.col("difference").round(2)).rows()
+    [('web', 'ios', False, 0.5), ('web', 'ios', True, -0.5)]
+    """
+    asked = Compare(confidence, simultaneous, anytime, same_people, about)
+    columns = {n: m for n, m in checked_plan(plan).columns.items() if isinstance(m, (FrequencyOracle, Numeric))}
+    if not columns:
+        raise PlanError(f"none of the columns {list(plan.columns)} has shares or a mean to compare")
+    for mechanism in columns.values():
+        asked.check(mechanism)
+    taken = {"column_name", "entry", "before", "after", _WITH, "value", *COMPARISON}
+    mine: Groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports)
+    theirs: Groups | None = (
+        None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
+    )
+    if other is reports:
+        raise ParameterError("other= is the same frame: a side is not compared with itself")
+    if theirs is None and not mine.keys:
+        raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
+    if baseline is not None and (theirs is not None or window is not None):
+        raise ParameterError("baseline= is one of the groups of by=, without other= and window=")
+    if theirs is None and window is None and len(mine.keys) > 1:
+        raise ParameterError(f"groups are compared by one column, got {list(mine.keys)}: filter by the others")
+    types = {asked.schema(mechanism).field("value").type for mechanism in columns.values()}
+    value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+    tables = []
+    for name, mechanism in columns.items():
+        pairs = _pairs(mine, theirs, name, mechanism, baseline)
+        row = dtype_of(pa.struct(list(asked.schema(mechanism))))
+        answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None)
+        entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
+        made = pairs.with_columns(entry.alias("entry")).drop("before", "after").explode("entry").unnest("entry")
+        tables.append(made.with_columns(value, pl.lit(name).alias("column_name")))
+    names = [*named(mine.names), *([pl.col(_WITH)] if theirs is None else [])]
+    tidy = pl.concat(tables).select("column_name", *names, "value", *COMPARISON)
+    return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+def _pairs(mine: Groups, theirs: Groups | None, name: str, mechanism: Mechanism, baseline: Any) -> pl.LazyFrame:
+    """Keys of groups, and tallies ``before`` and ``after``; null where there is none."""
+    tally = tally_for(cs.by_name(name), mechanism, mechanism)
+    tallies = mine.aggregated(tally)
+    if theirs is not None:
+        first, second = tallies.rename({"entry": "before"}), theirs.aggregated(tally).rename({"entry": "after"})
+        if not mine.keys:
+            return pl.concat([first, second], how="horizontal")
+        return first.join(second, on=mine.names, how="full", coalesce=True, nulls_equal=True).sort(named(mine.keys))
+    key = cs.by_name(mine.keys[-1])
+    before = [key.alias(_WITH), pl.col("entry").alias("before")]
+    if mine.window is not None:
+        rest = named(mine.keys[:-1])
+        before = [column.shift(1).over(rest) if rest else column.shift(1) for column in before]
+        pairs = tallies.with_columns(before).filter(pl.col(_WITH).is_not_null())
+    else:
+        before = [(column if baseline is None else column.filter(key == baseline)).first() for column in before]
+        pairs = tallies.with_columns(before).filter(key.ne_missing(pl.col(_WITH)))
+    return pairs.rename({"entry": "after"})
+
+
+def _answered(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, asked: Compare, required: bool
+) -> pl.Series:
+    """Polars calls it back: tallies before and after -> lists of rows, pair by pair but all at once."""
+    if required and inputs[0].null_count():
+        raise ParameterError("there are no reports of the baseline: it is one of the values of the by column")
+    sides = [_counted(side, mechanism) for side in inputs]
+    n, counters = (np.stack(arrays, axis=1) for arrays in zip(*sides, strict=True))
+    table, lengths = asked.rows(mechanism, n, counters)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
+    rows = pa.LargeListArray.from_arrays(offsets, table.to_struct_array().combine_chunks())
+    return pl.Series(inputs[0].name, rows).cast(return_dtype)
+
+
+def _counted(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
+    """n and counters; of null those of no reports."""
+    there = tallies.is_not_null().to_numpy()
+    n, counters = np.zeros(len(tallies), np.int64), np.zeros((len(tallies), mechanism.counters), np.int64)
+    n[there], counters[there] = counts(tallies.drop_nulls(), mechanism)
+    return n, counters

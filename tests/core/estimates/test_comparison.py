@@ -1,0 +1,380 @@
+"""Comparisons: covariances by enumeration of all reports, statistics by closed forms and by other people's code."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_core import (
+    BlockHadamardResponse,
+    DBitFlip,
+    HadamardResponse,
+    Hybrid,
+    HybridProjectiveGeometryResponse,
+    LocalHashing,
+    LongitudinalUnaryEncoding,
+    MechanismMismatchError,
+    ParameterError,
+    ProjectiveGeometryResponse,
+    RandomizedResponse,
+    SubsetSelection,
+    SummationHistogramEncoding,
+    Tally,
+    UnaryEncoding,
+    compare,
+)
+from ldp_core.estimates.change import changes, threshold
+from ldp_core.estimates.comparison import Compare, chi_square_tail, holm
+from ldp_core.plans.sampled import SampledColumn
+
+from ...cases import each
+from ..enumeration import Every, n_codes
+
+FOUR = ["a", "b", "c", "d"]
+SHARES = np.array([0.4, 0.3, 0.2, 0.1])
+
+
+# ---- covariances
+
+
+def laws(m):
+    """Of each code, all estimates of the shares that one report can give, and their probabilities."""
+    for code in n_codes(m):
+        if isinstance(m, SubsetSelection):  # its decisions are many: all k-subsets, by the paper's formula
+            sets = list(combinations(range(m.domain.size), m.k))
+            counters = np.array([[v in s for v in range(m.domain.size)] for s in sets], np.int64)
+            own = counters[:, code] == 1
+            chances = np.where(own, m.p / own.sum(), (1 - m.p) / (~own).sum())
+        else:
+            every = Every(m.perturb_codes, code, dtype=m.domain.code_dtype, seen=m.domain.size)
+            counters = m.count_reports(every.reports, np.arange(every.n), every.n)
+            weights, whole = every._weights()
+            chances = (weights / whole).astype(float)
+        yield m.debias(np.ones((len(counters), 1)), counters)[0], chances
+
+
+ORACLES = [
+    RandomizedResponse(FOUR, epsilon=1.0),
+    RandomizedResponse.from_coins(truth=0.6, yes=0.3),
+    UnaryEncoding(FOUR, epsilon=1.0),
+    UnaryEncoding(FOUR, epsilon=2.0, variant="symmetric"),
+    UnaryEncoding(["a", "b", "c"], epsilon=1.0, unmatched="none"),
+    SubsetSelection(FOUR, epsilon=0.5),
+    SubsetSelection(range(6), epsilon=0.5, k=3),
+    LocalHashing(FOUR, epsilon=1.0, variant="fast"),
+    HadamardResponse(FOUR, epsilon=1.0),
+    ProjectiveGeometryResponse(FOUR, epsilon=1.5),
+    BlockHadamardResponse(FOUR, epsilon=2.0),
+    HybridProjectiveGeometryResponse(FOUR, epsilon=2.0),
+]
+
+
+@each("m", ORACLES)
+def test_covariances_over_all_reports(m):
+    """Expected from the code that perturbs. Without the sampling term, or with p of the wrong coin, it fails."""
+    codes = len(n_codes(m))
+    people = np.arange(codes, 0, -1.0) / (codes * (codes + 1) / 2)
+    first, second, noise = 0.0, 0.0, 0.0
+    for share, (estimates, chances) in zip(people, laws(m), strict=True):
+        mean, square = chances @ estimates, (estimates * chances[:, None]).T @ estimates
+        first, second = first + share * mean, second + share * square
+        noise = noise + share * (square - np.outer(mean, mean))
+    shares = people[None, : m.domain.size]
+    np.testing.assert_allclose(m.covariance(shares)[0], second - np.outer(first, first), atol=1e-9)
+    np.testing.assert_allclose(m.covariance(shares, about="people")[0], noise, atol=1e-9)
+
+
+def test_covariances_by_closed_forms():
+    m = SummationHistogramEncoding(FOUR, epsilon=1.0)
+    expected = m.variance(1) * np.eye(4) + np.diag(SHARES) - np.outer(SHARES, SHARES)
+    np.testing.assert_allclose(m.covariance(SHARES[None])[0], expected, rtol=1e-12)
+    two = LongitudinalUnaryEncoding(FOUR, epsilon_infinity=2.0, epsilon_1=1.0)  # independent bits
+    lam = two.q + (two.p - two.q) * SHARES
+    expected = np.diag(lam * (1 - lam) / (two.p - two.q) ** 2 + SHARES**2) - np.outer(SHARES, SHARES)
+    np.testing.assert_allclose(two.covariance(SHARES[None])[0], expected, rtol=1e-12)
+
+
+@each("m", [LocalHashing(FOUR, epsilon=1.0), DBitFlip(range(8), epsilon_infinity=1.0, bits=2)])
+def test_covariances_that_are_not_known_are_refused(m):
+    with pytest.raises(ParameterError, match="not known"):
+        m.covariance(np.full((1, m.domain.size), 1 / m.domain.size))
+
+
+# ---- statistics
+
+
+def reports_of(m, counts, seed):
+    """A tally of reports under noise that is always the same."""
+    return m.simulate(dict(zip(m.domain.values, counts, strict=True)), seed=seed)
+
+
+def test_randomized_response_has_pearsons_statistic():
+    """Of the reports, as scipy has it."""
+    m = RandomizedResponse(FOUR, epsilon=1.0)
+    one, two = (
+        Tally(1000, np.array([300, 260, 240, 200]), m.fingerprint),
+        Tally(3000, np.array([840, 800, 760, 600]), m.fingerprint),
+    )
+    found, expected = compare(m, one, two), stats.chi2_contingency([one.counters, two.counters], correction=False)
+    assert found.statistic == pytest.approx(expected.statistic, rel=1e-9)
+    assert (found.degrees_of_freedom, found.p_value) == (3, pytest.approx(expected.pvalue, rel=1e-9))
+    for v in range(4):  # and each value has the z test of two proportions
+        table = [[t.counters[v], t.n - t.counters[v]] for t in (one, two)]
+        alone = stats.chi2_contingency(table, correction=False).pvalue
+        assert found.p_values[v] == pytest.approx(alone, rel=1e-9)
+
+
+def test_the_statistic_of_unary_encodings():
+    """By hand: the part of the chi-square of d degrees that the sum of the differences, which says nothing, has not."""
+    m = UnaryEncoding(FOUR, epsilon=1.0)
+    n1, n2, shares = 5000, 8000, (np.array([0.43, 0.28, 0.19, 0.12]), SHARES)
+    tallies = [
+        Tally(n, np.round(n * (m.q + (m.p - m.q) * f)).astype(np.int64), m.fingerprint)
+        for n, f in zip((n1, n2), shares, strict=True)
+    ]
+    f1, f2 = ((t.counters / t.n - m.q) / (m.p - m.q) for t in tallies)
+    f = (n1 * f1 + n2 * f2) / (n1 + n2)
+    f += (1 - f.sum()) / 4  # as it is known what they add up to
+    lam = m.q + (m.p - m.q) * f
+    covariance = np.diag(lam * (1 - lam) / (m.p - m.q) ** 2 + f**2) - np.outer(f, f)
+    covariance *= 1 / n1 + 1 / n2
+    delta = f2 - f1
+    expected = delta @ np.linalg.solve(covariance, delta) - delta.sum() ** 2 / covariance.sum()
+    found = compare(m, *tallies)
+    assert abs(delta.sum()) > 0.01
+    assert found.statistic == pytest.approx(expected, rel=1e-9)
+    assert found.degrees_of_freedom == 3
+    np.testing.assert_allclose(found.differences, delta, atol=1e-12)
+
+
+def test_unknown_covariances_leave_the_differences():
+    m = LocalHashing(FOUR, epsilon=1.0)
+    found = compare(m, reports_of(m, [400, 300, 200, 100], 1), reports_of(m, [100, 300, 200, 400], 2))
+    assert (found.degrees_of_freedom, np.isnan(found.statistic)) == (0, True)
+    assert "no test" in repr(found)
+    assert found.to_arrow()["statistic"].null_count == 4
+    assert np.isfinite(found.low).all()
+    assert found.p_values[0] < 0.01
+
+
+def test_means_differ_as_two_normal_variables():
+    m = Hybrid((0, 10), epsilon=1.0)
+    tallies = [m.tally(np.random.default_rng(k).permutation(m.perturb([x] * 4000))) for k, x in ((1, 3.0), (2, 7.0))]
+    found, (one, two) = compare(m, *tallies), map(m.mean, tallies)
+    error = math.hypot(one.standard_error, two.standard_error)
+    z = (two.mean - one.mean) / error
+    assert (found.differences[0], found.standard_errors[0]) == pytest.approx((two.mean - one.mean, error))
+    assert found.p_value == found.p_values[0] == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert (found.low[0], found.high[0]) == pytest.approx(
+        (two.mean - one.mean - 1.959964 * error, two.mean - one.mean + 1.959964 * error), rel=1e-6
+    )
+    together = compare(m, *tallies, same_people=True)
+    assert together.standard_errors[0] == pytest.approx(one.standard_error + two.standard_error)
+    assert found.to_arrow()["value"].to_pylist() == [None]
+
+
+def test_intervals_without_noise_are_newcombes():
+    """His method 10, of 56 / 70 less 48 / 80: table II of the paper, (a), without correction: 0.0524 to 0.3339."""
+    m = RandomizedResponse(epsilon=50.0)
+    before, after = (Tally(n, np.array([n - k, k]), m.fingerprint) for n, k in ((80, 48), (70, 56)))
+    found = compare(m, before, after)
+    assert (found.low[1], found.high[1]) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_holm_and_the_tail():
+    p = np.array([[0.01, 0.04, 0.03, 0.5], [0.9, 0.8, 0.7, 0.6]])
+    np.testing.assert_allclose(holm(p), [[0.04, 0.09, 0.09, 0.5], [1, 1, 1, 1]])
+    t, k = np.meshgrid([0.0, 1e-9, 0.3, 5.0, 40.0, 300.0, 2000.0], [1, 2, 3, 4, 15, 40, 255])
+    np.testing.assert_allclose(
+        chi_square_tail(t.ravel(), k.ravel()), stats.chi2.sf(t, k).ravel(), rtol=1e-9, atol=1e-300
+    )
+
+
+def test_many_pairs_at_once_are_each_as_one():
+    for m in (UnaryEncoding(FOUR, epsilon=1.0), SampledColumn(RandomizedResponse(FOUR, epsilon=1.0), columns=3)):
+        tallies = [reports_of(m, [400, 300, 200, 100], seed) for seed in range(6)]
+        ask = Compare(anytime=300)
+        n, counters = np.array([t.n for t in tallies]), np.array([t.counters for t in tallies])
+        table, lengths = ask.rows(m, n.reshape(3, 2), counters.reshape(3, 2, -1))
+        assert lengths.tolist() == [4, 4, 4]
+        for pair in range(3):
+            one = ask.result(m, *tallies[2 * pair : 2 * pair + 2]).to_arrow()
+            assert one.schema.equals(table.schema)
+            for ours, alone in zip(table.slice(4 * pair, 4).to_pylist(), one.to_pylist(), strict=True):
+                assert ours == pytest.approx(alone)
+
+
+def test_an_empty_side_is_unbounded_or_refused():
+    m = UnaryEncoding(FOUR, epsilon=1.0)
+    some, none = reports_of(m, [400, 300, 200, 100], 1), m.empty_tally()
+    with pytest.raises(ParameterError, match="'after' has no reports"):
+        compare(m, some, none)
+    table, _ = Compare().rows(m, np.array([[1000, 0]]), np.stack([[some.counters, none.counters]]))
+    [row, *_] = table.to_pylist()
+    assert (row["low"], row["high"], row["p_value"], row["p_adjusted"]) == (-math.inf, math.inf, 1.0, 1.0)
+    assert [row[name] for name in ("after", "difference", "standard_error", "statistic", "p_value_of_all")] == [
+        None
+    ] * 5
+    assert (row["n_before"], row["n_after"], row["before"] is None) == (1000, 0, False)
+
+
+def test_what_cannot_be_compared_is_refused():
+    m, other = UnaryEncoding(FOUR, epsilon=1.0), UnaryEncoding(FOUR, epsilon=2.0)
+    one, two = reports_of(m, [400, 300, 200, 100], 1), reports_of(m, [400, 300, 200, 100], 2)
+    with pytest.raises(MechanismMismatchError):
+        compare(m, one, reports_of(other, [400, 300, 200, 100], 2))
+    for how in ({"anytime": True, "same_people": True}, {"confidence": 1.0}, {"about": "me"}, {"anytime": 0}):
+        with pytest.raises(ParameterError):
+            compare(m, one, two, **how)
+    with pytest.raises(ParameterError, match="the same tally"):
+        compare(m, one, one)
+    kept = LongitudinalUnaryEncoding(FOUR, epsilon_infinity=2.0, epsilon_1=1.0)
+    one, two = (reports_of(kept, [400, 300, 200, 100], seed) for seed in (1, 2))
+    with pytest.raises(ParameterError, match="same_people=False"):
+        compare(kept, one, two)
+    apart, together = (compare(kept, one, two, same_people=same) for same in (False, True))
+    np.testing.assert_allclose(together.standard_errors, math.sqrt(2) * apart.standard_errors, rtol=0.01)
+    numbers = Hybrid((0, 1), epsilon=1.0)
+    with pytest.raises(ParameterError, match="population"):
+        compare(numbers, numbers.tally(numbers.perturb([0.5])), numbers.tally(numbers.perturb([0.5])), about="people")
+
+
+def test_what_is_shown():
+    m = RandomizedResponse(["ok", "crashed"], epsilon=2.0)
+    found = compare(
+        m, Tally(1000, np.array([800, 200]), m.fingerprint), Tally(1000, np.array([700, 300]), m.fingerprint)
+    )
+    assert repr(found).splitlines()[-1] == "all values together: chi-square 26.67, 1 degrees of freedom, p = 2.42e-07"
+    assert found == found.__reduce__()[0](*found.__reduce__()[1])
+    chart = found.plot().to_dict()
+    assert chart["title"]["text"] == "2,000 reports, 95 % intervals"
+    assert chart["layer"][0]["encoding"]["x"]["title"] == "difference of the shares"
+
+
+def privateab(reports, others):
+    """The statistic of PyPI privateAB 0.0.2 (J.-M. Moon, MIT; arXiv:2411.09064), server_multinomial_bitflip, in numpy:
+
+    the difference of the mean bits, less its mean over the values, and the bits' covariance in all reports together.
+    """
+    n1, n2 = len(reports), len(others)
+    every = np.concatenate([reports, others])
+    covariance = np.cov(every.T)
+    difference = reports.mean(axis=0) - others.mean(axis=0)
+    projected = difference - difference.mean()
+    return projected @ np.linalg.solve(covariance, projected) / (1 / n1 + 1 / n2)
+
+
+def test_decisions_are_those_of_private_ab():
+    """Of 60 comparisons, half of them of equal shares, where theirs is not within 10 % of the limit.
+
+    Theirs takes the covariance from pairs of bits, and of their sum's noise less than there is to take.
+    """
+    m, generator, limit = UnaryEncoding(range(6), epsilon=2.0), np.random.default_rng(3), stats.chi2.ppf(0.95, 5)
+    f = np.array([0.35, 0.25, 0.15, 0.12, 0.08, 0.05])
+    ours, theirs = [], []
+    for k in range(60):
+        g = f if k % 2 else f + 0.03 * np.array([1, -1, 0, 0, 0, 0])
+        bits = []
+        for shares, n in ((f, 3000), (g, 5000)):
+            codes = generator.choice(6, n, p=shares)
+            chances = np.where(codes[:, None] == np.arange(6), m.p, m.q)
+            bits.append(generator.random((n, 6)) < chances)
+        tallies = [Tally(len(rows), rows.sum(axis=0), m.fingerprint) for rows in bits]
+        ours.append(compare(m, *tallies).statistic)
+        theirs.append(privateab(*bits))
+    np.testing.assert_allclose(ours, theirs, atol=1)
+    clear = np.abs(np.array(theirs) / limit - 1) > 0.1
+    np.testing.assert_array_equal((np.array(ours) > limit)[clear], (np.array(theirs) > limit)[clear])
+    assert clear.sum() >= 50
+    assert 5 < sum(np.array(ours) > limit) < 40
+
+
+# ---- levels, coverage, run lengths; `python -m benchmarks.comparisons` has more of them
+
+
+def bits_of(m, shares, n, runs, generator):
+    people = generator.multinomial(n, shares, size=runs)
+    return generator.binomial(people, m.p) + generator.binomial(n - people, m.q)
+
+
+def test_the_level_is_the_one_that_is_said():
+    """4,000 runs: 5 % within 4 standard errors of 0.34 % (1 of 15,000 seeds fails).
+
+    A test that does not know that differences add up to 0, with 3 degrees for 4, rejects 10 %; without the people's
+    sampling 6.9 %.
+    """
+    m, f, generator = UnaryEncoding(FOUR, epsilon=2.0), SHARES, np.random.default_rng(11)
+    sizes, runs = (3000, 8000), 4000
+    counters = np.stack([bits_of(m, f, n, runs, generator) for n in sizes], axis=1)
+    n = np.tile(sizes, (runs, 1))
+    rows, _ = Compare().rows(m, n, counters)
+    first = {name: rows[name].to_numpy().reshape(runs, 4) for name in rows.column_names[1:]}
+    assert (first["p_value_of_all"][:, 0] < 0.05).mean() == pytest.approx(0.05, abs=0.014)
+    assert (first["p_adjusted"].min(axis=1) < 0.05).mean() == pytest.approx(0.05, abs=0.014)
+    held = (first["low"] <= 0) & (first["high"] >= 0)
+    assert held.mean() == pytest.approx(0.95, abs=0.008)
+    people, _ = Compare(about="people").rows(m, n, counters)  # the planted fault: noise alone
+    assert (people["p_value_of_all"].to_numpy()[::4] < 0.05).mean() > 0.06
+
+
+def test_intervals_hold_at_all_looks():
+    """600 runs of 40 looks: at least 95 % - 2 standard errors of 0.9 %; without anytime about 60 % hold."""
+    m, f, generator, runs = RandomizedResponse(epsilon=1.0), np.array([0.9, 0.1]), np.random.default_rng(5), 600
+    at = np.unique(np.geomspace(300, 50_000, 40).astype(int))
+    lam = m.q + (m.p - m.q) * f
+    more = np.diff(at, prepend=0)[:, None]
+    yes, again = (np.cumsum(generator.binomial(more, lam[1], size=(len(at), runs)), axis=0) for _ in range(2))
+    n = np.tile(at[:, None], (1, runs)).ravel()
+    sides = np.stack([np.stack([n - side.ravel(), side.ravel()], axis=1) for side in (yes, again)], axis=1)
+
+    def held(anytime):
+        rows, _ = Compare(anytime=anytime).rows(m, np.stack([n, n], axis=1), sides)
+        low, high, p = (
+            rows[name].to_numpy()[1::2].reshape(len(at), runs) for name in ("low", "high", "p_value_of_all")
+        )
+        return ((low <= 0) & (high >= 0)).all(axis=0).mean(), (p >= 0.05).all(axis=0).mean()
+
+    assert min(held(5000)) > 0.93
+    assert max(held(None)) < 0.75
+
+
+def test_the_width_of_anytime_is_the_one_of_the_paper():
+    """(C.3) for one mean, as the other side has 10^9 reports and no error: 1.55 times the fixed one where tightest."""
+    m = RandomizedResponse(epsilon=1.0)
+    q, difference = m.q, m.p - m.q
+    many, n = 10**9, 20_000
+    before, after = (
+        Tally(k, np.array([k - (s := round(k * (q + 0.1 * difference))), s]), m.fingerprint) for k in (many, n)
+    )
+    # (n reports beside very many tell as much as 2 n on both sides do)
+    wide, fixed = compare(m, before, after, anytime=2 * n), compare(m, before, after)
+    ratio = (wide.high - wide.low) / (fixed.high - fixed.low)
+    np.testing.assert_allclose(ratio, 1.55, atol=0.01)
+
+
+def test_run_lengths_of_the_cusum():
+    """Tables of D. C. Montgomery, Statistical Quality Control: two-sided 168 and 465 for h = 4 and 5, k = 1/2.
+
+    A run of 300 windows without a change has alarms as rarely as it says; one with a change is found, and when it was.
+    """
+    assert threshold(2 * 168, 0.5) == pytest.approx(4, abs=0.02)
+    assert threshold(2 * 465, 0.5) == pytest.approx(5, abs=0.02)
+    m, generator = RandomizedResponse(epsilon=1.0), np.random.default_rng(2)
+    lam = m.q + (m.p - m.q) * np.array([0.1, 0.16])
+
+    def windows(which):
+        yes = generator.binomial(2000, lam[which])
+        return [Tally(2000, np.array([2000 - s, s]), m.fingerprint) for s in yes.tolist()]
+
+    alarms = {alarm.window for alarm in changes(m, windows(np.zeros(300, int)), run_length=30)}
+    assert 1 <= len(alarms) <= 12  # two values, whose alarms are the same: 5 are expected
+    found = changes(m, windows(np.repeat([0, 1], 30)), run_length=1000)
+    assert {(a.value, a.direction) for a in found} == {(True, "up"), (False, "down")}
+    assert all(25 <= a.since <= 32 and 30 < a.window < 40 for a in found)
+    for wrong in ({"run_length": 5}, {"shift": 0}, {"same_people": True}):
+        with pytest.raises(ParameterError):
+            changes(m, windows(np.zeros(3, int)), **wrong)

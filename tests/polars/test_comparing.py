@@ -1,0 +1,144 @@
+"""Frames, groups and windows compared: the pairs are those of `ldp_core.compare`, lazily and streaming too."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import ldp_polars
+from ldp_core import (
+    HadamardCountMeanSketch,
+    Hybrid,
+    LongitudinalUnaryEncoding,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+    compare,
+)
+
+PLAN = PrivacyPlan(
+    {
+        "os": UnaryEncoding(["ios", "android", "web"], epsilon=1.0),
+        "crashed": RandomizedResponse(epsilon=1.0),
+        "minutes": Hybrid((0, 60), epsilon=1.0),
+    },
+    keep=["country", "day"],
+)
+
+
+def frame(n, seed):
+    generator = np.random.default_rng(seed)
+    records = {
+        "os": generator.choice(["ios", "android", "web"], n),
+        "crashed": generator.random(n) < 0.2,
+        "minutes": generator.random(n) * 60,
+        "country": generator.choice(["de", "fr", "it"], n),
+        "day": [dt.date(2024, 1, 1) + dt.timedelta(days=int(k)) for k in generator.integers(0, 28, n)],
+    }
+    return pl.DataFrame(records).ldp.perturb(PLAN, seed=seed)
+
+
+ONE, TWO = frame(900, 1), frame(700, 2)
+
+
+def expected(before, after, **asked):
+    """One pair of frames by the core, column by column, without names."""
+    out = []
+    for name, m in PLAN.columns.items():
+        found = compare(m, *(m.tally(side[name].ext.storage().to_arrow()) for side in (before, after)), **asked)
+        rows = found.to_polars().with_columns(pl.lit(name).alias("column_name"))
+        out.append(rows.with_columns(pl.col("value").cast(pl.String)))
+    return pl.concat(out).select("column_name", "value", pl.exclude("column_name", "value"))
+
+
+def same(found, one):
+    assert_frame_equal(found, one, check_exact=False)
+
+
+def test_two_frames():
+    found = ONE.ldp.compare(PLAN, other=TWO, anytime=500)
+    same(found, expected(ONE, TWO, anytime=500))
+    same(ONE.lazy().ldp.compare(PLAN, other=TWO, anytime=500).collect(engine="streaming"), found)
+
+
+def test_two_frames_by_groups_of_which_one_is_missing():
+    only = TWO.filter(pl.col("country") != "it")
+    found = ONE.ldp.compare(PLAN, other=only, by="country")
+    for country in ("de", "fr"):
+        sides = (side.filter(pl.col("country") == country) for side in (ONE, TWO))
+        same(found.filter(pl.col("country") == country).drop("country"), expected(*sides))
+    gone = found.filter(pl.col("country") == "it")
+    assert gone["low"].to_list() == [-math.inf] * 6
+    assert gone["difference"].null_count() == gone["after"].null_count() == 6
+    assert set(gone["n_after"]) == {0}
+    assert found.select(pl.col(pl.Float64).is_nan().any()).row(0) != (True,)
+
+
+def test_groups_against_a_baseline():
+    sides = {country: ONE.filter(pl.col("country") == country) for country in ("de", "fr", "it")}
+    for baseline, first in ((None, "de"), ("fr", "fr")):
+        found = ONE.lazy().ldp.compare(PLAN, by="country", baseline=baseline).collect()
+        assert set(found["compared_with"]) == {first}
+        assert set(found["country"]) == set(sides) - {first}
+        for country in set(sides) - {first}:
+            rows = found.filter(pl.col("country") == country).drop("country", "compared_with")
+            same(rows, expected(sides[first], sides[country]))
+    with pytest.raises((ParameterError, pl.exceptions.ComputeError), match="no reports of the baseline"):
+        ONE.ldp.compare(PLAN, by="country", baseline="es")
+
+
+def test_each_window_against_the_one_before():
+    kept = ONE.filter(pl.col("day").dt.day() != 10)
+    weeks = [dt.date(2024, 1, d) for d in (1, 8, 15, 22)]
+    found = kept.ldp.compare(PLAN, by="country", window="1w", event_time="day")
+    assert set(found["window_start"]) == set(weeks[1:])
+    for country in ("de", "fr"):
+        for before, start in pairwise(weeks):
+            of_country = kept.filter(pl.col("country") == country)
+            sides = (of_country.filter(pl.col("day").dt.truncate("1w") == week) for week in (before, start))
+            rows = found.filter(pl.col("country") == country, pl.col("window_start") == start)
+            assert set(rows["compared_with"]) == {before}
+            same(rows.drop("country", "window_start", "window_end", "compared_with"), expected(*sides))
+    alone = kept.ldp.compare(PLAN, window="1w", event_time="day")
+    assert alone.columns[:4] == ["column_name", "window_start", "window_end", "compared_with"]
+    assert len(alone) == 3 * 6
+
+
+def test_values_have_their_own_type_if_it_is_one():
+    plan = PrivacyPlan({"level": RandomizedResponse([1, 2, 10], epsilon=1.0)}, keep=["os"])
+    reports = pl.DataFrame({"os": ["a", "b"] * 50, "level": [1, 2, 2, 10] * 25}).ldp.perturb(plan)
+    assert reports.ldp.compare(plan, by="os")["value"].to_list() == [1, 2, 10]
+
+
+def test_what_is_refused():
+    for how, text in (
+        ({}, "compare with what"),
+        ({"by": ["country", "day"]}, "one column"),
+        ({"by": "country", "baseline": "de", "other": TWO}, "baseline"),
+        ({"other": ONE}, "itself"),
+        ({"window": "1w"}, "go together"),
+        ({"other": TWO, "anytime": True, "same_people": True}, "anytime"),
+    ):
+        with pytest.raises(ParameterError, match=text):
+            ONE.ldp.compare(PLAN, **how)
+    kept = PrivacyPlan(
+        {"os": LongitudinalUnaryEncoding(["a", "b"], epsilon_infinity=2.0, epsilon_1=1.0)}, keep=["week"]
+    )
+    reports = pl.DataFrame({"os": ["a", "b"], "week": [1, 2], "id": [1, 2]}).ldp.perturb(
+        kept, key=Secret.generate(), id="id"
+    )
+    with pytest.raises(ParameterError, match="same_people=False"):
+        reports.ldp.compare(kept, by="week")
+    assert len(reports.ldp.compare(kept, by="week", same_people=True)) == 2
+    sketch = PrivacyPlan({"word": HadamardCountMeanSketch("str", epsilon=1.0)})
+    with pytest.raises(PlanError, match="shares or a mean"):
+        ldp_polars.compare(pl.DataFrame({"word": ["a"]}), sketch)
