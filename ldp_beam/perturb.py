@@ -118,15 +118,13 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
-        kind: Any = pa.RecordBatch if arrow else AnyReports
-        if not arrow and fields is not None:
-            kind = row_of_reports(self._plan, fields, packed=self._packed)
-        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, kind)
+        row = None if arrow or fields is None else row_of_reports(self._plan, fields, packed=self._packed)
+        reports, dead_letters = self._outputs(pcoll, "Perturb", fn, row or AnyReports)
         if self._stabilize:
             reports |= "Stabilize" >> ReplaySafe(keep_windows=True, repeatable=self._repeatable)
         else:
             reports |= "Flushed" >> FlushedAtOnce()
-        reports.element_type = Any if kind is AnyReports else kind  # a type hint inside was for the coder
+        reports.element_type = row or (pa.RecordBatch if arrow else Any)  # the type hint inside was for the coder
         return reports if dead_letters is None else (reports, dead_letters)
 
     @override

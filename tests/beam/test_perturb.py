@@ -17,6 +17,7 @@ import pytest
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.internal import pickler
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -81,8 +82,8 @@ def test_declared_types_in_and_declared_types_out():
     bound = ldp_beam.BoundContributions("name", 1)
     of_reports = {"app": typing.Sequence[bool], "crashed": bool, "day": np.int64}
     of_bounded = {"os": str, "app": str, "crashed": bool, "day": np.int64}
-    flags = ("--runtime_type_check",)
-    for elements in ([beam.Row(**record) for record in RECORDS], [Event(**record) for record in RECORDS]):
+    of_schema = [[beam.Row(**record) for record in RECORDS], [Event(**record) for record in RECORDS]]
+    for elements in of_schema:
         p = beam.Pipeline("FnApiRunner")
         events = p | beam.Create(elements)
         for transform, fields in (
@@ -100,12 +101,16 @@ def test_declared_types_in_and_declared_types_out():
         assert kept.element_type == events.element_type
         with pytest.raises(PlanError, match="color"):
             _ = events | "Lacks" >> ldp_beam.UnaryEncode("color", SURE_BITS)
-        by_day = bound | ldp_beam.Perturb(plan) | beam.GroupBy("day").aggregate_field("crashed", sum, "crashes")
-        assert sorted((row.day, row.crashes) for row in run(by_day, elements, flags=flags)) == [
-            (day, int(crashed)) for day, crashed in zip(DAY, CRASHED, strict=True)
-        ]
-    for elements in (RECORDS, [EVENTS]):  # whose schema Beam does not know
-        run(bound | ldp_beam.Perturb(plan) | ldp_beam.Histogram("crashed", SURE_BOOL), elements, flags=flags)
+    by_day = beam.GroupBy("day").aggregate_field("crashed", sum, "crashes")
+    crashes = list(zip(DAY, map(int, CRASHED), strict=True))
+    for elements in (*of_schema, RECORDS, [EVENTS]):
+        with beam.Pipeline("FnApiRunner", options=PipelineOptions(["--runtime_type_check"])) as p:
+            reports = p | beam.Create(elements) | bound | ldp_beam.Perturb(plan)
+            rows = reports | ldp_beam.Histogram("crashed", SURE_BOOL)
+            assert_that(rows | "n" >> beam.Map(lambda row: row.n), equal_to([4, 4]))
+            if elements in of_schema:
+                found = reports | by_day | "Crashes" >> beam.Map(lambda row: (row.day, row.crashes))
+                assert_that(found, equal_to(crashes), "by day")
 
 
 def test_batches():
