@@ -24,8 +24,8 @@ from ldp_core.engine import text_of
 def fields_of(element_type: Any) -> dict[str, Any] | None:
     """Names and types of the fields of elements of this type; None where no schema tells.
 
-    >>> fields_of(DeadLetter)["count"], fields_of(dict)
-    (<class 'int'>, None)
+    >>> fields_of(DeadLetter)["reason"], fields_of(dict)
+    (<class 'str'>, None)
     """
     try:
         return dict(named_fields_from_element_type(element_type))
