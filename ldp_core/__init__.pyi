@@ -43,7 +43,7 @@ from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
 from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
 from ldp_core.mechanisms.numbers.base import Numeric
-from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
+from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -71,6 +71,7 @@ from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import expected_error, recommend
 from ldp_core.plans.required import required_epsilon, required_n
 from ldp_core.plans.sampled import SampledColumn as SampledColumn
+from ldp_core.plans.sampled import SampledNumber as SampledNumber
 from ldp_core.poisoning import Influence
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tally import Tally
@@ -113,6 +114,7 @@ __all__ = [
     "MeanEstimate",
     "Mechanism",
     "MechanismMismatchError",
+    "NOutput",
     "Numeric",
     "OneBitMean",
     "OpenDomain",

@@ -33,6 +33,7 @@ from ldp_core import (
 from ldp_core import simulated_counts as simulation
 from ldp_core.mechanisms.oracles.local_hashing import AffineFamily
 from ldp_core.mechanisms.sketches.base import Candidates
+from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.simulated_counts import inner_products, multinomials, scatter, subset_sums
 
 from ..cases import each
@@ -63,7 +64,7 @@ ALL = {**EVERY, **MORE}
 def native_reports(m: Mechanism, value, n: int, seed: int):
     """Real reports of n people, in the working layout."""
     codes, noise = m.inputs.encode([value] * n), keyed(n, seed + 1)
-    if isinstance(m, SampledColumn | FakeDataColumn):
+    if isinstance(m, DrawnColumn):
         drawn = np.random.default_rng(seed).random(n) < 1 / m.columns
         return m.perturb_drawn(codes, drawn, noise)
     if isinstance(m, Rappor) and m.hashing == "md5":
@@ -132,7 +133,8 @@ SMALL = {name: m for name, m in ALL.items() if m.counters <= 1 << 14}
 QUICK = [
     "k-ary RR", "coins", "OUE", "SS", "OLH", "FLH, none", "HR, none", "BHR", "SHE, unit 3", "PGR", "HPGR",
     "dBitFlipPM, none", "L-GRR", "L-SOUE", "LOLOHA, linear", "RAPPOR", "RAPPOR, MD5", "heavy hitters, large field",
-    "hybrid", "square wave, few", "stochastic rounding, SS", "sampled RR", "fake by a prior", "fake of no value",
+    "hybrid", "N outputs", "square wave, few", "stochastic rounding, SS", "sampled RR", "fake by a prior",
+    "fake of no value",
 ]  # fmt: skip
 
 
@@ -168,7 +170,7 @@ def test_a_billion_people_are_estimated_within_the_mechanism_s_error(name):
     assert (np.abs(histogram.counts - true) < 6 * np.sqrt(m.variance(n, true))).all()
 
 
-@each("name", ["hybrid", "piecewise", "one bit", "stochastic rounding"])
+@each("name", ["hybrid", "N outputs", "piecewise", "one bit", "stochastic rounding"])
 def test_a_billion_numbers_have_their_mean(name):
     m = REGISTERED[name]
     low, length = m.domain.low, m.domain.high - m.domain.low

@@ -42,7 +42,7 @@ from ldp_core.reports import Word
 
 from ...cases import each
 from ..checks import exact_exp
-from ..examples import ALONE, EVERY, VIEWS, keyed, noise_for, some_values
+from ..examples import ALONE, DRAWN, EVERY, VIEWS, keyed, noise_for, some_values
 from .oracles.helpers import PURE
 
 
@@ -55,7 +55,7 @@ def test_one_of_each():
 @each("name", EVERY)
 def test_as_a_value(name):
     m = EVERY[name]
-    plan = PrivacyPlan(dict.fromkeys("abc", m) if name in ("sampled", "fake") else {"a": m}, keep=["t"])
+    plan = PrivacyPlan(dict.fromkeys("abc", m) if name in DRAWN else {"a": m}, keep=["t"])
     for again in (
         pickle.loads(pickle.dumps(m)),
         copy.deepcopy(m),
@@ -326,7 +326,7 @@ def test_nulls_are_refused_and_counted(name):
     m = EVERY[name]
     keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
     kind = {"bool": pa.bool_(), "str": pa.string()}.get(m.inputs.kind, pa.int64())
-    refused, about = (ParameterError, "whole record") if name in ("sampled", "fake") else (DomainError, "3 of 3")
+    refused, about = (ParameterError, "whole record") if name in DRAWN else (DomainError, "3 of 3")
     with pytest.raises(refused, match=about) as raised:
         m.perturb(pa.nulls(3, kind), randomness=keyed, column="os")
     assert refused is ParameterError or "column 'os'" in str(raised.value)
@@ -385,12 +385,14 @@ FINGERPRINTS = {
     "RAPPOR": "47e4ef2360b3e708",
     "RAPPOR over candidates": "47e4ef2360b3e708",
     "one bit": "db8dfde7980b343f",
+    "N outputs": "d5056e349915439f",
     "piecewise": "8deb0483d873eeef",
     "hybrid": "a90f4f8787cc769f",
     "square wave": "df28dd7c325727d3",
     "stochastic rounding": "14d1acf293d40109",
     "heavy hitters": "446e9fcc640fb489",
     "sampled": "ab72b209e936c7e9",
+    "sampled number": "893b4956dadf0ab8",
     "fake": "2f1c331eef85dea4",
 }
 
@@ -425,6 +427,7 @@ KEYED = {
     "hybrid": "7d3751b6061ba583",
     "piecewise": "50eea24f05778d08",
     "one bit": "6238f6e1696c8987",
+    "N outputs": "a5b12c5f6211981d",
     "square wave": "7817da643ff05450",
     "stochastic rounding": "5478024e06a3fd68",
     "L-GRR": "ccf1a4dfe55959f5",
