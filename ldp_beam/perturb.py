@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -74,7 +73,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             the input lacks a column of it.
         ParameterError: the input is in sliding windows, where each record would be perturbed several times; or it
             comes through a `PrivacyLedger` that charges for fresh noise, and this is keyed, or the other way round; or
-            that charges less for a record than all that is perturbed behind it spends.
+            that charges less for the records of a person than all that is perturbed behind it spends.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
@@ -107,7 +106,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self._keyed)
         self._plan = self.made = plan
-        self.spends = plan.exact_epsilon if plan.seed is None else Fraction(0)
+        self.spends = plan if plan.seed is None else None
         self._packed = packed
         self._stabilize = stabilize
 
@@ -115,7 +114,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
         refuse_perturbed(pcoll, self._plan.columns)
-        if self._plan.seed is None:
+        if self.spends is not None:
             refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
@@ -319,7 +318,7 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_rows(self, batch: RowBatch) -> list[WindowedValue]:
         keyed = None if self._key is None else self._key.randomness(batch, "")  # the ids are hashed once
         values = {
-            name: batch.required(name) if mechanism.inputs.unmatched == "error" else batch.column(name)
+            name: batch.column(name) if mechanism.inputs.takes_nulls else batch.required(name)
             for name, mechanism in self._plan.columns.items()
         }
         reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
@@ -341,7 +340,7 @@ class _PerturbDoFn(RecordsDoFn):
         if self._key is not None:
             self._key.find_faults(part, faults)
         for name, mechanism in self._plan.columns.items():
-            if mechanism.inputs.unmatched == "error":
+            if not mechanism.inputs.takes_nulls:
                 find_lacking(part, name, faults)
             check_values(part.column(name), mechanism.inputs, name, faults)
         for name in self._plan.keep:

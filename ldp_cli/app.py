@@ -5,9 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version as version_of
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 from typing_extensions import override
 
@@ -188,3 +191,22 @@ app.command(
     ),
 )(jobs.live)
 app.command("flink", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.flink)
+
+_NEEDS = {"perturb": "polars", "estimate": "polars", "audit": "scipy", "run": "apache_beam", "live": "apache_beam"}
+_EXTRAS = {"polars": "polars", "scipy": "audit", "apache_beam": "beam"}
+
+
+def _lacks(name: str) -> str:
+    """What to install before a command runs here."""
+    if name in ("live", "flink") and not (Path(__file__).parents[1] / "tests" / "bed").is_dir():
+        return "only in a checkout of the source"
+    module = _NEEDS.get(name)
+    if module is None or find_spec(module) is not None:
+        return ""
+    return f"not installed: pip install 'ldp-telemetry[{_EXTRAS[module]}]'"
+
+
+for _command in app.registered_commands:
+    if _lack := _lacks(str(_command.name)):
+        _about = str(getattr(_command.callback, "__doc__", "")).partition("\n")[0]
+        _command.short_help = f"{_about} [yellow]({escape(_lack)})[/yellow]"

@@ -19,6 +19,7 @@ from ldp_cli.printing import (
     note,
     number,
     out,
+    percent,
     save,
     say,
     say_json,
@@ -109,7 +110,7 @@ def check(
     *,
     as_json: Json = False,
 ) -> None:
-    """Check a plan, and whether it fits data: counts what would be refused, and shows no value."""
+    """Check a plan, and whether it fits data: counts what is not declared, and shows no value."""
     made = PrivacyPlan.from_toml(plan)
     if data is None:
         if as_json:
@@ -117,26 +118,45 @@ def check(
         else:
             show(_plan_cells(made), title=f"{plan}: a plan", notes=seed_warning(made))
         return
-    records, refused, wrong = _fit(made, data)
+    records, refused, outside, wrong = _fit(made, data)
     bad = any(refused.values()) or bool(wrong)
     if as_json:
-        columns = {name: {"refused": refused[name], "error": wrong.get(name)} for name in made.columns}
+        columns = {
+            name: {"refused": refused[name], "not declared": outside[name], "error": wrong.get(name)}
+            for name in made.columns
+        }
         say_json({"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns})
     else:
-        rows = [
-            {**cells, "would be refused": "" if name not in made.columns else wrong.get(name) or f"{refused[name]:,}"}
-            for name, cells in zip([*made.columns, *made.keep, ""], _plan_cells(made), strict=True)
-        ]
+        rows = []
+        for name, cells in zip([*made.columns, *made.keep, ""], _plan_cells(made), strict=True):
+            planned = name in made.columns
+            cells["not declared"] = f"{outside[name]:,}" if planned else ""
+            cells["would be refused"] = wrong.get(name) or f"{refused[name]:,}" if planned else ""
+            rows.append(cells)
         remedy = 'declare these values, or unmatched = "other" in the plan: one more answer for all of them'
-        verdict = f"the plan does not fit: {remedy}" if bad else "the plan fits"
-        show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*seed_warning(made), verdict])
+        verdicts = [f"the plan does not fit: {remedy}" if bad else "the plan fits"]
+        for name, m in made.columns.items():
+            if taken := outside[name] - refused[name]:
+                counted = f"{name}: {taken:,} of {records:,} values ({percent(taken / records)}) are not declared"
+                verdicts.append(f"{counted}, and become {_TAKEN[m.inputs.unmatched]}")
+        show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*seed_warning(made), *verdicts])
     if bad:
         raise typer.Exit(1)
 
 
-def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, str]]:
-    """Number of records; by column how many of them are refused, and what is wrong with its type."""
-    records, refused = 0, dict.fromkeys(plan.columns, 0)
+_TAKEN = {
+    "other": '"other"',
+    "none": "none of them",
+    "clip": "the nearer end, or what missing says",
+    "cut": "what they begin with",
+    "error": "what missing says",
+}
+"""What becomes of values that are not declared and not refused, by ``unmatched``."""
+
+
+def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, int], dict[str, str]]:
+    """Number of records; by column how many of them are refused and not declared, and what is wrong with its type."""
+    records, refused, outside = 0, dict.fromkeys(plan.columns, 0), dict.fromkeys(plan.columns, 0)
     wrong: dict[str, str] = {}
     with working("checking the records"):
         for batch in files.batches(data, plan):
@@ -144,9 +164,10 @@ def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, s
             for name, m in plan.columns.items():
                 try:
                     refused[name] += int(m.inputs.refuses(batch.column(name), column=name).sum())
+                    outside[name] += int(m.inputs.outside(batch.column(name), column=name).sum())
                 except DtypeError as error:
                     wrong[name] = str(error)
-    return records, refused, wrong
+    return records, refused, outside, wrong
 
 
 def registry(plan: PlanFile) -> None:
@@ -192,7 +213,7 @@ def explain(
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
     if not as_json:
-        say(made.explain(n, reports=reports, keyed=keyed, total=total, delta=delta))
+        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta))
         return
     columns = {}
     for name, m in made.columns.items():

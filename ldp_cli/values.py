@@ -36,7 +36,7 @@ def values_of(text: str) -> int | Domain | Interval | Prefixes:
         ParameterError, InputError: it cannot be read so.
 
     >>> values_of("16"), values_of("0:60"), values_of("1..3"), values_of("false,true")
-    (16, Interval(low=0.0, high=60.0, unmatched='error'), Domain([1, 2, 3]), Domain([False, True]))
+    (16, Interval(low=0.0, high=60.0, unmatched='error', missing=None), Domain([1, 2, 3]), Domain([False, True]))
     """
     if text.isdecimal():
         return int(text)
@@ -57,7 +57,7 @@ def declared(text: str, *, other: bool = False) -> Domain | Interval | Prefixes:
         made = _declared(text, other)
         return Domain.of(made) if isinstance(made, Domain) else made
     except DomainError as error:
-        raise ParameterError(f"{text!r}: {error}") from None
+        raise ParameterError(f"{text!r}: {error}; values are written as {SYNTAX}") from None
 
 
 def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:

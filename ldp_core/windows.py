@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from ldp_core.errors import ParameterError
@@ -43,8 +44,8 @@ class Window:
     offset: int = 0
 
     @classmethod
-    def of(cls, window: float | str) -> Window:
-        """Windows of a length in seconds, or as text.
+    def of(cls, window: float | str | timedelta) -> Window:
+        """Windows of a length in seconds, as text, or as a timedelta.
 
         Raises:
             ParameterError: it is no length, or not longer than 0.
@@ -64,7 +65,7 @@ class Window:
 
 
 def seconds(length: Any, name: str = "window") -> float:
-    """A length of time in seconds, at least 0: a number of them, text like ``"30d"``, ``"1h"``, or Beam's Duration.
+    """A length of time in seconds, at least 0: a number of them, text like ``"30d"``, a timedelta, or Beam's Duration.
 
     Raises:
         ParameterError: anything else.
@@ -80,14 +81,18 @@ def seconds(length: Any, name: str = "window") -> float:
                 f'{name} must be like "2w", "30d", "1d12h", "15m", "10s" or "500ms", got {length!r}{months}'
             )
         length = sum(float(number) * _MICROS[unit] for number, unit in parts) / 1e6
+    if isinstance(length, timedelta):
+        length = length.total_seconds()
     if hasattr(length, "micros"):
         length = length.micros / 1e6
     if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length <= _MOST_SECONDS:
-        raise ParameterError(f"{name} must be a number of seconds in [0, {_MOST_SECONDS}], got {length!r}")
+        raise ParameterError(
+            f'{name} must be a length as "7d" or "15m", or a number of seconds in [0, {_MOST_SECONDS}], got {length!r}'
+        )
     return float(length)
 
 
-def micros_of(length: float | str, name: str) -> int:
+def micros_of(length: float | str | timedelta, name: str) -> int:
     """`seconds` in whole microseconds."""
     return round(seconds(length, name) * 1e6)
 

@@ -227,5 +227,5 @@ def _at(asked: int | Interval, epsilon: float) -> dict[str, Mechanism]:
     """The mechanisms of the catalog that answer, by name."""
     if isinstance(asked, Interval):
         kinds = [entry.mechanism for entry in CATALOG if issubclass(entry.mechanism, Numeric)]
-        return {kind.name.replace("_", " "): kind(asked, epsilon=epsilon) for kind in kinds}  # type: ignore[call-arg]
+        return {kind.name.replace("_", " "): kind(asked, epsilon=epsilon) for kind in kinds}
     return {name: m for name, m in mechanisms_of_size(asked, epsilon).items() if isinstance(m, FrequencyOracle)}

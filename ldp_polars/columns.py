@@ -8,9 +8,9 @@ values, so that the dtype is the proof that a column holds reports: nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -26,8 +26,16 @@ from ldp_core import (
     ReportError,
 )
 from ldp_core.engine import REPORT_TYPE as NAME
-from ldp_core.engine import canonical_once, check_same, describe, described_once, not_a_mechanism, refuse_reports_in
-from ldp_polars._compat import at_plan_time
+from ldp_core.engine import (
+    canonical_once,
+    check_same,
+    describe,
+    described_once,
+    not_a_mechanism,
+    not_proved,
+    refuse_reports_in,
+    warn_assumed,
+)
 
 # ---- what functions are given
 
@@ -185,20 +193,36 @@ def as_typed(name: str, dtype: pl.DataType, mechanism: Mechanism, seeded: bool) 
     return plain.ext.to(Report(mechanism, packed=packed, seeded=seeded))
 
 
-def of_typed(expr: pl.Expr | str, aggregate: Callable[[pl.Expr, Mechanism], pl.Expr]) -> pl.Expr:
-    """What ``aggregate`` makes of typed reports and their mechanism, which only the plan knows.
+def check_proved(dtypes: Mapping[str, Any], *, assume_reports: bool) -> None:
+    """Whether columns may be estimated: their dtypes say that they are reports, or somebody gives their word.
 
     Raises:
-        DtypeError: when planned: the reports are not typed.
+        DtypeError: neither.
+
+    Warns:
+        LdpWarning: it is a word.
     """
-    return at_plan_time(as_expr(expr), partial(_of_typed, aggregate=aggregate))
+    plain = [name for name, dtype in dtypes.items() if not isinstance(dtype, Report)]
+    if plain and not assume_reports:
+        raise DtypeError(not_proved(plain))
+    if plain:
+        warn_assumed(plain)
 
 
-def _of_typed(reports: pl.Expr, dtype: Any, *, aggregate: Callable[[pl.Expr, Mechanism], pl.Expr]) -> pl.Expr:
+def maker_of(reports: pl.Expr, dtype: Any, mechanism: Mechanism | None, *, assume_reports: bool) -> Mechanism:
+    """The mechanism that made a column's reports: the given one, or the one that the dtype names.
+
+    Raises:
+        DtypeError: there is none, or nothing says that these are reports; see `check_proved`.
+    """
+    name = reports.meta.output_name(raise_if_undetermined=False) or ""
+    if mechanism is not None:
+        check_proved({name: dtype}, assume_reports=assume_reports)
+        return mechanism
     if isinstance(dtype, Report):
-        return aggregate(reports, dtype.mechanism)
+        return dtype.mechanism
     raise DtypeError(
-        f"column {reports.meta.output_name()!r}: pass the mechanism that made the reports, as only typed reports carry "
+        f"column {name!r}: pass the mechanism that made the reports, as only typed reports carry "
         f"it, not {dtype}; if these are values, perturb them first: .ldp.perturb(mechanism)"
     )
 

@@ -27,7 +27,7 @@ from ldp_core import (
 )
 from ldp_core.engine import Ask, check_open, collecting
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import as_expr, check_mechanism, dtype_of, of_typed, spread, unnamed
+from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spread, unnamed
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    expr: pl.Expr | str, question: Ask | None = None, mechanism: Mechanism | None = None, *, confidence: float = 0.95
+    expr: pl.Expr | str,
+    question: Ask | None = None,
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the answer to a question, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
@@ -49,6 +54,8 @@ def estimate(
             (`ldp_core.question_of`); default: what tells the most (`ldp_core.usual_question`).
         mechanism: that made the reports; not needed for typed reports, as `perturb` makes them.
         confidence: of the intervals, where ``question`` does not say it.
+        assume_reports: take your word for it that a column of another dtype than `Report` holds reports of
+            ``mechanism``; with a warning. Raw Booleans look like reports of randomized response.
 
     Returns:
         A Struct of the answer's columns a group, if there is always one row of them, as of a mean; else a List of such
@@ -56,25 +63,28 @@ def estimate(
 
     Raises:
         ParameterError: bad options, or a question that the mechanism cannot answer.
-        DtypeError: when planned: no mechanism, and no typed reports.
+        DtypeError: when planned: neither typed reports nor tallies, and no ``assume_reports``; or no mechanism.
         ReportError: when run: nulls, or not this mechanism's reports.
         MechanismMismatchError: when run: reports or tallies of another mechanism.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import Hybrid, MeanEstimate
     >>> m = Hybrid((0, 100), epsilon=1.0)
-    >>> tallies = pl.DataFrame({"age": m.perturb([20.0, 30.0])}).select(ldp_polars.tally("age", m))
+    >>> ages = pl.DataFrame({"age": [20.0, 30.0]}).select(ldp_polars.perturb("age", m))
+    >>> tallies = ages.select(ldp_polars.tally("age"))
     >>> tallies.select(ldp_polars.estimate("age", MeanEstimate(0.9), m)).unnest("age")["n"].to_list()
     [2]
     """
     check_open("confidence", confidence)
     if question is not None:  # now, and not when the query is planned
         question = question_of(question, confidence=confidence)
-    if mechanism is None:
-        return of_typed(expr, partial(_of_reports, question=question, confidence=confidence))
-    asked = question or usual_question(check_mechanism(mechanism), confidence)
-    asked.check(check_mechanism(mechanism))
-    return at_plan_time(as_expr(expr), partial(_of_either, mechanism=mechanism, question=asked))
+    if mechanism is not None:
+        question = question or usual_question(check_mechanism(mechanism), confidence)
+        question.check(check_mechanism(mechanism))
+    how = partial(
+        _estimated, mechanism=mechanism, question=question, confidence=confidence, assume_reports=assume_reports
+    )
+    return at_plan_time(as_expr(expr), how)
 
 
 def histogram(
@@ -84,6 +94,7 @@ def histogram(
     confidence: float = 0.95,
     simultaneous: bool = False,
     consistency: Consistency | None = None,
+    assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
@@ -95,6 +106,7 @@ def histogram(
         consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
             ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
             the unbiased estimate, which is the default.
+        assume_reports: see `estimate`.
 
     Returns:
         A ``List(Struct{value, count, standard_error, low, high, frequency, frequency_standard_error, frequency_low,
@@ -108,21 +120,30 @@ def histogram(
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(epsilon=1.0)
-    >>> df = pl.DataFrame({"reports": [True, False, True, True]})
-    >>> df.select(ldp_polars.histogram("reports", m)).explode("reports").unnest("reports").columns
+    >>> df = pl.DataFrame({"crashed": [True, False, True, True]}).select(ldp_polars.perturb("crashed", m))
+    >>> df.select(ldp_polars.histogram("crashed")).explode("crashed").unnest("crashed").columns
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    return estimate(expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism)
+    return estimate(
+        expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism, assume_reports=assume_reports
+    )
 
 
-def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: float = 0.95) -> pl.Expr:
+def mean(
+    expr: pl.Expr | str,
+    mechanism: Numeric | None = None,
+    *,
+    confidence: float = 0.95,
+    assume_reports: bool = False,
+) -> pl.Expr:
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
         expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
         confidence: of the interval, in (0, 1).
+        assume_reports: see `estimate`.
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n}`` a group, in the numbers' own unit; ``unnest`` makes columns.
@@ -139,7 +160,7 @@ def mean(expr: pl.Expr | str, mechanism: Numeric | None = None, *, confidence: f
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return estimate(expr, MeanEstimate(confidence), mechanism)
+    return estimate(expr, MeanEstimate(confidence), mechanism, assume_reports=assume_reports)
 
 
 def distribution(
@@ -149,6 +170,7 @@ def distribution(
     confidence: float = 0.95,
     buckets: int | None = None,
     method: Method | None = None,
+    assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the distribution of the numbers over buckets.
 
@@ -159,6 +181,7 @@ def distribution(
         confidence: of the intervals, in (0, 1).
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
+        assume_reports: see `estimate`.
 
     Returns:
         A ``List(Struct{bucket_start, bucket_end, frequency, standard_error, low, high, n})`` a group, one entry a
@@ -177,7 +200,7 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return estimate(expr, DistributionEstimate(confidence, buckets, method), mechanism)
+    return estimate(expr, DistributionEstimate(confidence, buckets, method), mechanism, assume_reports=assume_reports)
 
 
 def heavy_hitters(
@@ -187,6 +210,7 @@ def heavy_hitters(
     *,
     confidence: float = 0.95,
     threshold: float | None = None,
+    assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
 
@@ -195,6 +219,7 @@ def heavy_hitters(
         mechanism: the one that made them; not needed for typed reports, ``heavy_hitters("word", k=10)``.
         k: the most values to return.
         confidence, threshold: see `HeavyHitters.find`.
+        assume_reports: see `estimate`.
 
     Returns:
         A ``List`` of Structs with the fields that `histogram` has, the most frequent value first; empty where nothing
@@ -207,11 +232,11 @@ def heavy_hitters(
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import HeavyHitters, Prefixes
     >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 4), epsilon=5.0, levels=(2, 4), rows=8)
-    >>> df = pl.DataFrame({"word": m.perturb(["rome"] * 5000 + ["oslo"] * 3000)})
-    >>> df.select(ldp_polars.heavy_hitters("word", m, k=2)).explode("word").unnest("word")["value"].to_list()
+    >>> df = pl.DataFrame({"word": ["rome"] * 5000 + ["oslo"] * 3000}).select(ldp_polars.perturb("word", m))
+    >>> df.select(ldp_polars.heavy_hitters("word", k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism)
+    return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism, assume_reports=assume_reports)
 
 
 def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
@@ -220,15 +245,20 @@ def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]
     return _of_tallies(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
-def _of_reports(expr: pl.Expr, mechanism: Mechanism, *, question: Question[Any] | None, confidence: float) -> pl.Expr:
-    return aggregate(expr, mechanism, question or usual_question(mechanism, confidence))
-
-
-def _of_either(expr: pl.Expr, dtype: Any, *, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+def _estimated(
+    expr: pl.Expr,
+    dtype: Any,
+    *,
+    mechanism: Mechanism | None,
+    question: Question[Any] | None,
+    confidence: float,
+    assume_reports: bool,
+) -> pl.Expr:
     """What the dtype asks for: no reports are Structs with a fingerprint."""
-    if is_tally(dtype):
+    if mechanism is not None and question is not None and is_tally(dtype):
         return _of_tallies(expr, mechanism, question)
-    return aggregate(expr, mechanism, question)
+    made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
+    return aggregate(expr, made_by, question or usual_question(made_by, confidence))
 
 
 def _of_tallies(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -27,7 +28,6 @@ from ldp_core.engine import (
     apportioned,
     check_same,
     generator_of,
-    not_proved,
     open_parquet,
     questions_of,
     refuse_keys_in,
@@ -36,7 +36,16 @@ from ldp_core.engine import (
     warn_of_seed,
 )
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, as_typed, from_physical, refuse_reports, report_dtype, to_arrow
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    as_typed,
+    check_proved,
+    from_physical,
+    refuse_reports,
+    report_dtype,
+    to_arrow,
+)
 from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
@@ -134,7 +143,7 @@ def histograms(
     plan: PrivacyPlan,
     *,
     by: str | Iterable[str] = (),
-    window: str | None = None,
+    window: str | timedelta | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
     simultaneous: bool = False,
@@ -150,9 +159,9 @@ def histograms(
         reports: made by ``plan``, eager or lazy.
         plan: the plan that made them.
         by: columns to estimate by.
-        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``. Windows of weeks begin on Mondays,
-            those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The first and the
-            last may be partial: compare their ``n``.
+        window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks
+            begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
+            first and the last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
         confidence: see `histogram`.
         simultaneous: see `histogram`.
@@ -168,8 +177,8 @@ def histograms(
 
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
-            the columns has a histogram; or a ``by`` column has the name of a column of the result; or nothing says that
-            a column holds reports.
+            the columns has a histogram; or a ``by`` column has the name of a column of the result.
+        DtypeError: nothing says that a column holds reports.
         ParameterError: ``window`` without ``event_time``, or the other way round.
         MechanismMismatchError: a ``by`` column holds reports.
 
@@ -199,7 +208,7 @@ def estimates(
     plan: PrivacyPlan,
     *,
     by: str | Iterable[str] = (),
-    window: str | None = None,
+    window: str | timedelta | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
@@ -222,7 +231,7 @@ def estimates(
         their own type. A group in which no heavy hitter was found has no row.
 
     Raises:
-        PlanError: see `histograms`; or a column has no estimate, as a sketch without candidates.
+        PlanError, DtypeError: see `histograms`; or a column has no estimate, as a sketch without candidates.
         ParameterError: an estimate that the mechanism does not offer.
 
     >>> import polars as pl, ldp_polars
@@ -259,7 +268,7 @@ class Groups:
 
     reports: pl.LazyFrame
     keys: tuple[str, ...]
-    window: str | None
+    window: str | timedelta | None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -287,7 +296,7 @@ def groups_of(
     reports: pl.DataFrame | pl.LazyFrame,
     plan: PrivacyPlan,
     by: str | Iterable[str],
-    window: str | None,
+    window: str | timedelta | None,
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
@@ -296,7 +305,13 @@ def groups_of(
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, str) else list(by)
+    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
+    for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
+        if not isinstance(name, (str, type(None))):
+            raise ParameterError(
+                f"{argument}= takes names of columns, got {type(name).__name__}: make the column before, and let the "
+                f'plan keep it: frame.with_columns(day=pl.col("time").dt.date()), keep=["day"], {argument}="day"'
+            )
     dtypes = reports.collect_schema()
     missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
@@ -309,11 +324,7 @@ def groups_of(
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
     refuse_keys_in({*keys} & plan.columns.keys(), "the plan")
     refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
-    unproved = [name for name in plan.columns if not isinstance(dtypes[name], Report)]
-    if unproved and not assume_reports:
-        raise PlanError(not_proved(unproved))
-    if unproved:
-        warn_assumed(unproved)
+    check_proved({name: dtypes[name] for name in plan.columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)
@@ -322,7 +333,7 @@ def groups_of(
     return Groups(lazy, tuple(keys), window)
 
 
-def window_start(time: pl.Expr, window: str) -> pl.Expr:
+def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     """The start of the window of each time.
 
     Args:
@@ -341,7 +352,7 @@ def window_start(time: pl.Expr, window: str) -> pl.Expr:
     return at_plan_time(time, partial(_window_start, window=window))
 
 
-def _window_start(time: pl.Expr, dtype: Any, *, window: str) -> pl.Expr:
+def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.Expr:
     _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
     fixed = Window.of(window)
     length, later = _duration(fixed), _in_units(fixed.offset)
@@ -373,7 +384,7 @@ _UNITS = {"ms": 1000, "us": 1, "ns": 1}
 """Microseconds of the unit of a Datetime, at least one."""
 
 
-def _check_window(dtype: Any, window: str, event_time: str) -> None:
+def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
     """Raise `ParameterError` unless there are such windows of times of this dtype."""
     if not isinstance(dtype, (pl.Datetime, pl.Date)):
         raise ParameterError(
@@ -435,7 +446,7 @@ def explain(
     spent = checked_plan(plan).epsilon_of(most, changes=None, keyed=keyed)
     if total is None and most > 1 and math.isfinite(spent):
         how["total"] = spent
-    text = plan.explain(int(each.sum()), reports=sorted({1, middle, most}), **how)
+    text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
     people = f"{len(each):,} people, "
     people += (
         f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"

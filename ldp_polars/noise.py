@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -78,6 +79,15 @@ def ids_to_arrow(ids: pl.Series) -> pa.Array:
     return wide.to_arrow()
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise `ParameterError` unless these are options of noise."""
+    known = sorted(NoiseOptions.__annotations__)
+    if unknown := sorted(options.keys() - set(known)):
+        raise ParameterError(
+            f"there are no arguments {unknown}: what a report spends is epsilon=, and those of the noise are {known}"
+        )
+
+
 def keyed_noise(
     options: NoiseOptions, values: pl.Expr, column: str | None = None
 ) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
@@ -89,12 +99,9 @@ def keyed_noise(
         values: what is perturbed.
 
     Raises:
-        ParameterError: options that do not go together.
-        TypeError: an option that does not exist.
+        ParameterError: options that do not go together, or that do not exist.
     """
-    unknown = sorted(options.keys() - NoiseOptions.__annotations__.keys())
-    if unknown:
-        raise TypeError(f"unexpected keyword arguments {unknown}; noise takes {sorted(NoiseOptions.__annotations__)}")
+    check_options(options)
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
     name = values.meta.output_name(raise_if_undetermined=False)

@@ -11,7 +11,7 @@ import polars as pl
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
 from ldp_core.engine import check_integer
-from ldp_polars.columns import as_expr
+from ldp_polars.columns import Report, as_expr
 from ldp_polars.frames import Frame, unused
 from ldp_polars.noise import ids_to_arrow
 
@@ -42,7 +42,7 @@ def bound(
         The frame without the other rows; the order stays.
 
     Raises:
-        ParameterError: bad arguments.
+        ParameterError: bad arguments, or a column holds reports, says its dtype.
         InputError: when run: null ids.
 
     >>> import polars as pl, ldp_polars
@@ -51,6 +51,13 @@ def bound(
     [('ann', 1), ('bob', 1), ('ann', 2)]
     """
     check_integer("records", records, low=1)
+    spent = sorted(name for name, dtype in frame.collect_schema().items() if isinstance(dtype, Report))
+    if spent:
+        raise ParameterError(
+            f"bound after perturbing protects nothing: columns {spent} are reports, says their dtype, and have spent "
+            "what they spend. Bound the records before they are perturbed; to estimate from one report of each person "
+            "there is frame.unique(subset=id)"
+        )
     if not (key is None or isinstance(key, Secret)):
         raise ParameterError(f"key must be a Secret (Secret.from_file reads one) or None, got {type(key).__name__}")
     groups: list[pl.Expr | str] = [per] if isinstance(per, (str, pl.Expr)) else list(per)

@@ -27,7 +27,7 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_core.engine import DrawnColumns
+from ldp_core.engine import REPORT_TYPE, DrawnColumns, refuse_reports_in
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     as_expr,
@@ -40,7 +40,7 @@ from ldp_polars.columns import (
     to_arrow,
     to_physical,
 )
-from ldp_polars.noise import KeyedNoise, NoiseOptions, ids_to_arrow, keyed_noise
+from ldp_polars.noise import KeyedNoise, NoiseOptions, check_options, ids_to_arrow, keyed_noise
 
 if TYPE_CHECKING:
     from ldp_core.engine import Label, Unmatched
@@ -76,6 +76,7 @@ def perturb(
     Raises:
         ParameterError: the expression selects, repeats or aggregates rows (``first()``, ``filter()``,
             ``drop_nulls()``): one record, one report; do that to the frame before.
+        MechanismMismatchError: it is perturbed already.
         DomainError: when run: values outside the domain, nulls included, under ``unmatched="error"``.
         DtypeError: when run: the column is of another kind than the domain.
 
@@ -208,6 +209,8 @@ _METHODS: dict[Any, str] = {RandomizedResponse: "randomized_response", UnaryEnco
 def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, Any], **options: Any) -> pl.Expr:
     """`perturb` by a mechanism of this kind, or by the one that is made of what is given."""
     given = {name: value for name, value in given.items() if value is not None}
+    if noise := {name: value for name, value in options.items() if name not in ("packed", "typed")}:
+        check_options(noise)
     if mechanism is not None:
         if not isinstance(mechanism, kind):
             if isinstance(mechanism, Mechanism):
@@ -255,9 +258,12 @@ def one_value_a_row(expr: pl.Expr) -> pl.Expr:
     if expr.meta.is_column_selection() or _constant(expr):
         return expr
     if not _keeps_rows(expr):
+        name = expr.meta.output_name(raise_if_undetermined=False) or ""
+        refuse_reports_in([name] if f"name='{REPORT_TYPE}'" in str(expr) else [], "this expression")
         raise ParameterError(
             "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
-            "tell: compute it in a with_columns or select of its own before, then perturb the column"
+            "tell (of a Python function it cannot, so not of what is perturbed already): compute it in a with_columns "
+            "or select of its own before, then perturb the column, and perturb it once"
         )
     return expr
 

@@ -12,15 +12,17 @@ import pyarrow as pa
 
 from ldp_core import Mechanism, MechanismMismatchError, Tally
 from ldp_core.engine import I64
-from ldp_polars.columns import Report, as_expr, check_mechanism, of_typed, polars_words, to_arrow, unnamed, untyped
+from ldp_polars._compat import at_plan_time
+from ldp_polars.columns import Report, as_expr, check_mechanism, maker_of, polars_words, to_arrow, unnamed, untyped
 
 
-def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
+def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, assume_reports: bool = False) -> pl.Expr:
     """Aggregate reports to a tally, which `merge` adds and `histogram`, `mean` and others estimate from.
 
     Args:
         expr: a column of reports (or its name).
         mechanism: the one that made them; not needed for typed reports.
+        assume_reports: see `estimate`.
 
     Returns:
         One ``Struct{n: Int64, counters: Array(Int64, d), fingerprint: String}`` a group.
@@ -28,17 +30,23 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None) -> pl.Expr:
     Raises:
         ReportError: when run: nulls, or not the shape of this mechanism's reports.
         MechanismMismatchError: when run: typed reports of another mechanism.
-        DtypeError: when planned: no mechanism, and no typed reports.
+        DtypeError: when planned: no typed reports, and no ``assume_reports``; or no mechanism.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
-    >>> df = pl.DataFrame({"reports": [True, False, True]})
-    >>> df.select(ldp_polars.tally("reports", RandomizedResponse(epsilon=1.0))).item()["counters"]
-    [1, 2]
+    >>> m = RandomizedResponse(epsilon=1.0)
+    >>> df = pl.DataFrame({"crashed": [True, False, True]}).select(ldp_polars.perturb("crashed", m))
+    >>> df.select(ldp_polars.tally("crashed")).item()["n"]
+    3
     """
-    if mechanism is None:
-        return of_typed(expr, tally)
-    return tally_for(expr, check_mechanism(mechanism), mechanism)
+    if mechanism is not None:
+        check_mechanism(mechanism)
+    return at_plan_time(as_expr(expr), partial(_tally, mechanism=mechanism, assume_reports=assume_reports))
+
+
+def _tally(reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, assume_reports: bool) -> pl.Expr:
+    made_by = maker_of(reports, dtype, mechanism, assume_reports=assume_reports)
+    return tally_for(reports, made_by, made_by)
 
 
 def tally_for(expr: pl.Expr | str, mechanism: Mechanism, tallier: Any) -> pl.Expr:
@@ -61,10 +69,10 @@ def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(epsilon=1.0)
-    >>> df = pl.DataFrame({"day": [1, 1, 2], "reports": [True, False, True]})
-    >>> daily = df.group_by("day").agg(ldp_polars.tally("reports", m))
-    >>> daily.select(ldp_polars.merge("reports", m)).item()["counters"]
-    [1, 2]
+    >>> df = pl.DataFrame({"day": [1, 1, 2], "crashed": [True, False, True]})
+    >>> daily = df.with_columns(ldp_polars.perturb("crashed", m)).group_by("day").agg(ldp_polars.tally("crashed"))
+    >>> daily.select(ldp_polars.merge("crashed", m)).item()["n"]
+    3
     """
     return _aggregated(expr, partial(_merged, mechanism=check_mechanism(mechanism)), mechanism)
 
@@ -169,11 +177,15 @@ def suspicious(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, false
     [True, False]
     """
     if mechanism is None:
-        return of_typed(expr, partial(suspicious, false_alarm=false_alarm))
+        return at_plan_time(as_expr(expr), partial(_of_typed, false_alarm=false_alarm))
     function = partial(_flagged, mechanism=check_mechanism(mechanism), false_alarm=false_alarm)
     nothing = pl.Series(mechanism.reports.to_arrow(mechanism.reports.empty(0)))
     function([nothing])  # what is refused is refused now
     return pl.map_batches([as_expr(expr)], function, return_dtype=pl.Boolean, is_elementwise=True)
+
+
+def _of_typed(reports: pl.Expr, dtype: Any, *, false_alarm: float) -> pl.Expr:
+    return suspicious(reports, maker_of(reports, dtype, None, assume_reports=False), false_alarm=false_alarm)
 
 
 def _flagged(

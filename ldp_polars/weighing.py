@@ -12,7 +12,8 @@ import pyarrow as pa
 import ldp_core as core
 from ldp_core import Mechanism, Result
 from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, Label, check_open
-from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, of_typed, to_arrow, untyped
+from ldp_polars._compat import at_plan_time
+from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
 
 _RATIO = dtype_of(pa.struct(list(RATIO_SCHEMA)))
 _TOTAL = dtype_of(pa.struct(list(TOTAL_SCHEMA)))
@@ -20,7 +21,13 @@ _FIT = pl.List(dtype_of(pa.struct(list(FIT_SCHEMA))))
 _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
-def weight(expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism | None = None) -> pl.Expr:
+def weight(
+    expr: pl.Expr | str,
+    value: Label | None = None,
+    mechanism: Mechanism | None = None,
+    *,
+    assume_reports: bool = False,
+) -> pl.Expr:
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 
     Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
@@ -30,6 +37,7 @@ def weight(expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism
         expr: a column of reports (or its name).
         value: one of the domain's; of numbers None, where the weight is the report's value, on average the number.
         mechanism: the one that made the reports; not needed for typed reports.
+        assume_reports: see `estimate`.
 
     Returns:
         Float64, one per report.
@@ -38,7 +46,7 @@ def weight(expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism
         ParameterError: a value that the domain does not have, or a mechanism whose reports have no weights.
         ReportError: when run: nulls, or not the shape of this mechanism's reports.
         MechanismMismatchError: when run: typed reports of another mechanism.
-        DtypeError: when planned: no mechanism, and no typed reports.
+        DtypeError: when planned: no typed reports, and no ``assume_reports``; or no mechanism.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -47,15 +55,17 @@ def weight(expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism
     >>> df.select(ldp_polars.weight("os", "ios")).dtypes
     [Float64]
     """
-    if mechanism is None:
-        return of_typed(expr, partial(_weight, value=value))
-    return _weight(as_expr(expr), check_mechanism(mechanism), value)
+    if mechanism is not None:
+        check_mechanism(mechanism).code_of(value)  # what is refused is refused now
+    chosen = partial(_weight, mechanism=mechanism, value=value, assume_reports=assume_reports)
+    return at_plan_time(as_expr(expr), chosen)
 
 
-def _weight(expr: pl.Expr, mechanism: Mechanism, value: Any) -> pl.Expr:
-    function = partial(_weighed, mechanism=mechanism, value=value)
-    function([pl.Series(mechanism.reports.to_arrow(mechanism.reports.empty(0)))])  # what is refused is refused now
-    return pl.map_batches([expr], function, return_dtype=pl.Float64, is_elementwise=True)
+def _weight(reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, value: Any, assume_reports: bool) -> pl.Expr:
+    made_by = maker_of(reports, dtype, mechanism, assume_reports=assume_reports)
+    made_by.code_of(value)
+    function = partial(_weighed, mechanism=made_by, value=value)
+    return pl.map_batches([reports], function, return_dtype=pl.Float64, is_elementwise=True)
 
 
 def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, value: Any) -> pl.Series:

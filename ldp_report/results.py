@@ -280,7 +280,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
             [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
             for what, keyed, changes in cases
         ],
-        "text": plan.explain(max(n, 1), reports=_MANY),
+        "text": plan.explain(max(n, 1), records=_MANY),
     }
 
 
@@ -314,6 +314,8 @@ def read_results(
     2.5
     """
     root = Path(folder)
+    if not root.exists():
+        raise InputError(f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written")
     files = [root] if root.is_file() else _files(root)
     if not files or files[0].suffix not in _READERS:
         raise InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")

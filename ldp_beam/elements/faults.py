@@ -111,7 +111,7 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
         missing = np.fromiter((v is None for v in values), bool, len(values))
     else:
         missing = values.is_null().to_numpy(zero_copy_only=False)
-    if inputs.unmatched == "error":
+    if not inputs.takes_nulls:
         faults.add(column, NULL, missing)
     with faults.of(column, inputs.kind):
         refused = inputs.refuses(values, column=column)

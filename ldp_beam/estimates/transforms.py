@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
@@ -213,7 +212,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._mechanism = mechanism
         self._question = asked
         self._private = private
-        self.spends = Fraction(mechanism.epsilon if private else 0)
+        self.spends = mechanism if private else None
         self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows
@@ -234,7 +233,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        if self._private:
+        if self.spends is not None:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, [self._column])
             refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)

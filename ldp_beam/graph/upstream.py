@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, PlanTold, check_same, refuse_keys_in, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_keys_in, refuse_reports_in
 
 
 class EndsValues:
@@ -121,10 +121,10 @@ class DrawsNoise:
     """A transform that perturbs.
 
     Attributes:
-        spends: epsilon of the report that it makes of a record; 0 if its noise protects nothing anyway.
+        spends: what knows what its reports spend; None if they spend nothing, or their noise protects nothing anyway.
     """
 
-    spends: Fraction
+    spends: PrivacyPlan | Mechanism | None
 
 
 class BudgetsNoise:
@@ -132,11 +132,13 @@ class BudgetsNoise:
 
     Attributes:
         keyed: whether it charges for keyed noise.
-        each: epsilon of one record, as declared.
+        admits: what is known of the records of a person that pass.
+        spent: what it charges for them, all together.
     """
 
     keyed: bool
-    each: Fraction
+    admits: History
+    spent: Spent
 
 
 def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> None:
@@ -159,8 +161,11 @@ def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> No
             )
 
 
-def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: Fraction) -> None:
-    """Raise if a ledger before this step charges less for a record, or for another kind of noise, than is drawn.
+def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPlan | Mechanism) -> None:
+    """Raise if a ledger before this step charges less for what it lets through, or for another kind of noise.
+
+    What reports of a mechanism with permanent answers spend is not so many times what one spends: two mechanisms whose
+    single reports spend the same may differ in all together.
 
     All steps behind a ledger that perturb spend together, also those of other branches that were added before this one.
     (Branches that share no record are added up all the same: the graph does not tell.)
@@ -179,15 +184,6 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: Fraction)
     others = _Drawing(pcoll)
     for step in ledgers:
         ledger = step.transform
-        together = [spends, *(other for other, before in others.found if id(step) in before)]
-        if sum(together) > ledger.each:
-            alone = len(together) == 1
-            raise ParameterError(
-                f"the ledger before this step charges {float(ledger.each):g} for a record, and "
-                f"{'here it spends' if alone else f'the {len(together)} steps behind it that perturb spend'} "
-                f"{float(sum(together)):g}: give the ledger the plan that perturbs"
-                f"{'' if alone else ', with all their columns; or perturb once, and use the reports several times'}"
-            )
         if keyed and not ledger.keyed:
             raise ParameterError(
                 "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
@@ -199,17 +195,28 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: Fraction)
                 "the ledger before this step charges for keyed noise, under which reports of one value are one: "
                 "perturb with key= and id=, or leave out keyed=True"
             )
+        together = [spends, *(other for other, before in others.found if id(step) in before)]
+        spent = sum((one.spent_by(ledger.admits) for one in together), Fraction(0))
+        if spent > ledger.spent:
+            alone, admitted = len(together) == 1, ledger.admits.reports
+            raise ParameterError(
+                f"the ledger before this step charges {float(ledger.spent):g} for "
+                f"{'any number of' if admitted is None else admitted} records of a person, and "
+                f"{'here they spend' if alone else f'the {len(together)} steps behind it that perturb spend'} "
+                f"{float(spent):g}: give the ledger the plan that perturbs"
+                f"{'' if alone else ', with all their columns; or perturb once, and use the reports several times'}"
+            )
 
 
 class _Drawing(PipelineVisitor):
     """What the steps that perturb spend, and the numbers of the steps before each; those that were refused left out."""
 
     def __init__(self, pcoll: PCollection[Any]) -> None:
-        self.found: list[tuple[Fraction, set[int]]] = []
+        self.found: list[tuple[PrivacyPlan | Mechanism, set[int]]] = []
         pcoll.pipeline.visit(self)
 
     @override
     def enter_composite_transform(self, transform_node: Any) -> None:
         step = transform_node
-        if isinstance(step.transform, DrawsNoise) and step.transform.spends and step.outputs:
+        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs:
             self.found.append((step.transform.spends, set(map(id, steps_before(step.inputs)))))

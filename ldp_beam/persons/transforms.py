@@ -247,12 +247,11 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
-        self.each = exact_epsilon(plan_or_epsilon)
-        """Epsilon of one record, as declared; `Perturb` and its like may spend no more."""
         self.records: int | None = _most(charge, total)
         """Records of a person and period that pass; None: all of them."""
         self.spent = charge(self.records)
-        """What they spend together: at most the budget."""
+        """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""
+        self.admits = History.of(self.records, changes, change_times, self.keyed)
         if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
         if isinstance(per, (str, int, float)):
@@ -302,8 +301,8 @@ def _most(charge: Callable[[int | None], Spent], total: Fraction) -> int | None:
     return pays
 
 
-def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fraction:
-    """An epsilon as an exact fraction; a plan's is `PrivacyPlan.exact_epsilon`.
+def exact_epsilon(value: Epsilon, *, name: str = "epsilon") -> Fraction:
+    """An epsilon as an exact fraction.
 
     The epsilon of a mechanism is an upper bound of what its rounded probabilities spend, so this is one too.
 
@@ -313,8 +312,6 @@ def exact_epsilon(value: PrivacyPlan | Epsilon, *, name: str = "epsilon") -> Fra
     >>> exact_epsilon("0.1"), exact_epsilon(0.1) > Fraction(1, 10)
     (Fraction(1, 10), True)
     """
-    if isinstance(value, PrivacyPlan):
-        return value.exact_epsilon
     exact = _fraction(value)
     if exact is None or exact <= 0:
         raise ParameterError(f"{name} must be a finite number greater than 0, got {value!r}")

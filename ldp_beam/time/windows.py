@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,8 +19,8 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from ldp_core import ParameterError
 from ldp_core.engine import I64, Window, count_numbers, kernels
 
-WindowLike: TypeAlias = WindowFn | float | str | None
-"""A Beam WindowFn; or fixed windows by their length, in seconds or as text like ``"15m"`` (`Window`); or None."""
+WindowLike: TypeAlias = WindowFn | float | str | timedelta | None
+"""A Beam WindowFn; or fixed windows by their length: seconds, text like ``"15m"`` (`Window`), a timedelta; or None."""
 
 MOST_WINDOWS = 20_000
 """Sliding windows that a record may be in, and windows to fill: two weeks of minutes, or two years of hours.

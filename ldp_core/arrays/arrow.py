@@ -76,7 +76,9 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
         return pa.nulls(len(values), ARROW_TYPES[kind])
     if not _IS_KIND[kind](found):
         floats = kind == "int" and is_of_pandas(given) and pa.types.is_floating(found)
-        hint = ': pandas makes floats of integers with holes, column.astype("Int64") integers' if floats else ""
+        hint = ": cast the column, or declare values of its own type"
+        if floats:
+            hint = ': pandas makes floats of integers with holes, column.astype("Int64") integers'
         raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {found}{hint}")
     return values
 

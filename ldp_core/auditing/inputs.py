@@ -36,7 +36,8 @@ def inputs_of(m: Mechanism) -> list[Any]:
     if isinstance(inputs, Interval):
         low, high = inputs.low, inputs.high
         middle = low + (high - low) / 2
-        return [low, high, middle] if inputs.unmatched == "error" else [low, high, middle, high + (high - low)]
+        beyond = [] if inputs.unmatched == "error" else [high + (high - low)]
+        return [low, high, middle, *beyond, *([None] if inputs.takes_nulls else [])]
     if isinstance(inputs, OpenDomain):
         return _far_apart(m) if isinstance(m, Rappor) else ([1, 2, 1 << 40] if inputs.kind == "int" else ["a", "b", ""])
     if isinstance(inputs, Prefixes):

@@ -30,6 +30,11 @@ class Inputs(ABC):
         return None
 
     @property
+    def takes_nulls(self) -> bool:
+        """Whether a null stands for something that is declared, and is perturbed; else it is refused."""
+        return self.unmatched != "error"
+
+    @property
     @abstractmethod
     def summary(self) -> str:
         """A few characters for a table."""
@@ -44,12 +49,17 @@ class Inputs(ABC):
         """
 
     @abstractmethod
-    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        """Bool[n]: which values `encode` would refuse.
+    def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """Bool[n]: which values are not declared, nulls included: `encode` refuses them, or takes them for others.
 
         Raises:
             DtypeError: the values are of another kind.
         """
+
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        """Bool[n]: which values `encode` would refuse; errors as of `outside`."""
+        outside = self.outside(values, column=column)
+        return outside if self.unmatched == "error" else np.zeros_like(outside)
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

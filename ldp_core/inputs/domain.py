@@ -26,7 +26,7 @@ Label: TypeAlias = bool | int | str
 Unmatched: TypeAlias = Literal["error", "other", "none"]
 
 OTHER = "other"
-_TOO_FEW = "a domain needs at least two values, got one"
+_TOO_FEW = 'a domain needs at least two values, as ["yes", "no"], got one'
 _KINDS: dict[type, Any] = {bool: "bool", int: "int", str: "str"}
 
 
@@ -238,22 +238,16 @@ class Domain(Declared, Inputs):
             if unmatched:
                 raise DomainError(
                     f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
-                    f"declared values ({null_count(array)} of them null); declare them, or use "
-                    'unmatched="other" or "none"'
+                    f"declared values ({null_count(array)} of them null); declare them, or take "
+                    'unmatched="other", one more answer (of bits and hashes "none", too)'
                 )
         return codes
 
-    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        """Bool[n]: which values `encode` would refuse; none, but under ``unmatched="error"``.
-
-        Raises:
-            DtypeError: the values are of another kind than the labels.
-        """
+    @override
+    def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         codes = self._positions(as_arrow(values, self.kind, column=column), column)
-        if self.unmatched != "error":
-            return np.zeros(len(codes), bool)
-        refused: npt.NDArray[np.bool_] = codes == self.unmatched_code
-        return refused
+        found: npt.NDArray[np.bool_] = codes == self.unmatched_code
+        return found
 
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""
@@ -339,16 +333,16 @@ def _unpacked(packed: bytes, size: int, unmatched: Unmatched, kind: Literal["boo
 
 
 def _is_data(labels: object) -> bool:
-    """Whether these are a column's values: a Series of Polars or pandas, an array of Arrow, or numpy's text."""
+    """Whether these are a column's values: a Series of Polars or pandas, an array of Arrow, or numpy's of objects."""
     if isinstance(labels, np.ndarray):
-        return labels.dtype.kind in "OUS"
+        return bool(labels.dtype.kind == "O")  # as ``unique`` of pandas makes them; others are written by hand, too
     return hasattr(labels, "__array__")
 
 
 def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
     """What the labels are; a `DomainError` if they cannot be a domain's."""
     if not labels:
-        raise DomainError("labels are at least one (of a mechanism two), got none")
+        raise DomainError('a domain needs at least two values, as ["yes", "no"], got none')
     types = set(map(type, labels))
     if len(types) > 1 or not types <= _KINDS.keys():
         raise DomainError(

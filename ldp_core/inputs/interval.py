@@ -29,20 +29,24 @@ class Interval(Declared, Inputs):
 
     Args:
         low, high: finite, ``low < high``. Declared, never learned from the data.
-        unmatched: what becomes of nulls, nans and numbers outside. ``"error"``: an error that counts them. ``"clip"``:
-            numbers outside become the nearer end; nulls and nans remain an error. (To count them, declare
-            a column of its own: whether a number is missing is an answer too.)
+        unmatched: what becomes of numbers outside. ``"error"``: an error that counts them. ``"clip"``:
+            numbers outside become the nearer end.
+        missing: the number of the interval that a null or a nan counts as. None: it is an error. (To tell them from
+            people who have this number, declare a column of its own: whether a number is missing is an answer too.)
 
     Raises:
-        DomainError: ``low`` and ``high`` are not finite numbers in this order.
+        DomainError: ``low`` and ``high`` are not finite numbers in this order, or ``missing`` is not between them.
 
     >>> Interval(0, 10).encode([0, 2.5, 10]).tolist()
     [0, 4194304, 16777216]
+    >>> Interval(0, 10, missing=2.5).encode([None, 10]).tolist()
+    [4194304, 16777216]
     """
 
     low: float
     high: float
     unmatched: Literal["error", "clip"] = "error"
+    missing: float | None = None
 
     kind: Literal["float"] = field(default="float", init=False, repr=False)
 
@@ -54,6 +58,12 @@ class Interval(Declared, Inputs):
         if self.unmatched not in ("error", "clip"):
             raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')
         self._declare(low=float(self.low), high=float(self.high))
+        if self.missing is not None:
+            if isinstance(self.missing, bool) or not isinstance(self.missing, (int, float)):
+                raise DomainError(f"missing must be a number in {self.summary}, got {type(self.missing).__name__}")
+            if not self.low <= self.missing <= self.high:
+                raise DomainError(f"missing must be a number in {self.summary}, got {self.missing!r}")
+            self._declare(missing=float(self.missing))
         length = self.high - self.low
         if not (math.isfinite(length) and math.isfinite(STEPS / length)):
             raise DomainError("an interval must have a finite length, and one that floats can divide: above 1e-300")
@@ -80,7 +90,8 @@ class Interval(Declared, Inputs):
             column: what to call the values in an error message.
 
         Raises:
-            DomainError: nulls, nans, or numbers outside under ``unmatched="error"``.
+            DomainError: nulls and nans, unless ``missing`` says what they are; numbers outside under
+                ``unmatched="error"``.
             DtypeError: no numbers.
         """
         numbers = as_floats(values, column=column)
@@ -89,6 +100,7 @@ class Interval(Declared, Inputs):
             part = numbers[start : start + _BLOCK]
             if self._refused(part).any():
                 self._complain(numbers, column)
+            part = part if self.missing is None else np.where(np.isnan(part), self.missing, part)
             part = part.clip(self.low, self.high) if self.unmatched == "clip" else part
             shares = part - self.low
             shares *= STEPS / (self.high - self.low)
@@ -99,18 +111,29 @@ class Interval(Declared, Inputs):
         wrong, missing = (int(np.count_nonzero(rows)) for rows in (self._refused(numbers), np.isnan(numbers)))
         raise DomainError(
             f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
-            'them null or nan); declare a wider interval or unmatched="clip", and fill nulls before'
+            'them null or nan); declare a wider interval or unmatched="clip", and for nulls missing=, a number'
         )
+
+    @property
+    @override
+    def takes_nulls(self) -> bool:
+        return self.missing is not None
+
+    @override
+    def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        return self._outside(as_floats(values, column=column))
 
     @override
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         return self._refused(as_floats(values, column=column))
 
-    def _refused(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def _outside(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Nulls have come as nan, which is neither below nor above."""
-        if self.unmatched == "clip":
-            return np.isnan(numbers)
         return ~((numbers >= self.low) & (numbers <= self.high))
+
+    def _refused(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        refused = np.isnan(numbers) if self.unmatched == "clip" else self._outside(numbers)
+        return refused if self.missing is None else refused & ~np.isnan(numbers)
 
     def decode(self, shares: Any) -> npt.NDArray[np.float64]:
         """Shares of the way from ``low`` to ``high`` as numbers."""
@@ -119,4 +142,5 @@ class Interval(Declared, Inputs):
     @override
     def to_dict(self) -> dict[str, Any]:
         policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}
-        return {"domain": {"low": self.low, "high": self.high}, **policy}
+        missing = {} if self.missing is None else {"missing": self.missing}
+        return {"domain": {"low": self.low, "high": self.high, **missing}, **policy}

@@ -102,7 +102,7 @@ class OpenDomain(Inputs):
         return uint64_as_int64(array) if array.type == pa.uint64() else array
 
     @override
-    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+    def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         array = self._as_arrow(values, column)
         missing: npt.NDArray[np.bool_] = pc.is_null(
             array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

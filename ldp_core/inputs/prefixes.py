@@ -106,8 +106,8 @@ class Prefixes(Inputs):
             DomainError: ``unmatched="error"``, and some are null, too long or large, or have other characters.
             DtypeError: the values are of another kind.
         """
-        codes, bad = self._codes(values, column)
-        wrong = int(np.count_nonzero(bad))
+        codes, outside = self._codes(values, column)
+        wrong = int(np.count_nonzero(outside)) if self.unmatched == "error" else 0
         if wrong:
             raise DomainError(
                 f"column {column!r}: {wrong} of {len(codes)} values are null or not {self.summary}; declare a larger "
@@ -116,17 +116,16 @@ class Prefixes(Inputs):
         return codes
 
     @override
-    def refuses(self, values: Any, *, column: str = "values") -> Bools:
+    def outside(self, values: Any, *, column: str = "values") -> Bools:
         return self._codes(values, column)[1]
 
     def _codes(self, values: Any, column: str) -> tuple[U64, Bools]:
-        """Codes, and which values are refused."""
+        """Codes, and which values are not declared."""
         array = as_arrow(values, self.kind, column=column)
         if pa.types.is_dictionary(array.type):
             codes, bad = self._of_array(array.dictionary)
             at = filled_indices(array, len(codes), column=column)  # what is null is one past the end
-            missing = self.unmatched == "error"
-            return np.append(codes, np.uint64(0)).take(at), np.append(bad, missing).take(at)
+            return np.append(codes, np.uint64(0)).take(at), np.append(bad, True).take(at)
         return self._of_array(array)
 
     def _of_array(self, array: pa.Array) -> tuple[U64, Bools]:
@@ -137,8 +136,6 @@ class Prefixes(Inputs):
             numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
             codes = numbers.astype(np.int64, copy=False).view(np.uint64)  # a negative number is a huge one
             bad = codes >> np.uint64(self.length) != 0
-        if self.unmatched == "cut":
-            return codes, np.zeros(len(codes), bool)
         if array.null_count:
             bad |= array.is_null().to_numpy(zero_copy_only=False)
         return codes, bad

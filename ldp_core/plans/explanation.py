@@ -15,7 +15,7 @@ from ldp_core.exact.composition import ChangeTimes
 from ldp_core.exact.probability import exp_above, float_above
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_epsilon, check_integer, check_open
+from ldp_core.parameters import check_epsilon, check_integer, check_open, shown
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
@@ -43,7 +43,7 @@ def warn_of_seed(plan: PlanContents) -> None:
 
 
 def explanation(
-    plan: PlanContents, n: int, *, reports: Iterable[int], keyed: bool, total: float | None, delta: float | None
+    plan: PlanContents, n: int, *, records: Iterable[int], keyed: bool, total: float | None, delta: float | None
 ) -> str:
     """See `PrivacyPlan.explain`."""
     if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):
@@ -63,15 +63,17 @@ def explanation(
     learnt = [] if plan.seed is not None else _promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)
     parts = [
         aligned(rows) + folded(warnings),
-        _of_a_person(plan, reports, keyed),
+        _of_a_person(plan, records, keyed),
         folded(learnt) + seed_warning(plan),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _of_a_person(plan: PlanContents, reports: Iterable[int], keyed: bool) -> list[str]:
-    """What several reports of one person spend, as lines."""
-    counts = (*(check_integer("reports", k, low=1) for k in reports), None)
+def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> list[str]:
+    """What several records of one person spend, as lines."""
+    if not isinstance(records, Iterable):
+        raise ParameterError(f"records must be numbers of records, as [1, 25], got {shown(records)}")
+    counts = (*(check_integer("records", k, low=1) for k in records), None)
     head = ("records of one person", *("any number" if k is None else f"{k:,}" for k in counts))
     cases: list[tuple[str, int | None, ChangeTimes]] = [
         ("epsilon, if values never change", 0, "secret"),
@@ -86,9 +88,9 @@ def _of_a_person(plan: PlanContents, reports: Iterable[int], keyed: bool) -> lis
     if len({row[1:] for row in rows}) == 1:
         rows = [("epsilon together", *rows[0][1:])]
     fakes = [name for name, m in plan.columns.items() if isinstance(m, FakeDataColumn)]
-    shown = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
+    seen = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
     table = aligned([head, *rows], numbers=range(1, len(head)))
-    return table + (folded([shown]) if fakes and (keyed or plan.memoized) else [])
+    return table + (folded([seen]) if fakes and (keyed or plan.memoized) else [])
 
 
 def _spends(mechanism: Mechanism) -> str:

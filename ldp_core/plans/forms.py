@@ -258,8 +258,8 @@ class PlanForms(PlanContents):
         >>> plan.check_reports(raw.schema)
         Traceback (most recent call last):
             ...
-        ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports of the plan: perturb the \
-data with the plan; for reports that were made elsewhere there is assume_reports
+        ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports: perturb the values; for \
+reports that were made elsewhere there is assume_reports
         """
         self.check_made(schema.names, {field.name: maker(field) for field in schema})
 

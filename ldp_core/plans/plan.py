@@ -280,7 +280,7 @@ class PrivacyPlan(PlanForms):
         self,
         n: int,
         *,
-        reports: Iterable[int] = (1, 10, 100),
+        records: Iterable[int] = (1, 10, 100),
         keyed: bool = False,
         total: float | None = None,
         delta: float | None = None,
@@ -294,7 +294,7 @@ class PrivacyPlan(PlanForms):
 
         Args:
             n: number of records, an integer.
-            reports: of one person: numbers for which to say what they spend together.
+            records: of one person: numbers for which to say what they spend together.
             keyed: whether the noise is keyed, for what several reports of one person spend.
             total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
             delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`.
@@ -315,7 +315,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.explanation import explanation
 
-        return explanation(self, n, reports=reports, keyed=keyed, total=total, delta=delta)
+        return explanation(self, n, records=records, keyed=keyed, total=total, delta=delta)
 
     def simulate(
         self,

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, LdpWarning, ReportError
+from ldp_core.errors import LdpError, ReportError, warn_user
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.metadata import canonical, from_text, to_text
 from ldp_core.randomizer.declared import check_same
@@ -149,12 +148,12 @@ def not_proved(columns: Iterable[str]) -> str:
     """What to say of columns that are no reports as far as is known."""
     names = list(columns)
     return (
-        f"columns {names}: nothing says that these are reports of the plan: perturb the data with the plan; for "
-        "reports that were made elsewhere there is assume_reports"
+        f"columns {names}: nothing says that these are reports: perturb the values; for reports that were made "
+        "elsewhere there is assume_reports"
     )
 
 
 def warn_assumed(columns: Iterable[str]) -> None:
-    """Warn, on behalf of the caller's caller, that columns are taken for reports on somebody's word."""
-    doubt = f"assume_reports: nothing proves that columns {list(columns)} are reports of this plan"
-    warnings.warn(doubt, LdpWarning, 3)
+    """Warn the user that columns are taken for reports on somebody's word."""
+    doubt = f"assume_reports: nothing proves that columns {list(columns)} are reports, of this mechanism or plan"
+    warn_user(doubt)

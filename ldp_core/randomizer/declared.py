@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 from typing_extensions import override
 
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import Codes
-from ldp_core.errors import MechanismMismatchError
+from ldp_core.errors import MechanismMismatchError, ParameterError
 from ldp_core.inputs.base import Inputs
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import Declared
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.reports import Native
 from ldp_core.tables import html
+
+
+@cache
+def _arguments(kind: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(kind.__init__).parameters)[1:]
 
 
 class DeclaredMechanism(Declared, Tallier):
@@ -34,6 +40,13 @@ class DeclaredMechanism(Declared, Tallier):
 
     epsilon: float
     """What one report spends."""
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """Refuse arguments that there are not, as ``eps=``."""
+        takes = _arguments(cls)
+        if unknown := sorted(named.keys() - set(takes)):
+            raise ParameterError(f"{cls.__name__} has no arguments {unknown}: it takes {', '.join(takes)}")
+        return super().__new__(cls)
 
     @property
     def title(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import apache_beam as beam
@@ -22,7 +23,7 @@ from scipy import stats
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
-from ldp_core import Mechanism, Tally
+from ldp_core import LdpWarning, Mechanism, Tally
 
 from ..beam.helpers import run
 from ..beam.streams import All
@@ -58,7 +59,8 @@ def check_counts(counts: Any, errors: Any, true: Any) -> None:
 
 
 def histogram(reports: pl.DataFrame, m: Mechanism | None) -> pl.DataFrame:
-    return reports.select(pl.col("x").ldp.histogram(m)).explode("x").unnest("x")
+    text = reports.schema["x"] == pl.Categorical  # of Beam's text Polars drops who made it
+    return reports.select(pl.col("x").ldp.histogram(m, assume_reports=text)).explode("x").unnest("x")
 
 
 def check_groups_merge(reports: pl.DataFrame, m: Mechanism) -> pl.DataFrame:
@@ -106,7 +108,9 @@ def check_polars_reads(batches: list[pa.RecordBatch], m: Mechanism, n: int) -> p
     """Reports "x" that Beam made of n rows have one tally in Polars and in the core; the reports."""
     table = pa.Table.from_batches(batches)
     reports = pl.from_arrow(table)
-    tally = reports.select(pl.col("x").ldp.tally(m)).item()
+    text = reports.schema["x"] == pl.Categorical
+    with pytest.warns(LdpWarning, match="nothing proves") if text else nullcontext():
+        tally = reports.select(pl.col("x").ldp.tally(m, assume_reports=text)).item()
     assert tally["counters"] == m.tally(table["x"]).counters.tolist()
     assert tally["n"] == n
     return reports

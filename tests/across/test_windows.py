@@ -54,6 +54,11 @@ def test_windows_are_the_same_everywhere():
             assert set(tidy["window_end"] - tidy["window_start"]) == {length}
             assert {row.window_start.to_utc_datetime(): row.n for row in rows} == expected
             assert {(row.window_end - row.window_start).micros for row in rows} == {length.days * 86400 * 10**6}
+    week, reports = dt.timedelta(days=7), PEOPLE.ldp.perturb(PLAN)
+    assert reports.ldp.histograms(PLAN, window=week, **options).equals(
+        reports.ldp.histograms(PLAN, window="7d", **options)
+    )
+    assert ldp_beam.time.windows.window_fn(week) == ldp_beam.time.windows.window_fn("7d")
 
 
 def test_what_the_command_stores_is_cut_to_the_same_windows(tmp_path):

@@ -32,6 +32,7 @@ from ldp_core import (
     DomainError,
     DtypeError,
     Hybrid,
+    Interval,
     LdpError,
     MechanismMismatchError,
     ParameterError,
@@ -330,6 +331,9 @@ def test_unmatched_values_are_no_dead_letters_where_the_domain_takes_them():
         assert bad == [("os", "not of type str", 1)]
         good, bad = perturbed(transform, [pa.record_batch({"os": ["z", None, "b"]})])
         assert (good[0]["os"].to_pylist(), bad) == ([code, code, [2]], [])
+    transform = ldp_beam.Perturb(PrivacyPlan({"age": Hybrid(Interval(0, 9, missing=4), epsilon=1.0)}))
+    good, bad = perturbed(transform.with_exception_handling(), [{"age": None}, {}, {"age": 3.0}, {"age": 10.0}])
+    assert (len(good), bad) == (3, [("age", "not in the domain", 1)])
 
 
 # ---- keyed noise; that it is the same everywhere is tested in `tests/across`

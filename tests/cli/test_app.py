@@ -47,6 +47,7 @@ def test_the_commands_are_there():
 
 
 def test_help_has_an_example(ldp):
+    assert "not installed" not in ldp("--help").out
     for name in COMMANDS:
         text = ldp(f"{name} --help").out
         assert re.search(rf"\bldp {name.split()[0]}", text)
@@ -214,9 +215,8 @@ for name in sys.argv[1].split(","):
 import json, shlex
 from typer.testing import CliRunner
 from ldp_cli.app import app
-print(json.dumps([
-    (done.exit_code, done.stderr) for line in sys.argv[2:] for done in [CliRunner().invoke(app, shlex.split(line))]
-]))
+ended = [CliRunner().invoke(app, shlex.split(line)) for line in sys.argv[2:]]
+print(json.dumps([(done.exit_code, done.stderr, done.stdout) for done in ended]))
 """
 
 
@@ -228,11 +228,13 @@ def without(missing, *lines, cwd):
 
 def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
     lines = ["perturb people.parquet reports.parquet --plan plan.toml", "estimate reports.parquet"]
-    lines += ["run --help", "live --help"]
+    lines += ["run --help", "--help"]
     needy = ["run --plan plan.toml --input people.parquet --event-time day --output out"]
     needy += ["simulate plan.toml people.parquet --plot a.html"]
     done = without("apache_beam,altair", *lines, *needy, cwd=tmp_path)
-    assert [code for code, _ in done] == [0, 0, 0, 0, 1, 1]
+    assert [code for code, *_ in done] == [0, 0, 0, 0, 1, 1]
+    assert re.search(r"run +Run .*?ldp-telemetry\[beam\]", re.sub(r"[\s│]+", " ", done[3][2]))
+    assert done[3][2].count("not installed") == 2  # run and live
     assert "ldp-telemetry[beam]" in done[4][1]
     assert "ldp-telemetry[plot]" in done[5][1]
 
@@ -263,8 +265,8 @@ def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):
     lines += ["size 16 -m 0.1 -e 1", "plan explain plan.toml -n 10", "audit plan.toml --trials 1e3 --quiet"]
     needy = ["estimate reports.parquet", "plan explain plan.toml --data people.parquet --id user"]
     done = without("apache_beam,polars", *lines, *needy, cwd=tmp_path)
-    assert [code for code, _ in done] == [0, 0, 0, 0, 0, 0, 1, 1]
-    assert all("ldp-telemetry[polars]" in said for _, said in done[-2:])
+    assert [code for code, *_ in done] == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert all("ldp-telemetry[polars]" in said for _, said, _ in done[-2:])
 
 
 def test_without_its_extra_the_command_says_what_to_install(monkeypatch, capsys):

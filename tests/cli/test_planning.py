@@ -54,7 +54,7 @@ def test_a_plan_is_printed_without_a_file(ldp):
 
 
 WRONG_LINES = [
-    ("recommend abc -e 1 -n 100", "at least two values"),
+    ("recommend abc -e 1 -n 100", 'at least two values, as ["yes", "no"], got one; values are written as ios,'),
     ("recommend 1..1 -e 1 -n 100", "at least two values"),
     ("recommend 1..x -e 1 -n 100", "a range of integers"),
     ("size abc -m 1% -e 1", "at least two values"),
@@ -78,6 +78,7 @@ FAILURES = [
     ("plan check nowhere.toml", "cannot read the plan"),
     ("simulate plan.toml nowhere.csv", "there is no file"),
     ("plan check plan.toml nowhere.xls", "there is no file"),
+    ("report nowhere", "there is no folder or file 'nowhere'"),
     ("simulate plan.toml people.parquet --plot no/such/folder/a.html", "No such file or directory"),
     ("plan new no/such/folder/a.toml -c os=a,b --epsilon 1", "No such file or directory"),
     ("plan explain plan.toml --data people.parquet --id nobody", "does not have the columns ['nobody']"),
@@ -111,6 +112,13 @@ def test_wrong_use_ends_with_2(ldp, people):
 
 def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
     assert "the plan fits" in ldp("plan check plan.toml people.parquet").out
+    ldp("plan new wide.toml -c os=ios,android -c minutes=1:59 -e 2 --other os --other minutes")
+    lost = {"os": (people["os"] == "web").sum(), "minutes": (~people["minutes"].is_between(1, 59)).sum()}
+    found = ldp("plan check wide.toml people.parquet --json").data
+    assert found["columns"] == {name: {"refused": 0, "not declared": k, "error": None} for name, k in lost.items()}
+    shown = ldp("plan check wide.toml people.parquet").out
+    for name, k in lost.items():
+        assert f"{name}: {k:,} of {len(people):,} values ({k / len(people):.2%}".replace("%", "") in shown
     odd = people.with_row_index().select("day", "minutes", "crashed", os=people["os"].replace("web", "beos"))
     odd.write_csv("odd.csv")
     odd.write_ndjson("odd.ndjson")
@@ -125,7 +133,7 @@ def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
     people.with_columns(minutes=people["os"]).write_parquet("odd.parquet")
     found = ldp("plan check plan.toml odd.parquet --json", code=1).data["columns"]
     assert "minutes" in found["minutes"]["error"]
-    assert found["os"] == {"refused": 0, "error": None}
+    assert found["os"] == {"refused": 0, "not declared": 0, "error": None}
     people.drop("os").write_parquet("less.parquet")
     assert "does not have the columns ['os']" in ldp("plan check plan.toml less.parquet", code=1).err
     for name in ("a.parquet", "a.csv", "a.ndjson"):
@@ -146,7 +154,7 @@ def test_explain_is_the_plan_s(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     spent = plan.epsilon_of(25)
     text = ldp("plan explain plan.toml -n 4000 --records 25").out
-    assert text == plan.explain(4000, reports=(1, 25), total=spent) + "\n"
+    assert text == plan.explain(4000, records=(1, 25), total=spent) + "\n"
     assert f"all reports of a person (epsilon {spent:g})" in text
     assert "all reports of a person (epsilon 7)" in ldp("plan explain plan.toml -n 4000 --total 7").out
     found = ldp("plan explain plan.toml -n 4000 --records 25 --json").data

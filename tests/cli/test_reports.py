@@ -365,7 +365,7 @@ def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
 
 
 def test_what_is_no_result(ldp):
-    assert "there are no estimates" in ldp("report nothing", code=1).err
+    assert "there is no folder or file" in ldp("report nothing", code=1).err
     assert not Path("report.html").exists()
 
 

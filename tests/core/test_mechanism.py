@@ -179,7 +179,7 @@ def test_values_in_place_of_reports_are_told_to_be_perturbed_first(m):
 
 
 def test_parameters_that_are_unknown_or_missing_are_told_with_those_that_there_are():
-    told = r"'(unmached|epsilon)'; it takes domain \(and unmatched\), epsilon, variant"
+    told = r"'(unmached'\]: it takes domain|epsilon'; it takes domain \(and unmatched\)), epsilon, variant"
     for data in ({"epsilon": 1.0, "unmached": "other"}, {"variant": "symmetric"}):
         with pytest.raises(ParameterError, match=told):
             Mechanism.from_dict({"mechanism": "unary_encoding", "domain": ["a", "b"], **data})

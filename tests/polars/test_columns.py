@@ -145,6 +145,49 @@ def test_reports_of_two_mechanisms_do_not_mix(mechanism):
                 theirs.ldp.histograms(PrivacyPlan({"x": mechanism}))
 
 
+def test_what_puts_raw_values_among_reports():
+    """Most operations refuse them. The others leave the dtype as it is, which no dtype can refuse: docs name them."""
+    raw = pl.DataFrame({"x": [True] * 9})
+    reports = raw.ldp.perturb(PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}))
+    x, dtype, column = reports["x"], reports.schema["x"], pl.col("x")
+
+    def item(value):
+        changed = x.clone()
+        changed[[0, 1]] = value
+        return changed
+
+    def cell(value):
+        changed = reports.clone()
+        changed[0, "x"] = value
+        return changed["x"]
+
+    for refused in (
+        lambda: x.clone().append(raw["x"]),
+        lambda: x.clone().extend(raw["x"]),
+        lambda: reports.vstack(raw),
+        lambda: reports.update(raw),
+        lambda: pl.concat([reports, raw], how="vertical_relaxed"),
+        lambda: reports.select(column.fill_null(True)),
+        lambda: reports.select(column.shift(1, fill_value=True)),
+        lambda: reports.select(pl.when(column.is_null()).then(column).otherwise(True)),
+        lambda: x.zip_with(raw["x"], raw["x"]),
+        lambda: reports.select(column.map_batches(lambda _: raw["x"], return_dtype=dtype)),
+    ):
+        with pytest.raises(pl.exceptions.PolarsError):
+            refused()
+    for passes in (
+        lambda: x.clone().scatter([0, 1], True),
+        lambda: item(True),
+        lambda: cell(True),
+        lambda: x.set(raw["x"], True),
+        lambda: x.extend_constant(True, 2),
+        lambda: x.replace(False, True),
+        lambda: x.map_elements(lambda _: True, return_dtype=dtype),
+        lambda: raw["x"].cast(dtype),
+    ):
+        assert passes().dtype == dtype, "Polars refuses it now: take it out of docs/polars.md"
+
+
 @pytest.mark.parametrize(
     "read",
     [pl.read_parquet, lambda path: pl.scan_parquet(path).collect(), lambda path: pl.DataFrame(pq.read_table(path))],
@@ -174,7 +217,7 @@ def test_typed_plans_and_keyed_noise():
     typed, plain = df.ldp.perturb(plan, **noise), df.ldp.perturb(plan, typed=False, **noise)
     assert typed["x"].ext.storage().equals(plain["x"])
     assert typed.ldp.histograms(plan, by="g").equals(plain.ldp.histograms(plan, by="g", assume_reports=True))
-    assert typed.select(pl.col("x").ldp.histogram()).equals(plain.select(pl.col("x").ldp.histogram(plan["x"])))
+    assert typed.select(pl.col("x").ldp.histogram()).equals(typed.select(pl.col("x").ldp.histogram(plan["x"])))
 
 
 WORDS = ["rome", "oslo"]

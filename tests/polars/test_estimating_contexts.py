@@ -110,8 +110,12 @@ def check(found, result) -> None:
 def test_the_answer_is_what_the_core_makes_of_the_same_rows(name, run, support):
     mechanism, question, _ = asked(name)
     for packed in (False, True) if name == "bits" else (False,):
-        frame = reports(name, packed=packed, typed=False)
-        a = pl.col("x").implode().alias("rows"), X.tally(mechanism).alias("t"), X.estimate(question, mechanism)
+        frame = reports(name, packed=packed)
+        a = (
+            pl.col("x").ext.storage().implode().alias("rows"),
+            X.tally(mechanism).alias("t"),
+            X.estimate(question, mechanism),
+        )
         for context, aggregate in CONTEXTS.items():
             with case(context, packed):
                 query = aggregate(frame.lazy(), *a)
@@ -119,7 +123,7 @@ def test_the_answer_is_what_the_core_makes_of_the_same_rows(name, run, support):
                 assert out.schema == query.collect_schema()
                 assert out.height or context == "no group"
                 for row in out.iter_rows(named=True):
-                    rows = pl.Series(row["rows"], dtype=frame.schema["x"])
+                    rows = pl.Series(row["rows"], dtype=frame.schema["x"].ext_storage())
                     tally = mechanism.tally(rows.to_arrow())
                     assert row["t"] == tally.to_dict()
                     check(row["x"], question.result(mechanism, tally))
@@ -128,25 +132,27 @@ def test_the_answer_is_what_the_core_makes_of_the_same_rows(name, run, support):
 
 
 @each
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_every_way_to_ask_gives_the_same(name, run):
     """By its short name, as a method or a function; of typed reports without the mechanism; of tallies, merged."""
     mechanism, question, short = asked(name)
     typed = reports(name)
     plain = typed.with_columns(pl.col("x").ext.storage())
-    expected = plain.select(X.estimate(question, mechanism))
+    expected = typed.select(X.estimate(question, mechanism))
     function = getattr(ldp_polars, question.name)
     for frame, ask in (
-        (plain, short(X, mechanism)),
-        (plain, X.estimate(question.to_dict(), mechanism)),
+        (plain, X.estimate(question.to_dict(), mechanism, assume_reports=True)),
+        (plain, X.tally(mechanism, assume_reports=True).ldp.estimate(question, mechanism)),
         (typed, short(X)),
+        (typed, short(X, mechanism)),
         (typed, X.estimate(question)),
         (typed, X.estimate(question, mechanism)),
-        (plain, X.tally(mechanism).ldp.estimate(question, mechanism)),
+        (typed, X.tally(mechanism).ldp.estimate(question, mechanism)),
     ):
         with case(ask):
             assert run(frame, lambda f, ask=ask: f.select(ask)).equals(expected)
-    assert plain.select(function("x", mechanism)).schema == typed.select(function("x")).schema
-    tallies = plain.group_by("g", maintain_order=True).agg(X.tally(mechanism))
+    assert typed.select(function("x", mechanism)).schema == typed.select(function("x")).schema
+    tallies = typed.group_by("g", maintain_order=True).agg(X.tally(mechanism))
     assert typed.group_by("g", maintain_order=True).agg(X.tally()).equals(tallies)
     merged = tallies.select(X.merge(mechanism)).select(short(X, mechanism))
     assert merged.equals(expected)

@@ -528,6 +528,10 @@ def test_bad_arguments_and_records_of_nobody():
     for wrong in ({"records": 0}, {"records": True}, {"records": 1, "key": "secret"}):
         with case(wrong), pytest.raises(ParameterError):
             PERSONS.ldp.bound(id="user", **wrong)
+    plan = PrivacyPlan({"x": RandomizedResponse(range(1000), epsilon=2.0)}, keep=["user"])
+    for reports in (PERSONS.ldp.perturb(plan), PERSONS.lazy().ldp.perturb(plan)):
+        with pytest.raises(ParameterError, match=r"after perturbing protects nothing: columns \['x'\] are reports"):
+            reports.ldp.bound(id="user", records=1)
     nobody = pl.DataFrame({"user": ["ann", None]})
     for key in (None, KEY):
         with case(key), pytest.raises(InputError, match=r"'user': 1 of 2 ids are null"):

@@ -81,10 +81,10 @@ WRONG = [  # a call, and what its error says to do
     (lambda: PEOPLE.select(WORD.perturb(FLAG)), r"df\.ldp\.perturb\(plan\)"),
     (lambda: WORDS.select(WORD.histogram(FLAG)), r"plan\[name\]"),
     (lambda: PEOPLE.select(WORD.histogram()), r"perturb them first: \.ldp\.perturb"),
-    (lambda: PEOPLE.select(WORD.histogram(OUE)), r"Array\(Boolean.*got String; .*perturb them first$"),
+    (lambda: PEOPLE.select(WORD.histogram(OUE)), "perturb the values; .*assume_reports"),
     (
         lambda: PEOPLE.select(pl.col("day").ldp.mean(Hybrid((0, 9), epsilon=1.0))),
-        "got Int64; .*perturb them first$",
+        "perturb the values; .*assume_reports",
     ),
     (lambda: WORDS.select(WORD.merge(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
     (lambda: WORDS.select(WORD.perturb(GRR)), "do not perturb them again$"),
@@ -93,6 +93,24 @@ WRONG = [  # a call, and what its error says to do
         lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"),
         "'day' is Int64; .*epoch",
     ),
+    (lambda: PEOPLE.select(WORD.perturb(GRR).ldp.perturb(GRR)), r"\['word'\] hold reports already, says this"),
+    (lambda: PEOPLE.select(WORD.perturb(GRR, typed=False).ldp.perturb(GRR)), "perturb it once$"),
+    (
+        lambda: PEOPLE.select(pl.col("crashed").ldp.randomized_response(domain=[0, 1], epsilon=1.0)),
+        "'crashed': a domain of int labels cannot encode values of type Boolean: cast the column",
+    ),
+    (lambda: RandomizedResponse(eps=1.0), r"no arguments \['eps'\]: it takes domain, epsilon, unmatched$"),
+    (lambda: WORD.randomized_response(eps=1.0), r"no arguments \['eps'\]: what a report spends is epsilon="),
+    (lambda: WORD.perturb(GRR, eps=1.0), r"no arguments \['eps'\]: .*'id', 'key', 'row_id', 'seed', 'tag'"),
+    (
+        lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, by=pl.col("day")),
+        "by= takes names of columns, got Expr: make the column before",
+    ),
+    (
+        lambda: PEOPLE.ldp.perturb(DAYS).ldp.estimates(DAYS, window="1d", event_time=pl.col("day")),
+        "event_time= takes names of columns, got Expr",
+    ),
+    (lambda: FLAG.explain(100, records=25), r"numbers of records, as \[1, 25\], got 25"),
     (
         lambda: (
             PEOPLE.with_columns(pl.lit(None, pl.Date).alias("day"))
@@ -115,7 +133,7 @@ def test_an_error_has_no_plan_of_polars_below_it(engine):
     labels = [f"label {i}" for i in range(500)]
     wrong = WORD.randomized_response(domain=labels, epsilon=1.0)
     run = PEOPLE.select if engine == "eager" else lambda e: PEOPLE.lazy().select(e).collect(engine=engine)
-    with pytest.raises(LdpError, match="declare them, or use") as caught:
+    with pytest.raises(LdpError, match="declare them, or take") as caught:
         run(wrong)
     assert "label 7" not in str(caught.value)
     assert "python_udf" not in str(caught.value)

@@ -11,6 +11,7 @@ import ldp_polars
 from ldp_core import (
     Domain,
     LdpError,
+    LdpWarning,
     MechanismMismatchError,
     RandomizedResponse,
     ReportError,
@@ -36,7 +37,7 @@ def mechanism(request):
     return MECHANISMS[request.param]
 
 
-def reports(mechanism, n=N, *, packed=False):
+def reports(mechanism, n=N, **options):
     rng = np.random.default_rng(5)
     labels = list(mechanism.domain.labels)
     df = pl.DataFrame(
@@ -47,7 +48,7 @@ def reports(mechanism, n=N, *, packed=False):
             "i": np.arange(n),
         }
     )
-    return df.with_columns(r=ldp_polars.perturb("x", mechanism, packed=packed, typed=False)).drop("x")
+    return df.with_columns(r=ldp_polars.perturb("x", mechanism, **options)).drop("x")
 
 
 def test_merge_of_parts_is_the_tally_of_all(mechanism, run):
@@ -113,8 +114,8 @@ def test_what_is_no_tally_is_refused(series):
     frame, m = series.alias("r").to_frame(), UnaryEncoding(LABELS, epsilon=1.0)
     with pytest.raises(MechanismMismatchError, match="column 'r': tallies of this mechanism are"):
         frame.select(ldp_polars.merge("r", m))
-    with pytest.raises(ReportError, match="column 'r'"):
-        frame.select(ldp_polars.histogram("r", m))
+    with pytest.raises(ReportError, match="column 'r'"), pytest.warns(LdpWarning, match="nothing proves"):
+        frame.select(ldp_polars.histogram("r", m, assume_reports=True))
 
 
 def test_null_and_missing_tallies(mechanism, run):
@@ -176,19 +177,22 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("what", ["tally", "histogram"])
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_what_is_no_report_is_refused(mechanism, name, what, run):
-    bad = BAD[name](reports(mechanism)["r"]).alias("the reports").to_frame()
-    expr = getattr(ldp_polars, what)("the reports", mechanism)
+    bad = BAD[name](reports(mechanism, typed=False)["r"]).alias("the reports").to_frame()
+    expr = getattr(ldp_polars, what)("the reports", mechanism, assume_reports=True)
     with pytest.raises(LdpError, match="column 'the reports'") as info:
         run(bad, lambda f: f.select(expr))
     if isinstance(mechanism, UnaryEncoding):
         assert type(info.value) is ReportError
 
 
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_reports_of_another_layout_or_text_type(mechanism):
     """Packed or not, Enum, String or Categorical, from Arrow or not: the same tally."""
-    df = reports(mechanism, packed=True)
-    expected = df.select(pl.col("r").ldp.tally(mechanism)).item()
+    df = reports(mechanism, packed=True, typed=False)
+    tally = pl.col("r").ldp.tally(mechanism, assume_reports=True)
+    expected = df.select(tally).item()
     columns = [df["r"], df["r"].slice(0), pl.concat([df["r"][:7], df["r"][7:]], rechunk=False)]
     if df["r"].dtype == pl.Enum:
         columns += [df["r"].cast(pl.String), df["r"].cast(pl.Categorical)]
@@ -198,4 +202,4 @@ def test_reports_of_another_layout_or_text_type(mechanism):
         columns.append(pl.Series("r", pa.FixedSizeListArray.from_arrays(flat, mechanism.domain.size)))
         assert columns[-1].dtype == pl.Array(pl.Boolean, mechanism.domain.size)
     for column in columns:
-        assert column.to_frame().select(pl.col("r").ldp.tally(mechanism)).item() == expected
+        assert column.to_frame().select(tally).item() == expected

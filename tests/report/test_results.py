@@ -176,7 +176,7 @@ def test_too_much_for_a_page(tmp_path):
     assert len(read_results(tmp_path, most_rows=3).columns["os"]) == 3
     with pytest.raises(LimitError, match="3 rows"):
         read_results(tmp_path, most_rows=2)
-    with pytest.raises(InputError, match="there are no estimates"):
+    with pytest.raises(InputError, match="there is no folder or file"):
         read_results(tmp_path / "nothing")
 
 

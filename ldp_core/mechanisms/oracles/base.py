@@ -431,7 +431,10 @@ def check_reported(name: str, value: Any, what: str) -> Domain:
     """
     made = Domain.of(value)
     if made.unmatched == "none":
-        raise DomainError(f'{what} has no "none": use unmatched="error" or "other"')
+        raise DomainError(
+            f'{what} has no "none", as its every report names a value: take unmatched="other", one more answer; among '
+            'those who answered, a share is frequency / (1 - frequency of "other")'
+        )
     return made
 
 

@@ -177,7 +177,8 @@ class RandomizedResponse(FrequencyOracle):
     @override
     def perturb_arrow(self, values: pa.Array, randomness: Randomness, *, packed: bool, column: str) -> pa.Array:
         """Booleans stay bits: a report is the value's bit, flipped or not."""
-        plain = pa.types.is_boolean(values.type) and self.domain.values == (False, True) and not values.null_count
+        bits = self.domain.kind == "bool" and self.domain.values == (False, True)  # ((0, 1) is equal to it, too)
+        plain = bits and pa.types.is_boolean(values.type) and not values.null_count
         if not plain or randomness.by_value or not len(values):
             return super().perturb_arrow(values, randomness, packed=packed, column=column)
         noise = randomness.bind(self.digest, np.zeros(len(values), np.uint8))

@@ -104,14 +104,14 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
         for second in (coin, ldp_beam.RandomizedResponse("crashed", COIN), InPart(coin)):
             records = ledger(charged)
             _ = records | "First" >> coin
-            with pytest.raises(ParameterError, match=r"charges 1 for a record, and the 2 steps behind it.* spend 2"):
+            with pytest.raises(ParameterError, match=r"charges 99 for 99 records .* the 2 steps behind it.* spend 198"):
                 _ = passed_on(records) | "Second" >> second
     records = ledger(PLAN)  # of several columns each has its part, and what was refused spends nothing
     _ = records | "Of OS" >> ldp_beam.PrivateHistogram("os", THREE)
-    with pytest.raises(ParameterError, match=r"charges 4 for a record, and the 2 steps behind it.* spend 6"):
+    with pytest.raises(ParameterError, match=r"charges 96 for 24 records .* the 2 steps behind it.* spend 144"):
         _ = records | "Again" >> ldp_beam.UnaryEncode("os", THREE)
     _ = records | coin
-    with pytest.raises(ParameterError, match=r"the 3 steps behind it.* spend 5"):
+    with pytest.raises(ParameterError, match=r"the 3 steps behind it.* spend 120"):
         _ = records | "Third" >> coin
     reports = ledger(PLAN) | ldp_beam.Perturb(PLAN)
     for i in range(3):

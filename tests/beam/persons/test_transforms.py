@@ -160,7 +160,7 @@ def test_exact_arithmetic():
 def test_columns_of_which_a_record_answers_one_are_paid_for_once():
     alone = RandomizedResponse(epsilon=0.1)
     plan = PrivacyPlan.sampled({"a": alone, "b": alone}, epsilon=0.1, keep=["user"])
-    assert exact_epsilon(plan) == Fraction(plan.epsilon) == Fraction(0.1)
+    assert plan.exact_epsilon == exact_epsilon(plan.epsilon) == Fraction(0.1)
     PrivacyLedger(plan, id="user", budget=0.1)
 
 
@@ -173,8 +173,8 @@ def test_each_person_and_period_spends_at_most_the_budget():
             spent = {}
             for r in passed:
                 place = r["user"], places(r["time"])
-                spent[place] = spent.get(place, 0) + exact_epsilon(PLAN)
-            assert max(spent.values()) == ledger.spent == 3 <= Fraction(3.5) < 3 + exact_epsilon(PLAN)
+                spent[place] = spent.get(place, 0) + PLAN.exact_epsilon
+            assert max(spent.values()) == ledger.spent == 3 <= Fraction(3.5) < 3 + PLAN.exact_epsilon
             had = Counter((r["user"], places(r["time"])) for r in SPENDING)
             got = Counter((r["user"], places(r["time"])) for r in passed)
             assert got == {place: min(n, 4) for place, n in had.items()}
@@ -314,12 +314,29 @@ def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
     for charged in (COIN, 0.1):
         ledger = PrivacyLedger(charged, id="user", budget=0.2)
         for step in (ldp_beam.Perturb(dear), ldp_beam.PrivateHistogram("os", dear["os"])):
-            with pytest.raises(ParameterError, match=r"charges 0\.1 for a record, and here it spends 10"):
+            with pytest.raises(ParameterError, match=r"charges 0\.2 for 2 records of a person, and here they spend 20"):
                 run(ledger | step, events)
         assert run(ledger | ldp_beam.Perturb(COIN) | beam.Map(dict), events)
     several = PrivacyPlan({"os": COIN["os"], "page": COIN["os"]})
     ledger = PrivacyLedger(several, id="user", budget=0.2)  # one column of several spends less
     assert run(ledger | ldp_beam.PrivateHistogram("os", several["os"]), events)
+
+
+def test_what_all_admitted_reports_spend_is_compared_and_not_what_one_does():
+    """L-GRR of epsilon_infinity 1 was charged, and of 6 was spent: 6 of a budget of 1, at one epsilon of a report."""
+    both = [LongitudinalRandomizedResponse(range(9), epsilon_infinity=e, epsilon_1=0.5) for e in (1, 6)]
+    cheap, dear = (PrivacyPlan({"page": m}) for m in both)
+    assert cheap.epsilon == dear.epsilon
+    key, events = Secret.from_seed(1), [{"user": 1, "page": 3}]
+    ledger = PrivacyLedger(cheap, id="user", budget=1.0, changes=0, drop_id=False)
+    assert (ledger.records, ledger.spent) == (None, 1)
+    assert len(run(ledger | beam.Map(dict) | ldp_beam.Perturb(cheap, key=key, id="user"), events * 20)) == 20
+    for step in (ldp_beam.Perturb, lambda plan, **noise: ldp_beam.PrivateHistogram("page", plan["page"], **noise)):
+        with pytest.raises(ParameterError, match=r"charges 1 for any number of records of a person, .* they spend 6"):
+            run(ledger | step(dear, key=key, id="user"), events)
+    few = PrivacyLedger(dear, id="user", budget=2.0, changes=0, drop_id=False)  # and the other way round it is less
+    assert few.records is not None
+    assert run(few | ldp_beam.Perturb(cheap, key=key, id="user") | beam.Map(dict), events)
 
 
 def test_reports_that_share_a_permanent_answer_cost_more_than_their_sum():

@@ -16,6 +16,7 @@ from ldp_core import (
     Domain,
     DomainError,
     DtypeError,
+    Hybrid,
     Interval,
     LdpError,
     Mechanism,
@@ -224,7 +225,7 @@ def test_one_label_is_a_question_and_no_mechanisms_domain(label):
     assert Domain([label]).values == (label,)
     with pytest.raises(DomainError, match="two values"):
         Domain([label], unmatched="none")
-    for domain in ([label], Domain([label])):
+    for domain in ([label], Domain([label]), []):
         with pytest.raises(DomainError, match="two values"):
             UnaryEncoding(domain, epsilon=1.0)
     for mechanism in ORACLES.values():
@@ -239,7 +240,7 @@ def test_ill_formed_policies():
             Domain(["a", "b"], unmatched=unmatched)
     with pytest.raises(DomainError, match="leave it out"):
         Domain(["a", "other"], unmatched="other")
-    with pytest.raises(DomainError, match='no "none"'):
+    with pytest.raises(DomainError, match=r'no "none".* take unmatched="other".*among those who answered'):
         RandomizedResponse(Domain(["a", "b"], unmatched="none"), epsilon=1)
     with pytest.raises(DomainError, match="two values"):
         RandomizedResponse.from_coins(["a", "b", "c"])
@@ -247,8 +248,8 @@ def test_ill_formed_policies():
     assert Domain(["a", "other"]).size == 2
 
 
-@pytest.mark.filterwarnings("ignore:a domain made of a column of data:UserWarning")
 def test_labels_of_numpy():
+    """Without a false alarm that they are data."""
     assert Domain(np.array(["a", "b"])) == Domain(["a", "b"])
     assert Domain(np.arange(3)) == Domain(range(3))
     assert Domain(np.array([False, True])) == Domain((False, True))
@@ -277,6 +278,8 @@ def test_unmatched_values_are_counted_and_the_column_is_named():
         with pytest.raises(DomainError) as caught:
             domain.encode(form, column="browser")
         assert re.search(r"'browser': 3 of 5 values .* 2 declared values \(2 of them null\)", str(caught.value))
+        assert domain.outside(form).tolist() == Domain(["a", "b"], unmatched="none").outside(form).tolist()
+        assert domain.outside(form).tolist() == [False, True, True, False, True]
 
 
 LABELS = {"str": ["a", "b"], "int": [1, 2], "bool": [False, True]}
@@ -352,6 +355,23 @@ def test_what_is_no_column(values):
 
 
 # ---- intervals of numbers
+
+
+def test_what_nulls_count_as_is_declared():
+    """Nulls of numbers were refused whatever was declared."""
+    values = [None, float("nan"), 2.0, 11.0, -1.0]
+    declared = {unmatched: Interval(0, 10, unmatched, missing=4) for unmatched in ("error", "clip")}
+    assert declared["clip"].encode(values).tolist() == Interval(0, 10).encode([4, 4, 2, 10, 0]).tolist()
+    assert declared["clip"].refuses(values).tolist() == [False] * 5
+    assert declared["error"].refuses(values).tolist() == [False, False, False, True, True]
+    for interval in (*declared.values(), Interval(0, 10)):
+        assert interval.outside(values).tolist() == [True, True, False, True, True]
+        assert Mechanism.from_dict(Hybrid(interval, epsilon=1.0).to_dict()).inputs == interval
+    with pytest.raises(DomainError, match="missing=, a number"):
+        Interval(0, 10, "clip").encode(values)
+    for missing in (11, float("nan"), "4", True):
+        with pytest.raises(DomainError, match="missing must be a number in"):
+            Interval(0, 10, missing=missing)
 
 
 @each("ends", [(2**53, 2**53 + 1), (0, 10**400), (-(10**400), 0)])

@@ -114,6 +114,7 @@ def test_what_is_cut():
     for values in (TOO_MUCH, pa.array(TOO_MUCH), pa.array(TOO_MUCH).dictionary_encode()):
         assert domain.decode(domain.encode(values)) == expected
         assert not domain.refuses(values).any()
+        assert domain.outside(values).tolist() == Prefixes("abc", 3).refuses(values).tolist()
     assert Prefixes("ab", 12, "cut").decode(Prefixes("ab", 12, "cut").encode(["abababab?b", "ababababa?b"])) == (
         "abababab",
         "ababababa",
