@@ -71,7 +71,7 @@ def changes(
 ) -> Table[Change]:
     """At which windows a share, or a mean, has changed: alarms of a CUSUM.
 
-    After an alarm it begins anew: the windows before are forgotten.
+    After an alarm it begins anew, and what was so far is forgotten.
 
     Args:
         mechanism: that made the reports.
@@ -121,7 +121,7 @@ def changes(
         alarms = np.argwhere(sums > limit).tolist()
         found += [Change(labels[v], window, int(since[i, v]), ("up", "down")[i]) for i, v in alarms]
         if alarms:
-            first, sums = int(min(since[i, v] for i, v in alarms)), np.zeros_like(sums)
+            first, sums = window + 1, np.zeros_like(sums)  # (those of the alarm were chosen by it)
     return Table(tuple(found))
 
 

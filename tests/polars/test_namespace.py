@@ -25,7 +25,10 @@ X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
 
-FRAMES = ("bound", "perturb_frame", "histograms", "estimates", "explain", "simulate", "sink_csv", "sink_parquet")
+FRAMES = (
+    *("bound", "perturb_frame", "histograms", "estimates", "compare", "explain", "simulate"),
+    *("sink_csv", "sink_parquet"),
+)
 
 
 ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}

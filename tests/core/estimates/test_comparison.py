@@ -304,8 +304,8 @@ def bits_of(m, shares, n, runs, generator):
 def test_the_level_is_the_one_that_is_said():
     """4,000 runs: 5 % within 4 standard errors of 0.34 % (1 of 15,000 seeds fails).
 
-    A test that does not know that differences add up to 0, with 3 degrees for 4, rejects 10 %; without the people's
-    sampling 6.9 %.
+    Of these runs 4.4 % are rejected. Where the condition that differences add up to 0 was left out, and the degrees
+    were not, 9.3 % were; without the people's sampling it is 9.5 %.
     """
     m, f, generator = UnaryEncoding(FOUR, epsilon=2.0), SHARES, np.random.default_rng(11)
     sizes, runs = (3000, 8000), 4000
@@ -318,11 +318,11 @@ def test_the_level_is_the_one_that_is_said():
     held = (first["low"] <= 0) & (first["high"] >= 0)
     assert held.mean() == pytest.approx(0.95, abs=0.008)
     people, _ = Compare(about="people").rows(m, n, counters)  # the planted fault: noise alone
-    assert (people["p_value_of_all"].to_numpy()[::4] < 0.05).mean() > 0.06
+    assert (people["p_value_of_all"].to_numpy()[::4] < 0.05).mean() > 0.08
 
 
 def test_intervals_hold_at_all_looks():
-    """600 runs of 40 looks: at least 95 % - 2 standard errors of 0.9 %; without anytime about 60 % hold."""
+    """600 runs of 40 looks: at least 95 % - 2 standard errors of 0.9 %; without anytime 59 % hold."""
     m, f, generator, runs = RandomizedResponse(epsilon=1.0), np.array([0.9, 0.1]), np.random.default_rng(5), 600
     at = np.unique(np.geomspace(300, 50_000, 40).astype(int))
     lam = m.q + (m.p - m.q) * f
