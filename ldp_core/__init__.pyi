@@ -30,6 +30,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
+from ldp_core.estimates.pooling import Pooled, pool
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.domain import Domain
@@ -121,6 +122,7 @@ __all__ = [
     "ParameterError",
     "Piecewise",
     "PlanError",
+    "Pooled",
     "Prefixes",
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
@@ -152,6 +154,7 @@ __all__ = [
     "expected_error",
     "linear_fit",
     "parallel_epsilon",
+    "pool",
     "question_of",
     "ratio",
     "recommend",

@@ -269,7 +269,7 @@ class Compare(Declared):
 
     def _arrays(self, mechanism: Any, n: I64, counters: I64) -> list[Any]:
         """The columns in `ANSWER`: [k, d] each, and [k] from ``statistic`` on."""
-        one, two = (_side(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
         empty = (one.n == 0) | (two.n == 0)
         differences = two.estimates - one.estimates
         at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
@@ -313,10 +313,10 @@ class Compare(Declared):
 
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
-        one, two = (_side(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
         return self._scores(one, two, _pooled(one, two)[1])
 
-    def _scores(self, one: _Side, two: _Side, at_pooled: Sequence[F64]) -> F64:
+    def _scores(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
         errors, differences = self._added(*at_pooled), two.estimates - one.estimates
         some = (one.n > 0) & (two.n > 0) & (errors > 0)
         return np.divide(differences, errors, out=np.zeros_like(errors), where=some)
@@ -344,7 +344,7 @@ class Compare(Declared):
             return chi_square_tail(statistic, degrees)
         return np.minimum(np.exp(degrees / 2 * np.log1p(x) - statistic * x / (2 * (x + 1))), 1)
 
-    def _test(self, mechanism: Any, one: _Side, two: _Side, pooled: F64) -> tuple[F64, I64]:
+    def _test(self, mechanism: Any, one: Side, two: Side, pooled: F64) -> tuple[F64, I64]:
         """T and its degrees of freedom, 0 where the covariances are not known."""
         k, d = pooled.shape
         oracle, _, _ = mechanism.answers(np.zeros(0, np.int64), np.zeros((0, mechanism.counters), np.int64))
@@ -367,7 +367,7 @@ _ENTRIES = 1 << 22
 """Covariances computed at a time."""
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """One side of k comparisons; the estimate of one report has variance a + b f + sampled f (1 - f)."""
 
     n: F64  # [k, 1]
@@ -390,25 +390,25 @@ class _Side(NamedTuple):
         return (middle - half) / scale, (middle + half) / scale
 
 
-def _pooled(one: _Side, two: _Side) -> tuple[F64, list[F64]]:
+def _pooled(one: Side, two: Side) -> tuple[F64, list[F64]]:
     """The estimates of both sides together, and the variances of each if these are true."""
     pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
     return pooled, [side.variance(pooled) for side in (one, two)]
 
 
-def _side(mechanism: Any, n: I64, counters: I64, about: About) -> _Side:
+def side_of(mechanism: Any, n: I64, counters: I64, about: About) -> Side:
     """k tallies as one side."""
     if not isinstance(mechanism, Comparable):
         watch(mechanism, n[:, None], counters)
         means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
         people = n[:, None].astype(float)
-        return _Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
+        return Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
     oracle, n, counters = mechanism.answers(n, counters)
     people = np.maximum(n, 1)[:, None].astype(float)
     counts, errors, *_ = oracle.debias(people, counters)
     watch(oracle, people, counters, counts)
     b, estimates = oracle.rates.b, counts / people
-    return _Side(
+    return Side(
         n[:, None].astype(float),
         estimates,
         errors**2 / people - b * np.clip(estimates, 0, 1),  # (where it depends on more than f, the mechanism knows how)

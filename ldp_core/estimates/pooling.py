@@ -1,0 +1,173 @@
+"""Several mechanisms, one population: estimates from all their tallies together.
+
+A plan has changed, or people choose their epsilon: groups of people report the same values in different ways. If the
+groups are samples of one population, the share f of a value is estimated best by the f at which the estimates f_g of
+the groups, each with the variance v_g(f) that it would have, are on balance right:
+
+    score(f) = sum over g of (f_g - f) / v_g(f) / sqrt(sum over g of 1 / v_g(f)) = 0
+
+Of pure protocols this is the maximum of the likelihood, as S_g is binomial(n_g, q_g + (p_g - q_g) f), and the f with
+|score(f)| <= z are the score interval (C. R. Rao, 1948). Whether the groups are of one population is tested by
+Q = sum (f_g - f)^2 / v_g(f), chi-square with one degree of freedom less than there are groups (W. G. Cochran,
+"The Combination of Estimates from Different Experiments", Biometrics 10(1), 1954). People who choose a small epsilon
+may differ from others: a total over *these* people is the sum of the groups' estimates, whatever Q is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64
+from ldp_core.errors import MechanismMismatchError, ParameterError
+from ldp_core.estimates.base import Result, z_score
+from ldp_core.estimates.comparison import Side, chi_square_tail, domain_of, side_of
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open
+from ldp_core.tables import View, aligned
+from ldp_core.tally import Tally
+
+_HALVINGS = 60
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pooled(Result):
+    """Shares in one population, or its mean, from several mechanisms' reports.
+
+    Attributes:
+        values: those that all mechanisms know, k of them, as an Arrow array; nulls for a mean.
+        estimates: float64[k], of noise and sampling, as are the next ones.
+        standard_errors: of ``estimates``.
+        low, high: ends of the confidence interval of each.
+        q, p_values: Cochran's Q of each, and the probability of a larger one if all groups are of one population.
+        groups: how many there are.
+        n: number of all reports.
+        confidence: of each interval.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> coarse, fine = RandomizedResponse(["a", "b"], epsilon=1.0), RandomizedResponse(["a", "b"], epsilon=3.0)
+    >>> pool([(coarse, coarse.simulate([600, 400], seed=1)), (fine, fine.simulate([300, 200], seed=2))]).n
+    1500
+    """
+
+    @property
+    def view(self) -> View:  # type: ignore[override]
+        """Values with their shares, or one mean."""
+        is_mean = pa.types.is_null(self.values.type)
+        return View("estimate", unit="mean") if is_mean else View("estimate", ("value",), unit="share")
+
+    question: ClassVar[str] = "pool"
+
+    values: pa.Array
+    estimates: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    q: F64
+    p_values: F64
+    groups: int
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    @override
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(x.tobytes() if isinstance(x, np.ndarray) else str(x) for x in self._values())
+
+    def __repr__(self) -> str:
+        head = f"{self.groups} groups, {self.n:,} reports, {self.confidence:.0%} intervals"
+        rows: list[tuple[str, ...]] = [("", "estimate", "std.error", "low", "high", "Q", "p of Q")]
+        for row in self.to_arrow().to_pylist():
+            names = ("estimate", "standard_error", "low", "high", "q", "p_value")
+            value = "mean" if row["value"] is None else str(row["value"])
+            rows.append((value, *(f"{row[name]:.4g}" for name in names)))
+        return "\n".join([head, *aligned(rows, numbers=range(1, 7))])
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns value, estimate, standard_error, low, high, q, p_value, n; a row per value."""
+        arrays = (self.estimates, self.standard_errors, self.low, self.high, self.q, self.p_values)
+        names = ["value", "estimate", "standard_error", "low", "high", "q", "p_value", "n"]
+        return pa.table([self.values, *map(pa.array, arrays), pa.array(np.full(len(self.q), self.n))], names)
+
+
+def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95) -> Pooled:
+    """What several mechanisms' tallies say together of one population; see this module's text for the formulas.
+
+    Args:
+        groups: two or more mechanisms, each with the tally of its reports, of other people each. All are frequency
+            oracles, of which the values that all of them list are estimated, or all are for numbers.
+        confidence: of each interval, in (0, 1).
+
+    Raises:
+        MechanismMismatchError: a tally is another mechanism's.
+        ParameterError: confidence outside (0, 1); fewer than two groups; an empty one; mechanisms of two kinds, or that
+            know no value in common.
+
+    >>> from ldp_core import RandomizedResponse, UnaryEncoding
+    >>> old, new = UnaryEncoding(["a", "b"], epsilon=1.0), RandomizedResponse(["a", "b", "c"], epsilon=3.0)
+    >>> pooled = pool([(old, old.simulate([900, 600], seed=1)), (new, new.simulate([300, 200, 0], seed=2))])
+    >>> pooled.values.to_pylist(), bool(pooled.low[0] < 0.6 < pooled.high[0])
+    (['a', 'b'], True)
+    """
+    z, made = z_score(check_open("confidence", confidence)), list(groups)
+    if len(made) < 2:
+        raise ParameterError(f"pool takes two groups or more, (mechanism, tally) each, got {len(made)}")
+    for mechanism, tally in made:
+        mechanism.check_tally(tally)
+        if not tally.n:
+            raise ParameterError(f"a group of {mechanism.name} has no reports: leave it out")
+    domains = [domain_of(mechanism) for mechanism, _ in made]
+    sides = [side_of(m, np.array([t.n]), t.counters[None], "population") for m, t in made]
+    values: Any = pa.nulls(1)
+    if any(domain is not None for domain in domains):
+        if None in domains:
+            raise MechanismMismatchError("frequency oracles are pooled with frequency oracles, numbers with numbers")
+        lists: list[list[Any]] = [list(domain.values) for domain in domains if domain is not None]
+        common = [value for value in lists[0] if all(value in others for others in lists[1:])]
+        if not common:
+            raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
+        sides = [_of(side, [known.index(v) for v in common]) for side, known in zip(sides, lists, strict=True)]
+        values = domains[0].arrow_values.take(pa.array([lists[0].index(v) for v in common]))
+    elif len({mechanism.domain for mechanism, _ in made}) > 1:  # type: ignore[attr-defined]
+        raise MechanismMismatchError("means are pooled of numbers of one interval: clip the numbers to the same one")
+    estimate, low, high = (_root(sides, t) for t in (0.0, z, -z))
+    weights = sum(1 / side.variance(estimate) for side in sides)
+    q: F64 = sum((side.estimates - estimate) ** 2 / side.variance(estimate) for side in sides)[0]  # type: ignore[index]
+    p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
+    arrays = (estimate[0], (weights**-0.5)[0], low[0], high[0], q, p_values)
+    return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in made), confidence)
+
+
+def _of(side: Side, codes: list[int]) -> Side:
+    """Of some values only."""
+    return side._replace(estimates=side.estimates[:, codes], a=side.a[:, codes], b=np.asarray(side.b)[codes])
+
+
+def _root(sides: list[Side], t: float) -> F64:
+    """Where the score is t, by bisection: float64[1, k]."""
+    sampled = bool(sides[0].sampled)
+
+    def score(f: F64) -> F64:
+        inside = np.clip(f, 0, 1) if sampled else f  # (the variance is that of a share)
+        weights = np.array([1 / side.variance(inside) for side in sides])
+        errors = np.array([side.estimates - f for side in sides])
+        found: F64 = (weights * errors).sum(axis=0) / np.sqrt(weights.sum(axis=0))
+        return found
+
+    estimates = np.array([side.estimates for side in sides])
+    most = max(float(side.variance(np.full_like(side.estimates, f)).max()) for side in sides for f in (0, 0.5, 1))
+    reach = (abs(t) + 2) * math.sqrt(most)
+    low, high = estimates.min(axis=0) - reach, estimates.max(axis=0) + reach
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        above = score(middle) > t
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    root: F64 = (low + high) / 2
+    return root
