@@ -126,16 +126,17 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
     domains = [domain_of(mechanism) for mechanism, _ in made]
     sides = [side_of(m, np.array([t.n]), t.counters[None], "population") for m, t in made]
     values: Any = pa.nulls(1)
-    if any(domain is not None for domain in domains):
-        if None in domains:
+    known_values = [domain for domain in domains if domain is not None]
+    if known_values:
+        if len(known_values) < len(domains):
             raise MechanismMismatchError("frequency oracles are pooled with frequency oracles, numbers with numbers")
-        lists: list[list[Any]] = [list(domain.values) for domain in domains if domain is not None]
+        lists: list[list[Any]] = [list(domain.values) for domain in known_values]
         common = [value for value in lists[0] if all(value in others for others in lists[1:])]
         if not common:
             raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
         sides = [_of(side, [known.index(v) for v in common]) for side, known in zip(sides, lists, strict=True)]
-        values = domains[0].arrow_values.take(pa.array([lists[0].index(v) for v in common]))
-    elif len({mechanism.domain for mechanism, _ in made}) > 1:  # type: ignore[attr-defined]
+        values = known_values[0].arrow_values.take(pa.array([lists[0].index(v) for v in common]))
+    elif len({mechanism.inputs for mechanism, _ in made}) > 1:
         raise MechanismMismatchError("means are pooled of numbers of one interval: clip the numbers to the same one")
     estimate, low, high = (_root(sides, t) for t in (0.0, z, -z))
     weights = sum(1 / side.variance(estimate) for side in sides)
