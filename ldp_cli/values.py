@@ -14,10 +14,10 @@ from ldp_core import (
     Domain,
     DomainError,
     HeavyHitters,
-    Hybrid,
     InputError,
     Interval,
     Mechanism,
+    NOutput,
     ParameterError,
     Prefixes,
 )
@@ -121,7 +121,7 @@ def named(pair: str, *, example: str) -> tuple[str, str]:
 
 def mechanism_of(inputs: Interval | Prefixes, epsilon: float) -> Mechanism:
     """The mechanism for numbers, or for text that nobody listed."""
-    return Hybrid(inputs, epsilon=epsilon) if isinstance(inputs, Interval) else HeavyHitters(inputs, epsilon=epsilon)
+    return NOutput(inputs, epsilon=epsilon) if isinstance(inputs, Interval) else HeavyHitters(inputs, epsilon=epsilon)
 
 
 def shares_of(text: str) -> dict[str | int | bool, float]:

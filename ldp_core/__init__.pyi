@@ -43,7 +43,7 @@ from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
 from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
 from ldp_core.mechanisms.numbers.base import Numeric
-from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
+from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -113,6 +113,7 @@ __all__ = [
     "MeanEstimate",
     "Mechanism",
     "MechanismMismatchError",
+    "NOutput",
     "Numeric",
     "OneBitMean",
     "OpenDomain",

@@ -24,7 +24,7 @@ from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.longitudinal.d_bit_flip import DBitFlip
 from ldp_core.mechanisms.longitudinal.loloha import Loloha
 from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, LongitudinalUnaryEncoding
-from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
+from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -209,6 +209,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(HadamardCountMeanSketch, _UNLISTED),
     Entry(Rappor, _UNLISTED),
     Entry(HeavyHitters, _FREQUENT),
+    Entry(NOutput, _MEAN),
     Entry(Hybrid, _MEAN),
     Entry(Piecewise, _MEAN),
     Entry(OneBitMean, _MEAN),
@@ -250,6 +251,7 @@ def examples() -> dict[str, Mechanism]:
         "hybrid": Hybrid((0, 100), epsilon=1.0),
         "piecewise": Piecewise((-1, 1), epsilon=1.0),
         "one bit": OneBitMean((0, 10), epsilon=1.0),
+        "N outputs": NOutput((0, 10), epsilon=3.0),
         "square wave": SquareWave((0, 1), epsilon=1.0),
         "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
         "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
@@ -284,6 +286,7 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
         "HCMS": HadamardCountMeanSketch("int", epsilon=epsilon).over(values),
         "RAPPOR": _rappor(epsilon).over(values),
         "heavy hitters, of 6 letters": HeavyHitters(Prefixes(ascii_lowercase, 6), epsilon=epsilon),
+        "N outputs, [0, 1]": NOutput((0, 1), epsilon=epsilon),
         "hybrid, [0, 1]": Hybrid((0, 1), epsilon=epsilon),
         "piecewise, [0, 1]": Piecewise((0, 1), epsilon=epsilon),
         "one bit, [0, 1]": OneBitMean((0, 1), epsilon=epsilon),

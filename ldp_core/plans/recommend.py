@@ -38,7 +38,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES, Choice, choice_named
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters, chance_of_none
 from ldp_core.mechanisms.numbers.base import Numeric
-from ldp_core.mechanisms.numbers.means import Hybrid, OneBitMean, Piecewise
+from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_probability, shown
@@ -203,6 +203,7 @@ def recommend(
     >>> from ldp_core import Interval
     >>> recommend(Interval(0, 100), 2.0, 10_000)  # of the mean
     mechanism     std.error  95% within  bytes/report  ops/report    lie
+    n_output         0.4853       1.366             1           1  136.4
     hybrid           0.5106       1.401             1           1  157.8
     piecewise        0.5541       1.463             1           1  157.8
     one_bit_mean     0.6565       1.617             1           1  115.7
@@ -238,9 +239,9 @@ def recommend(
     )
 
 
-_NUMBERS: dict[str, Any] = {m.name: m for m in (Hybrid, Piecewise, OneBitMean, HeavyHitters)}
+_NUMBERS: dict[str, Any] = {m.name: m for m in (NOutput, Hybrid, Piecewise, OneBitMean, HeavyHitters)}
 KINDS: dict[type[Any], tuple[str, ...]] = {
-    Interval: (Hybrid.name, Piecewise.name, OneBitMean.name),
+    Interval: (NOutput.name, Hybrid.name, Piecewise.name, OneBitMean.name),
     Prefixes: (HeavyHitters.name,),
 }
 """Of values that are not declared one by one: the mechanisms to ask about."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from ldp_core import (
     Domain,
     HeavyHitters,
-    Hybrid,
     Interval,
+    NOutput,
     PrivacyPlan,
     recommend,
     required_epsilon,
@@ -32,7 +32,7 @@ def test_a_new_plan_is_what_was_asked_for(ldp):
     assert domains["level"].values == (1, 2, 3)
     assert domains["crashed"].values == (False, True)
     assert domains["w"].values == ("one", "two words")
-    assert (domains["minutes"], type(plan["minutes"])) == (Interval(0, 60), Hybrid)
+    assert (domains["minutes"], type(plan["minutes"])) == (Interval(0, 60), NOutput)
     assert (domains["name"].length, type(plan["name"])) == (3, HeavyHitters)
 
 
@@ -66,8 +66,8 @@ WRONG_LINES = [
     ("plan new -c w=text:x --epsilon 1", "whole number"),
     ("simulate plan.toml --share os=ios", "VALUE:SHARE"),
     ("simulate plan.toml people.parquet --plot a.gif", "a picture is a file of"),
-    ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['hybrid'"),
     ("size 16 --change 1% -e 1", "needs base"),
+    ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['n_output'"),
     ("size 16 -m tiny -e 1", "as 0.01 or 1%, got 'tiny'"),
     ("size 0:60 -m 1% -e 1", "in the numbers' own unit"),
     ("size --plan plan.toml -m 1%", "in the numbers' own unit"),
@@ -181,7 +181,7 @@ def test_recommend_and_size_are_the_core_s(ldp):
     needs = required_n(domain=16, epsilon=1.0, change=0.01, base=0.05, power=0.9)
     assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
     found = {row["mechanism"]: row["n"] for row in ldp("size 0:60 -m 0.5 -e 1 --json").data["needs"]}
-    assert found["hybrid"] == required_n(Hybrid, 0.5, domain=Interval(0, 60), epsilon=1.0).n == min(found.values())
+    assert found["n_output"] == required_n(NOutput, 0.5, domain=Interval(0, 60), epsilon=1.0).n == min(found.values())
 
 
 def test_size_says_what_is_left_out_too_much_and_taken(ldp):

@@ -132,7 +132,8 @@ SMALL = {name: m for name, m in ALL.items() if m.counters <= 1 << 14}
 QUICK = [
     "k-ary RR", "coins", "OUE", "SS", "OLH", "FLH, none", "HR, none", "BHR", "SHE, unit 3", "PGR", "HPGR",
     "dBitFlipPM, none", "L-GRR", "L-SOUE", "LOLOHA, linear", "RAPPOR", "RAPPOR, MD5", "heavy hitters, large field",
-    "hybrid", "square wave, few", "stochastic rounding, SS", "sampled RR", "fake by a prior", "fake of no value",
+    "hybrid", "N outputs", "square wave, few", "stochastic rounding, SS", "sampled RR", "fake by a prior",
+    "fake of no value",
 ]  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def test_a_billion_people_are_estimated_within_the_mechanism_s_error(name):
     assert (np.abs(histogram.counts - true) < 6 * np.sqrt(m.variance(n, true))).all()
 
 
-@each("name", ["hybrid", "piecewise", "one bit", "stochastic rounding"])
+@each("name", ["hybrid", "N outputs", "piecewise", "one bit", "stochastic rounding"])
 def test_a_billion_numbers_have_their_mean(name):
     m = REGISTERED[name]
     low, length = m.domain.low, m.domain.high - m.domain.low

@@ -1,4 +1,4 @@
-"""Means of numbers: one bit, a cell of a window around the number, or, by a coin, either of the two.
+"""Means of numbers: one bit; a cell of a window around the number; by a coin either of the two; one of N outputs.
 
 One bit a number: Ding et al.'s 1BitMean, which is Duchi, Jordan and Wainwright's mechanism in one dimension.
 
@@ -36,6 +36,30 @@ and then the variance of a report is the same for every number, and never above 
     (h + 3) / (3 h (h - 1)) + (1 / h) ((e + 1) / (e - 1))^2   for eps > eps*,  else ((e + 1) / (e - 1))^2 - t^2
 
 on [-1, 1]. Which part was used is part of the report: it does not depend on the number.
+
+N outputs: the cells of a window again, but with the values that have the least worst variance.
+
+I. Baek, Y. D. Chung, "N-output Mechanism: Estimating Statistical Information from Numerical Data under Local
+Differential Privacy", arXiv:2510.11116, 2025: outputs of which each has a probability that is piecewise linear in the
+number, and values found by optimization. Here the pieces are equally long and the outputs equally probable at least, as
+in `Window`, and that has a closed form. Let there be N = a W cells, e = e^eps, and g = (e - 1) / (a + e - 1), which is
+the threshold `keep`. Values are unbiased if and only if cell i W + r has, on [-1, 1],
+
+    v = (i - (a - 1) / 2) c + d(r)        c = 2 / (g (a - 1))        d(0) + ... + d(W - 1) = 0
+
+With s = r / W and many cells, the variance of a report of x, where the window begins at the s-th part of the i-th cell
+of a, and z = x / g, is
+
+    c^2 a (a^2 - 1) / (12 (a + e - 1)) + integral of d^2 + g (1 - g) z^2 + g (s (1 - s) c^2 + 2 c integral to s of d)
+
+It is least in the worst case if the last two terms do not rise on the way to the end of the outermost cell: if
+
+    d(s) = g c sign(s - 1/2) max(|s - 1/2| - (1/2 - L), 0)        L = max(1 - a (a - 2) / (e - 1), 0) / 2
+
+    n Var at worst = a (a + 1) (a + e - 1) / (3 (a - 1) (e - 1)^2) + a / (e - 1) + 8 L^3 / (3 (a - 1)^2)
+
+of which `NOutput` takes the best a. With d = 0 this is stochastic rounding to a points with randomized response: then
+the last term is 4 L^2 / (a - 1)^2, which is never less.
 """
 
 from __future__ import annotations
@@ -435,3 +459,61 @@ class Hybrid(Symbols):
 
 
 _FLIP, _COIN = 10, 11  # lanes of noise, besides those of `Piecewise`
+
+
+@dataclass(frozen=True, init=False)
+class NOutput(Window):
+    """Report one of N outputs, with values of the least worst variance: of these mechanisms the best one for a mean.
+
+    Args:
+        domain: an `Interval`, or a pair (low, high).
+        epsilon: finite, > 0.
+
+    Reports are ``uint8``. Up to epsilon 15 the worst variance, at the ends of the interval, is less than that of
+    `Hybrid`.
+
+    Raises:
+        DomainError, ParameterError: an interval or an epsilon that does not exist.
+
+    >>> m = NOutput((-1, 1), epsilon=2.0)
+    >>> m.cells, m.perturb([0.0, 0.5]).dtype
+    ((255, 85), dtype('uint8'))
+    >>> round(m.variance(1), 4), round(m.variance(1, 0.0), 4)
+    (0.942, 0.4725)
+    """
+
+    name: ClassVar[str] = "n_output"
+
+    @cached_property
+    @override
+    def cells(self) -> tuple[int, int]:
+        """(M, W): as many as a byte holds, M a multiple of W, which has the least worst variance."""
+        e = exp_below(self.epsilon)
+
+        def worst(a: int) -> Fraction:
+            curved = max(1 - a * (a - 2) / (e - 1), Fraction(0)) / 2
+            return (
+                a * (a + 1) * (a + e - 1) / (3 * (a - 1) * (e - 1) ** 2)
+                + a / (e - 1)
+                + 8 * curved**3 / (3 * (a - 1) ** 2)
+            )
+
+        w = _OUTPUTS // min(range(2, _MOST_WINDOWS + 1), key=worst)
+        return _OUTPUTS // w * w, w
+
+    @override
+    def symbol_values(self) -> list[Fraction]:
+        """The docstring's v, as shares of the way from low to high."""
+        m, w = self.cells
+        a, keep = m // w, fraction(self.keep)
+        step = 1 / (keep * (a - 1))
+        flat = min((a - 2) * (1 - keep) / keep, Fraction(1)) / 2  # 1/2 - L
+        within = []
+        for r in range(w):
+            at = Fraction(2 * r + 1, 2 * w) - Fraction(1, 2)
+            within.append((at - min(max(at, -flat), flat)) / (a - 1))
+        return [Fraction(1, 2) + (i - Fraction(a - 1, 2)) * step + d for i in range(a) for d in within]
+
+
+_OUTPUTS = 256  # as many as a byte holds
+_MOST_WINDOWS = 64  # side by side, so that each has several cells

@@ -46,7 +46,7 @@ ALL = {**EVERY, **MORE}
 
 # How many counters a report adds to, where it is the same for every report. (In blocks it is not.)
 ONE = ["binary RR", "k-ary RR", "RR, other", "L-GRR", "HCMS", "HCMS over candidates", "heavy hitters", "fake"]
-NUMBERS = ["hybrid", "piecewise", "one bit", "square wave"]
+NUMBERS = ["hybrid", "N outputs", "piecewise", "one bit", "square wave"]
 ADDED = {**dict.fromkeys(ONE + NUMBERS, 1), "SS": 1, "SS wide": 11, "dBitFlipPM": 4, "PGR, a value a point": 4}
 
 

@@ -249,7 +249,7 @@ def test_of_all_choices_the_best_is_first():
     assert cheapest.epsilon == cheapest[0].epsilon
 
 
-@each("name", ["hybrid", "one_bit_mean"])
+@each("name", ["n_output", "hybrid", "one_bit_mean"])
 def test_means(name):
     """The standard error of a mean of so many numbers, the worst: simulated."""
     (r,) = (r for r in recommend(Interval(0, 60), 1.0, 20_000) if r.name == name)
@@ -411,7 +411,7 @@ def test_what_no_epsilon_is_enough_for_is_named():
 
 def test_all_mechanisms_for_such_values_are_asked_about():
     numbers = required_n(None, 0.5, domain=Interval(0, 60), epsilon=1.0)
-    assert {row.mechanism for row in numbers} == {"hybrid", "piecewise", "one_bit_mean"}
+    assert {row.mechanism for row in numbers} == {"n_output", "hybrid", "piecewise", "one_bit_mean"}
     assert "within the margin" in numbers.note
     words = required_n(None, 0.05, domain=Prefixes("abc", 4), epsilon=2.0)
     assert [row.mechanism for row in words] == ["heavy_hitters"]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ldp_core import Hybrid, OneBitMean, Piecewise, SquareWave, StochasticRounding, UnaryEncoding
+from ldp_core import Hybrid, NOutput, OneBitMean, Piecewise, SquareWave, StochasticRounding, UnaryEncoding
 from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers import base as numeric
 
@@ -23,6 +23,8 @@ SYMBOLS = {
     "piecewise, epsilon 7": Piecewise(SIDE, epsilon=7.0),
     "hybrid": Hybrid(SIDE, epsilon=4.0),
     "hybrid, epsilon 0.5": Hybrid(SIDE, epsilon=0.5),
+    "N outputs": NOutput(SIDE, epsilon=1.0),
+    "N outputs, epsilon 4": NOutput(SIDE, epsilon=4.0),
     "square wave": SquareWave(SIDE, epsilon=1.0, buckets=10),
     "square wave, 2 buckets": SquareWave(SIDE, epsilon=0.5, buckets=2),
 }

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import linprog
 
 from ldp_core import (
     DomainError,
@@ -15,6 +17,7 @@ from ldp_core import (
     Keystream,
     Mechanism,
     MechanismMismatchError,
+    NOutput,
     OneBitMean,
     ParameterError,
     Piecewise,
@@ -86,7 +89,12 @@ def test_every_ratio_is_within_epsilon(name):
 @settings(max_examples=40)
 @given(st.floats(1e-6, 200))
 def test_epsilon_is_never_above_the_one_asked_for(epsilon):
-    for m in (OneBitMean(SIDE, epsilon=epsilon), Piecewise(SIDE, epsilon=epsilon), Hybrid(SIDE, epsilon=epsilon)):
+    for m in (
+        OneBitMean(SIDE, epsilon=epsilon),
+        Piecewise(SIDE, epsilon=epsilon),
+        Hybrid(SIDE, epsilon=epsilon),
+        NOutput(SIDE, epsilon=epsilon),
+    ):
         assert 1 < m.worst_ratio() <= exact_exp(epsilon)
     for buckets in (2, 1000):
         assert 1 < SquareWave(SIDE, epsilon=epsilon, buckets=buckets).worst_ratio() <= exact_exp(epsilon)
@@ -113,7 +121,51 @@ def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     assert hybrid.variance(1) <= min(one_bit.variance(1), piecewise.variance(1)) * 1.002
 
 
-@each("name", ["one bit", "hybrid", "piecewise", "square wave"])
+def least_worst_variance(epsilon, reach, values=61, points=21):
+    """n Var on [-1, 1] of the best of all channels for numbers at so many points, with so many values to report.
+
+    By linear programming: Pr[value | point] is between the value's least probability and e^epsilon times it. Unknown
+    are the least ones, all others, and the worst variance, in this order.
+    """
+    v, x = np.linspace(-reach, reach, values), np.linspace(-1, 1, points)
+    each_point, pairs = np.ones((points, 1)), points * values
+    least, others = sparse.kron(each_point, sparse.identity(values)), sparse.identity(pairs)
+    sums = [sparse.kron(sparse.identity(points), row[None]) for row in (v**2, np.ones(values), v)]
+    at_most = [
+        [least, -others, np.zeros((pairs, 1))],
+        [-np.exp(epsilon) * least, others, None],
+        [None, sums[0], -each_point],
+    ]
+    found = linprog(
+        np.append(np.zeros(values + pairs), 1.0),
+        A_ub=sparse.block_array(at_most),
+        b_ub=np.append(np.zeros(2 * pairs), x**2),
+        A_eq=sparse.hstack([np.zeros((2 * points, values)), sparse.vstack(sums[1:]), np.zeros((2 * points, 1))]),
+        b_eq=np.append(np.ones(points), x),
+    )
+    return found.fun
+
+
+@each(("epsilon", "reach", "above"), [(1.0, 3.2, 1.01), (2.0, 1.6, 1.1), (4.0, 1.25, 1.13), (6.0, 1.12, 1.22)])
+def test_n_outputs_are_near_the_optimum(epsilon, reach, above):
+    """In the worst case; and below it, where numbers are spread evenly. Beside it what the best of the others have."""
+    m, e = NOutput(SIDE, epsilon=epsilon), np.exp(epsilon)
+    exact = [float(exact_variance(m, STEPS * k // 40)) for k in range(41)]
+    bend = {a: max(1 - a * (a - 2) / (e - 1), 0) / 2 for a in range(2, 30)}
+    rest = {a: a * (a + 1) * (a + e - 1) / (3 * (a - 1) * (e - 1) ** 2) + a / (e - 1) for a in bend}
+    ours = min(rest[a] + 8 * bend[a] ** 3 / (3 * (a - 1) ** 2) for a in bend)
+    rounded = min(rest[a] + 4 * bend[a] ** 2 / (a - 1) ** 2 for a in bend)
+    assert ours == pytest.approx(max(exact), rel=0.003) == pytest.approx(m.variance(1), rel=0.003)
+    optimum = least_worst_variance(epsilon, reach)
+    assert 0.999 * optimum < m.variance(1) < above * optimum
+    assert np.mean(exact) < 1.01 * optimum
+    k = min(bend, key=lambda a: rest[a] + 4 * bend[a] ** 2 / (a - 1) ** 2)
+    k_ary = StochasticRounding(SIDE, epsilon=epsilon, buckets=k, oracle="randomized_response")
+    assert k_ary.variance(1) == pytest.approx(rounded, rel=1e-9)
+    assert min(k_ary.variance(1), Hybrid(SIDE, epsilon=epsilon).variance(1)) > m.variance(1)
+
+
+@each("name", ["one bit", "hybrid", "piecewise", "square wave", "N outputs, epsilon 4"])
 def test_variance_of_any_number_is_that_of_the_channel(name):
     m = SYMBOLS[name]
     codes = [*CODES, 777_777, 8_400_001]
@@ -131,7 +183,7 @@ def test_means_are_unbiased(name, population):
     check_mean(m, numbers, m.mean(m.tally(m.perturb(numbers))))
 
 
-@each("name", ["one bit", "one bit, epsilon 3", "piecewise", "hybrid", "hybrid, epsilon 0.5"])
+@each("name", ["one bit", "one bit, epsilon 3", "piecewise", "hybrid", "hybrid, epsilon 0.5", "N outputs"])
 @each("n", [50, 1000])
 def test_intervals_of_means_cover(name, n):
     for numbers in (np.array([-1.0, -0.9, 0.4]), np.array([1.0])):
@@ -186,7 +238,7 @@ def test_inputs(name):
         assert len(m.perturb(values)) == 2
 
 
-@each("kind", [OneBitMean, Piecewise, Hybrid, SquareWave, StochasticRounding])
+@each("kind", [OneBitMean, Piecewise, Hybrid, NOutput, SquareWave, StochasticRounding])
 def test_bad_parameters(kind):
     for domain in ((1, 0), (0, 0), (0, float("inf")), (0, 1e-310), "ab", 7, (0, 1, 2), (True, 2)):
         with pytest.raises(DomainError):
