@@ -71,6 +71,7 @@ from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import expected_error, recommend
 from ldp_core.plans.required import required_epsilon, required_n
 from ldp_core.plans.sampled import SampledColumn as SampledColumn
+from ldp_core.plans.sampled import SampledNumber as SampledNumber
 from ldp_core.poisoning import Influence
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tally import Tally

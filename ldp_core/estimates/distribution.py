@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
@@ -87,14 +88,27 @@ class Distribution(Result):
     def quantile_interval(self, share: float) -> tuple[float, float]:
         """Ends of the interval of a quantile: where the share, an error bar up and down, crosses the quantile's.
 
-        Of the confidence that the frequencies have, by the normal approximation.
+        Of the confidence that the frequencies have, by the normal approximation. Where a number counts for the two
+        nearest centers (``method="unbiased"``), the share that is counted up to a center is at least that of the
+        numbers up to it, and at most that of the numbers up to the next one. So ends are centers.
 
         Raises:
             ParameterError: share outside [0, 1].
         """
         share = _checked(share)
         half = z_score(self.confidence) * self.cumulative_errors
+        if self.method == "unbiased":
+            return self._between_centers(self.cumulative - half, self.cumulative + half, share)
         return self._inverse(self.cumulative + half, share), self._inverse(self.cumulative - half, share)
+
+    def _between_centers(self, low: F64, high: F64, share: float) -> tuple[float, float]:
+        """The last center up to which fewer than a share are; and the first one up to which as many are for certain."""
+        if np.isnan(low).any():
+            return math.nan, math.nan
+        fewer = int(np.argmax(np.append(high >= share, True)))
+        from_here = len(low) - int(np.argmax(np.append(low[::-1] < share, True)))
+        ends = np.concatenate((self.grid[:1], self.centers, self.grid[-1:]))
+        return float(ends[fewer]), float(ends[min(from_here + 2, len(ends) - 1)])
 
     def _inverse(self, cumulative: F64, share: float) -> float:
         """Where the line through the points (grid, cumulative) reaches a share; the right end if it never does."""

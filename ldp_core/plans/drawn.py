@@ -45,33 +45,34 @@ from ldp_core.parameters import check_integer, parameter
 from ldp_core.reports import Native
 
 
-def _check_answer(name: str, value: FrequencyOracle) -> FrequencyOracle:
+def check_oracle(name: str, value: FrequencyOracle) -> FrequencyOracle:
+    """Return ``value``, or raise `ParameterError` unless it is a frequency oracle, and no column that is drawn."""
     if not isinstance(value, FrequencyOracle) or isinstance(value, DrawnColumn):
-        raise ParameterError(f"a drawn column is answered by a frequency oracle, got {type(value).__name__}")
+        raise ParameterError(f"this column is answered by a frequency oracle, got {type(value).__name__}")
     return value
 
 
-def _of_inner(name: str) -> Any:
+def of_inner(name: str) -> Any:
     """A property that is the inner mechanism's."""
     return property(lambda column: getattr(column.inner, name), doc="The inner mechanism's.")
 
 
 @dataclass(frozen=True, init=False)
-class DrawnColumn(Wrapping, FrequencyOracle):
+class DrawnColumn(Wrapping):
     """One of ``columns`` columns of which a record answers one.
 
     Args:
-        inner: the frequency oracle that answers. Its epsilon is what a record spends over all these columns together.
+        inner: the mechanism that answers. Its epsilon is what a record spends over all these columns together.
         columns: how many there are, D >= 2.
 
     Raises:
-        ParameterError: fewer than two columns, or no frequency oracle.
+        ParameterError: fewer than two columns, or a mechanism that does not do.
     """
 
-    inner: FrequencyOracle = parameter(_check_answer)
+    inner: Any = parameter(check_oracle)
     columns: int = parameter(check_integer, low=2, high=(1 << 16) - 1)
 
-    def __init__(self, inner: FrequencyOracle, *, columns: int) -> None:
+    def __init__(self, inner: Any, *, columns: int) -> None:
         self._declare(inner=inner, columns=columns)
 
     @abstractmethod
@@ -80,10 +81,8 @@ class DrawnColumn(Wrapping, FrequencyOracle):
 
     # ---- what is the inner mechanism's
 
-    domain = _of_inner("domain")
-    inputs = _of_inner("inputs")
-    exhaustive = _of_inner("exhaustive")
-    parts = _of_inner("parts")
+    domain = of_inner("domain")
+    inputs = of_inner("inputs")
 
     @property
     def title(self) -> str:
@@ -124,7 +123,7 @@ class DrawnColumn(Wrapping, FrequencyOracle):
         answer = rest.pop("answer", None)
         if not isinstance(answer, Mapping):
             raise ParameterError(f'{cls.name} needs "answer", the mechanism that answers')
-        return cls(Mechanism.from_dict({**answer, **domain.to_dict()}), **rest)  # type: ignore[arg-type]
+        return cls(Mechanism.from_dict({**answer, **domain.to_dict()}), **rest)
 
 
 @dataclass(frozen=True)

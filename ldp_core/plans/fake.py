@@ -54,8 +54,8 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.unary_encoding import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
-from ldp_core.parameters import check_epsilon, check_integer, shown
-from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.parameters import check_epsilon, check_integer, parameter, shown
+from ldp_core.plans.drawn import DrawnColumn, check_oracle, of_inner
 from ldp_core.reports import Native
 from ldp_core.simulated_counts import Generator, multinomials
 
@@ -63,7 +63,7 @@ Fake = Literal["uniform", "none"]
 
 
 @dataclass(frozen=True, init=False)
-class FakeDataColumn(DrawnColumn):
+class FakeDataColumn(DrawnColumn, FrequencyOracle):
     """One of D columns, of which each record answers one; the others carry fake data.
 
     Args:
@@ -87,6 +87,10 @@ class FakeDataColumn(DrawnColumn):
     """
 
     name: ClassVar[str] = "fake_data_column"
+
+    inner: FrequencyOracle = parameter(check_oracle)
+    exhaustive = of_inner("exhaustive")
+    parts = of_inner("parts")
 
     fake: Fake | None = None
     prior: tuple[float, ...] | None = None

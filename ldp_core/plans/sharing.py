@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
 from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
+from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
@@ -31,9 +33,9 @@ from ldp_core.parameters import check_epsilon
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.recommend import recommend
-from ldp_core.plans.sampled import SampledColumn
+from ldp_core.plans.sampled import SampledColumn, SampledNumber
 
-Column: TypeAlias = Domain | Iterable[Label] | FrequencyOracle
+Column: TypeAlias = Domain | Iterable[Label] | Interval | FrequencyOracle | Numeric
 """The values of a column, or the mechanism that perturbs it, with an epsilon of its own."""
 
 
@@ -57,7 +59,10 @@ def split(
 def sampled(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]:
     """Columns of which each record answers one, with all of ``epsilon``; see `PrivacyPlan.sampled`."""
     answers = _answers(columns, epsilon, _best)
-    return {name: SampledColumn(m, columns=len(answers)) for name, m in answers.items()}
+    made: dict[str, Mechanism] = {}
+    for name, m in answers.items():
+        made[name] = (SampledNumber if isinstance(m, Numeric) else SampledColumn)(m, columns=len(answers))
+    return made
 
 
 @no_warning_of_epsilon()
@@ -69,7 +74,7 @@ def fake(
     if unknown:
         raise PlanError(f"there are priors for {unknown}, and no such columns")
 
-    def wrapped(name: str, m: FrequencyOracle) -> DrawnColumn:
+    def wrapped(name: str, m: Any) -> DrawnColumn:
         try:
             return FakeDataColumn(m, columns=len(columns), prior=(priors or {}).get(name))
         except LdpError as error:
@@ -88,14 +93,15 @@ def fake(
 
 
 Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
+Answer: TypeAlias = FrequencyOracle | Numeric
 
 
-def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> dict[str, FrequencyOracle]:
+def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> dict[str, Answer]:
     """The mechanism of each column, with ``epsilon``, or a given one with no more."""
     check_epsilon("epsilon", epsilon)
     if len(columns) < 2:
         raise PlanError("one column is drawn from at least two; a single one takes a plan of its own")
-    made = {}
+    made: dict[str, Answer] = {}
     for name, column in columns.items():
         made[name] = _named(name, column, epsilon, choose)
         if made[name].epsilon > epsilon:
@@ -103,12 +109,14 @@ def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> d
     return made
 
 
-def _named(name: str, column: Column, epsilon: float, choose: Choice) -> FrequencyOracle:
-    if isinstance(column, FrequencyOracle):
+def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
+    if isinstance(column, FrequencyOracle | Numeric):
         return column
     if isinstance(column, Mechanism):
-        raise PlanError(f"column {name!r}: {column.name} is no frequency oracle")
+        raise PlanError(f"column {name!r}: {column.name} is neither a frequency oracle nor for the mean of a number")
     try:
+        if isinstance(column, Interval):
+            return _best_of_numbers(column, epsilon)
         return choose(Domain.of(column), epsilon)
     except LdpError as error:
         message = f"column {name!r}: {error}"
@@ -123,6 +131,13 @@ def _best(domain: Domain, epsilon: float) -> FrequencyOracle:
         except DomainError:  # it has no report of no value
             continue
     raise ParameterError("no mechanism takes this domain")
+
+
+def _best_of_numbers(interval: Interval, epsilon: float) -> Numeric:
+    best = recommend(interval, epsilon, 1)[0].mechanism()
+    if not isinstance(best, Numeric):
+        raise ParameterError("no mechanism takes this interval")
+    return best
 
 
 def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:

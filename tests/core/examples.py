@@ -15,8 +15,10 @@ from ldp_core import (
     Interval,
     Keyed,
     Mechanism,
+    NOutput,
     RandomizedResponse,
     SampledColumn,
+    SampledNumber,
     Secret,
     Sketch,
     UnaryEncoding,
@@ -29,8 +31,9 @@ VIEWS: dict[str, FrequencyOracle] = {
     for name, m in REGISTERED.items()
     if isinstance(m, Sketch)
 }
-DRAWN: dict[str, FrequencyOracle] = {
+DRAWN: dict[str, Mechanism] = {
     "sampled": SampledColumn(UnaryEncoding(range(5), epsilon=1.0), columns=3),
+    "sampled number": SampledNumber(NOutput((0, 10), epsilon=3.0), columns=3),
     "fake": FakeDataColumn(RandomizedResponse(range(5), epsilon=1.0), columns=3),
 }
 ORACLES: dict[str, FrequencyOracle] = {

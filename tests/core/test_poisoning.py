@@ -232,7 +232,7 @@ def test_one_column_of_several():
 @each("epsilon", [0.1, 1.0, 4.0])
 def test_numbers(epsilon):
     made = [m for m in mechanisms_of_size(6, epsilon).values() if isinstance(m, Numeric)]
-    assert len(made) == 5
+    assert len(made) == 6
     made = [type(m).from_parameters(type(m.domain)(-3, 7), {**m.parameters(), **_few(m)}) for m in made]
     for oracle in ("randomized_response", "subset_selection", "hadamard_response", "threshold_histogram_encoding"):
         made.append(StochasticRounding((-3, 7), epsilon=epsilon, buckets=8, oracle=oracle))

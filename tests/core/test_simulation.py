@@ -33,6 +33,7 @@ from ldp_core import (
 from ldp_core import simulated_counts as simulation
 from ldp_core.mechanisms.oracles.local_hashing import AffineFamily
 from ldp_core.mechanisms.sketches.base import Candidates
+from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.simulated_counts import inner_products, multinomials, scatter, subset_sums
 
 from ..cases import each
@@ -63,7 +64,7 @@ ALL = {**EVERY, **MORE}
 def native_reports(m: Mechanism, value, n: int, seed: int):
     """Real reports of n people, in the working layout."""
     codes, noise = m.inputs.encode([value] * n), keyed(n, seed + 1)
-    if isinstance(m, SampledColumn | FakeDataColumn):
+    if isinstance(m, DrawnColumn):
         drawn = np.random.default_rng(seed).random(n) < 1 / m.columns
         return m.perturb_drawn(codes, drawn, noise)
     if isinstance(m, Rappor) and m.hashing == "md5":

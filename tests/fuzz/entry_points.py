@@ -58,7 +58,7 @@ from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, describe, described
 from ldp_report import RESULTS, about, read_results, report_page
 
-from ..core.examples import EVERY, noise_for
+from ..core.examples import DRAWN, EVERY, noise_for
 from .mutations import SECRET, edited_bytes, edited_table, odd_column
 
 SMALL = Limits(rows=1 << 14, bytes=1 << 22, row_group_bytes=1 << 22, line_bytes=1 << 12)
@@ -372,7 +372,7 @@ PLANS = [
     PrivacyPlan.split({"os": ["ios", "android"], "n": range(7)}, epsilon=2.0).to_dict(),
     PrivacyPlan.sampled({"os": ["ios", "android"], "n": range(7)}, epsilon=2.0).seeded(7).to_dict(),
     PrivacyPlan.fake({"os": ["ios", "android"], "n": range(7)}, epsilon=2.0, priors={"os": [0.3, 0.7]}).to_dict(),
-    *[PrivacyPlan({"x": m}).to_dict() for name, m in EVERY.items() if name not in ("sampled", "fake")],
+    *[PrivacyPlan({"x": m}).to_dict() for name, m in EVERY.items() if name not in DRAWN],
 ]
 PLAN_TEXTS = [json.dumps(plan).encode() for plan in PLANS]
 PLAN_TEXTS += [b'{"columns":{"x":' + b"[" * 2000, b'{"a":' * 2000, b'{"keep":[' + b"9" * 5000 + b"]}"]

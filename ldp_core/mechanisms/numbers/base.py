@@ -320,15 +320,14 @@ class Symbols(NumberedCounters, Numeric):
         """The interval is the mean -+ z standard errors, z the normal quantile.
 
         The sample variance is taken to be at least what it is on average if all numbers are the mean: noise and
-        population together have no less, because the second moment of a report is a convex function of the number.
+        population together have no less, because the second moment of a report is a convex function of the number. Of
+        few reports it says little: see `sample_variance`.
         """
         value = self.values
         known = np.where(np.equal(n, 0), np.nan, n)
         mean: F64 = (counters @ value) / known
-        most = np.ptp(value) ** 2 / 4  # the most that a single report can have (Popoviciu)
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
-        sample = np.where(np.greater(n, 1), squares / np.maximum(known - 1, 1), most)
-        error: F64 = np.sqrt(np.maximum(sample, Numeric.noise(self, mean)) / known)
+        error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
         return mean, error, *normal_interval(mean, error, confidence)
 
 
@@ -336,6 +335,28 @@ _ONE = np.array(1)  # report
 _POINTS = 64
 _BYTE = 256
 _COARSE = 0.05  # share of the interval above which `explain` warns of the error
+
+
+_FEW = 20
+
+
+def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F64:
+    """The variance of a report's value, as a share: from the sum of n squared differences from the mean.
+
+    Args:
+        squares: that sum, or an estimate of it.
+        n: number of reports, float64; nan for none.
+        mean: estimated, of numbers between 0 and 1.
+        least: bound of the variance.
+        most: bound of the noise's part. Of fewer than 20 reports the variance is taken to be at least this and the most
+            that a population of such a mean has, mean (1 - mean), for all of a few may be alike. There the mean is
+            estimated with four numbers more, of which two are at each end (A. Agresti, B. Coull, The American
+            Statistician 52(2), 1998).
+    """
+    inside = (n * np.clip(mean, 0, 1) + 2) / (n + 4)
+    least = np.where(np.less(n, _FEW), most + inside * (1 - inside), least)
+    variance: F64 = np.maximum(squares / np.maximum(n - 1, 1), least)
+    return variance
 
 
 def normal_interval(mean: F64, error: F64, confidence: float) -> tuple[F64, F64]:

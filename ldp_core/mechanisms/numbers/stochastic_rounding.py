@@ -25,7 +25,7 @@ from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Wrapping
-from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points, simulate_points
+from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points, sample_variance, simulate_points
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, derived, parameter
@@ -121,7 +121,7 @@ class StochasticRounding(Wrapping, Numeric):
         It is as unbiased, and varies less (that of OUE for a mean by a factor 4, for many points).
 
         The variance over reports is E[variance given the point] + variance over the points, both from the estimated
-        frequencies; it is at least the least of the former.
+        frequencies; it is at least the least of the former. See `sample_variance` for few reports.
         """
         q, _, _, difference = self.oracle.rates
         known = np.where(np.equal(n, 0), np.nan, n)[..., None]
@@ -131,8 +131,8 @@ class StochasticRounding(Wrapping, Numeric):
         sums: F64 = frequencies @ weights.T
         given = self._sum_variances(weights)
         total = frequencies @ (given + weights**2).T - sums**2
-        errors: F64 = np.sqrt(np.maximum(total, given.min(axis=1)) / known)
-        return middle + sums, errors
+        variances = sample_variance(known * total, known, middle + sums, given.min(axis=1), given.max(axis=1))
+        return middle + sums, np.sqrt(variances / known)
 
     @override
     def report_shares(self, reports: Native) -> F64:

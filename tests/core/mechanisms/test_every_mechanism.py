@@ -42,7 +42,7 @@ from ldp_core.reports import Word
 
 from ...cases import each
 from ..checks import exact_exp
-from ..examples import ALONE, EVERY, VIEWS, keyed, noise_for, some_values
+from ..examples import ALONE, DRAWN, EVERY, VIEWS, keyed, noise_for, some_values
 from .oracles.helpers import PURE
 
 
@@ -55,7 +55,7 @@ def test_one_of_each():
 @each("name", EVERY)
 def test_as_a_value(name):
     m = EVERY[name]
-    plan = PrivacyPlan(dict.fromkeys("abc", m) if name in ("sampled", "fake") else {"a": m}, keep=["t"])
+    plan = PrivacyPlan(dict.fromkeys("abc", m) if name in DRAWN else {"a": m}, keep=["t"])
     for again in (
         pickle.loads(pickle.dumps(m)),
         copy.deepcopy(m),
@@ -326,7 +326,7 @@ def test_nulls_are_refused_and_counted(name):
     m = EVERY[name]
     keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
     kind = {"bool": pa.bool_(), "str": pa.string()}.get(m.inputs.kind, pa.int64())
-    refused, about = (ParameterError, "whole record") if name in ("sampled", "fake") else (DomainError, "3 of 3")
+    refused, about = (ParameterError, "whole record") if name in DRAWN else (DomainError, "3 of 3")
     with pytest.raises(refused, match=about) as raised:
         m.perturb(pa.nulls(3, kind), randomness=keyed, column="os")
     assert refused is ParameterError or "column 'os'" in str(raised.value)
@@ -392,6 +392,7 @@ FINGERPRINTS = {
     "stochastic rounding": "14d1acf293d40109",
     "heavy hitters": "446e9fcc640fb489",
     "sampled": "ab72b209e936c7e9",
+    "sampled number": "893b4956dadf0ab8",
     "fake": "2f1c331eef85dea4",
 }
 

@@ -16,6 +16,7 @@ from ldp_core import (
     Domain,
     DomainError,
     FakeDataColumn,
+    Interval,
     Keyed,
     Keystream,
     ParameterError,
@@ -139,6 +140,29 @@ def test_the_variance_of_a_plan_is_what_planning_says():
         assert m.accuracy(3000) == m.inner.accuracy(1000)
         _, a, b, _ = m.rates
         assert EACH * a[0] + b[0] * 300 == pytest.approx(m.variance(EACH, 300), rel=0.05)
+
+
+def test_the_mean_of_sampled_numbers():
+    """Unbiased, with the error of the noise and of who answers; N. Wang et al. have its worst case in closed form.
+
+    That is, on [-1, 1] and with half of the people at each end, n Var = D (V + 1) - 1, V the noise's of one report.
+    """
+    columns, n = 10, 20_000
+    plan = PrivacyPlan.sampled(dict.fromkeys("abcdefghij", Interval(-1, 1)), epsilon=1.0)
+    m, e = plan["a"], math.e
+    v = 2 * (e + 1) / (e - 1) ** 2 + 2 / (e - 1) + 1 / 3  # of two windows side by side, see `NOutput`
+    assert m.variance(1) == pytest.approx(columns * (v + 1) - 1, rel=1e-3)
+    means = np.array([m.mean(m.simulate({-1.0: n // 2, 1.0: n // 2}, seed=seed)).mean for seed in range(400)])
+    assert abs(means.mean()) < 4 * math.sqrt(m.variance(n) / 400)
+    assert n * means.var() == pytest.approx(m.variance(1), rel=0.25)  # 3.5 standard errors
+    split = PrivacyPlan.split(dict.fromkeys(plan.columns, Interval(-1, 1)), epsilon=1.0)["a"]
+    assert split.variance(n) / m.variance(n) > 8
+    tally = m.simulate({0.5: n}, seed=1)
+    answers, counters = int(tally.counters[0]), tally.counters[1:]
+    found, alone = m.mean(tally), m.inner.mean(Tally(answers, counters, m.inner.fingerprint))
+    assert (found.mean, found.standard_error, found.low, found.n) == (alone.mean, alone.standard_error, alone.low, n)
+    with pytest.raises(PlanError, match="frequency oracle"):
+        PrivacyPlan.fake({"a": Interval(-1, 1), "b": AB}, epsilon=1.0)
 
 
 # ---- tallies and reports

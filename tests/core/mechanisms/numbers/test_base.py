@@ -121,7 +121,7 @@ def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     assert hybrid.variance(1) <= min(one_bit.variance(1), piecewise.variance(1)) * 1.002
 
 
-def least_worst_variance(epsilon, reach, values=61, points=21):
+def least_worst_variance(epsilon, reach, values=41, points=13):
     """n Var on [-1, 1] of the best of all channels for numbers at so many points, with so many values to report.
 
     By linear programming: Pr[value | point] is between the value's least probability and e^epsilon times it. Unknown

@@ -23,7 +23,7 @@ def test_piecewise_cells_are_fine_enough_everywhere(epsilon):
 def test_reports_of_equal_symbols_are_not_certain():
     m = Piecewise(SIDE, epsilon=1.0)
     counts = np.zeros(m.symbols, np.int64)
-    counts[100] = 5
-    assert m.mean(Tally(5, counts, m.fingerprint)).standard_error == pytest.approx(
-        np.sqrt(m.variance(5, m.mean(Tally(5, counts, m.fingerprint)).mean))
+    counts[100] = 25
+    assert m.mean(Tally(25, counts, m.fingerprint)).standard_error == pytest.approx(
+        np.sqrt(m.variance(25, m.mean(Tally(25, counts, m.fingerprint)).mean))
     )

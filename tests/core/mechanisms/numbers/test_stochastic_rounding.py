@@ -7,14 +7,17 @@ from itertools import product
 from math import comb
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ldp_core import (
     HadamardResponse,
+    Keyed,
     LocalHashing,
     OneBitMean,
     ParameterError,
     RandomizedResponse,
+    Secret,
     StochasticRounding,
     SubsetSelection,
     Tally,
@@ -78,7 +81,7 @@ def test_two_points_and_randomized_response_are_one_bit_mean():
     ours = rounding.mean(Tally(1000, counts, rounding.fingerprint))
     theirs = one_bit.mean(Tally(1000, counts, one_bit.fingerprint))
     assert ours.mean == pytest.approx(theirs.mean, rel=1e-12)
-    assert ours.standard_error == pytest.approx(theirs.standard_error * np.sqrt(999 / 1000), rel=1e-9)
+    assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-9)
 
 
 @each("oracle", [LocalHashing, "local_hashing", lambda points, epsilon: 7, lambda points, epsilon: SYMBOLS["hybrid"]])
@@ -103,3 +106,44 @@ def test_the_mean_of_an_unbiased_distribution_is_the_mean():
         assert found.mean == pytest.approx(expected)
         middles = (found.centers[1:] + found.centers[:-1]) / 2
         np.testing.assert_allclose(found.edges, [-1, *middles, 1], atol=1e-12)
+
+
+@each(
+    ("epsilon", "buckets", "oracle"),
+    [(1.0, 16, "unary_encoding"), (3.0, 16, "randomized_response"), (4.0, 64, "subset_selection")],
+)
+def test_intervals_of_quantiles_hold_for_any_distribution(epsilon, buckets, oracle):
+    """Also where the numbers between two points are all at one of them, or at one place between."""
+    m = StochasticRounding((0, 100), epsilon=epsilon, buckets=buckets, oracle=oracle)
+    grid, n, runs, shares = np.arange(1001) / 10, 100_000, 13, [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0]
+    spike = np.full(1001, 0.7 / 1001)
+    spike[333] += 0.3
+    for weights in (np.exp(-grid / 8), np.exp(-((grid - 40) ** 2) / 288), spike, grid == 40.7, (grid % 50 == 3) * 1.0):
+        law = weights / weights.sum()
+        true = grid[np.searchsorted(np.cumsum(law), np.array(shares) - 1e-9)]
+        held = np.zeros(len(shares))
+        for seed in range(runs):
+            people = np.random.default_rng(seed).multinomial(n, law)
+            tally = m.simulate({float(grid[k]): int(people[k]) for k in np.flatnonzero(people)}, seed=seed)
+            found = m.distribution(tally)
+            ends = np.array([found.quantile_interval(share) for share in shares])
+            held += (ends[:, 0] <= true) & (true <= ends[:, 1])
+            assert (ends[:, 1] - ends[:, 0]).min() < 4 * 100 / (buckets - 1)
+            assert all(low <= found.quantile(q) <= high for q, (low, high) in zip(shares, ends, strict=True))
+        assert held.min() >= 0.92 * runs
+
+
+@each("n", [1, 2, 5, 19])
+def test_intervals_of_few_numbers_cover(n):
+    """Where all of a few numbers are alike, or of reports without a bit, their variance is not 0. Seeded."""
+    runs = 2000
+    for m in (*ROUNDED.values(), SYMBOLS["N outputs, epsilon 4"], SYMBOLS["hybrid"]):
+        for numbers in ([-1.0], [-1 / 3], [-1.0, -0.9, 0.4], [-1.0, 1.0]):
+            values = np.random.default_rng(7).choice(numbers, runs * n)
+            noise = Keyed(Secret.from_seed(3), np.arange(runs * n), column="x")
+            reports = m.reports.from_arrow(m.perturb(pa.array(values), randomness=noise))
+            _, errors, low, high = m.means(
+                np.full(runs, n), m.count_reports(reports, np.repeat(np.arange(runs), n), runs)
+            )
+            assert np.mean((low <= np.mean(numbers) + 1e-9) & (np.mean(numbers) <= high + 1e-9)) > 0.92
+            assert (n * errors**2 >= m.variance(1, float(np.mean(numbers))) * 0.5).all()
