@@ -152,7 +152,9 @@ def test_in_order_and_complete():
             made = recommend(d, epsilon, 10_000)
             assert {r.key for r in made} == set(CHOICES)
             errors = [r.standard_error for r in made]
-            assert all(one <= 1.01 * min(errors[k:]) for k, one in enumerate(errors))
+            assert all(one <= 1.02 * min(errors[k:]) for k, one in enumerate(errors))
+            near = [r for r in made if r.standard_error <= 1.02 * min(errors)]
+            assert made[0].server_operations <= 100 * min(r.server_operations for r in near)
     assert recommend(2, 1.0, 100)[0].key == NAMES["GRR"]
     assert recommend(3, 5.0, 100)[0].key == NAMES["GRR"]
 

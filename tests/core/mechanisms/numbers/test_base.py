@@ -121,7 +121,7 @@ def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     assert hybrid.variance(1) <= min(one_bit.variance(1), piecewise.variance(1)) * 1.002
 
 
-def least_worst_variance(epsilon, reach, values=41, points=13):
+def least_worst_variance(epsilon, reach, values=61, points=21):
     """n Var on [-1, 1] of the best of all channels for numbers at so many points, with so many values to report.
 
     By linear programming: Pr[value | point] is between the value's least probability and e^epsilon times it. Unknown
@@ -146,7 +146,7 @@ def least_worst_variance(epsilon, reach, values=41, points=13):
     return found.fun
 
 
-@each(("epsilon", "reach", "above"), [(1.0, 3.2, 1.01), (2.0, 1.6, 1.1), (4.0, 1.25, 1.13), (6.0, 1.12, 1.22)])
+@each(("epsilon", "reach", "above"), [(1.0, 3.2, 1.01), (2.0, 1.6, 1.1), (6.0, 1.12, 1.22)])
 def test_n_outputs_are_near_the_optimum(epsilon, reach, above):
     """In the worst case; and below it, where numbers are spread evenly. Beside it what the best of the others have."""
     m, e = NOutput(SIDE, epsilon=epsilon), np.exp(epsilon)

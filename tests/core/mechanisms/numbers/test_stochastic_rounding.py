@@ -130,7 +130,8 @@ def test_intervals_of_quantiles_hold_for_any_distribution(epsilon, buckets, orac
             held += (ends[:, 0] <= true) & (true <= ends[:, 1])
             assert (ends[:, 1] - ends[:, 0]).min() < 4 * 100 / (buckets - 1)
             assert all(low <= found.quantile(q) <= high for q, (low, high) in zip(shares, ends, strict=True))
-        assert held.min() >= 0.92 * runs
+        assert held.min() >= 10  # (of 13, each with 0.95: fewer once in 3,000; it was none)
+        assert held.mean() >= 12
 
 
 @each("n", [1, 2, 5, 19])
